@@ -4,7 +4,8 @@
 
     FairfixError                 2   did not run
     ├── UsageError               2   the question itself does not make sense
-    │   └── ConfigError          2   a config file says something fairfix does not know
+    │   ├── ConfigError          2   a config file says something fairfix does not know
+    │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
     │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
     │   └── EntryError         2   an entry is none that its column may hold
@@ -58,6 +59,16 @@ class ConfigError(UsageError):
     """A configuration file cannot be read or holds an unknown key."""
 
     code = "config"
+
+
+class UnsentError(UsageError):
+    """A dry run ends where a database would be asked; ``statements`` are the questions, in SQL with comments."""
+
+    exit_status = ExitStatus.OK
+
+    def __init__(self, statements: str) -> None:
+        super().__init__("`dry_run` asks nothing")
+        self.statements = statements
 
 
 class DataError(FairfixError):

@@ -23,7 +23,7 @@ import click
 from fairfix import __version__
 from fairfix.cli.unrun import Asked
 from fairfix.data.urls import hidden
-from fairfix.errors import ExitStatus, FairfixError, FairfixWarning
+from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
 from fairfix.report.words import as_options
 from fairfix.tasks.glossary import STATUSES
 
@@ -146,6 +146,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return ended(ExitStatus.STOPPED, "interrupted", "asked to stop")
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
+    except UnsentError as end:
+        click.echo(end.statements)
+        return int(end.exit_status)
     except FairfixError as error:
         if debug:
             _trace(error)

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
+    dry_run_option,
     options_of,
     output_options,
     request_of,
@@ -27,6 +28,7 @@ from fairfix.tasks.request import AuditRequest
 @options_of(AuditRequest, data_required=False)
 @undecided_option
 @output_options()
+@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
@@ -45,7 +47,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     check_outputs(given)
     unused: dict[str, Any] = {}
     if given["from_counts"]:  # the configuration may name data, which other commands read
-        names = ("data", "model", "trust_model", "features")
+        names = ("data", "table", "sql", "model", "trust_model", "features")
         unused = {
             name: () if name == "features" else None
             for name in names

@@ -9,6 +9,7 @@ import click
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
+    dry_run_option,
     option,
     options_of,
     output_options,
@@ -32,6 +33,7 @@ from fairfix.tasks.request import CompareRequest
     help="Also draw the frontier, as .png or .svg; needs the extra fairfix[plot].",
 )
 @output_options()
+@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:

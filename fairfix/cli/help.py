@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "delimiter",
             "decimal",
         ),
-        *("counts_out", "from_counts", "one_pass"),
+        *("table", "sql", "counts_out", "from_counts", "one_pass"),
     ),
     "Groups": (
         *("protected", "bands", "intersect", "reference", "strata", "missing_group", "unseen_group"),
@@ -46,8 +46,19 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("noise_class_conditional", "noise_membership", "noise_independent"),
     ),
     "Individual": ("individual", "comparable", "radius"),
-    "Output": ("to", "dialect", "table", "output", "picture", "format_", "out", "detail"),
-    "Run": ("seed", "cluster", "threads", "config", "no_config", "show_settings", "quiet", "debug", "help"),
+    "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
+    "Run": (
+        "seed",
+        "cluster",
+        "threads",
+        "dry_run",
+        "config",
+        "no_config",
+        "show_settings",
+        "quiet",
+        "debug",
+        "help",
+    ),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""
 

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
-from fairfix.data.urls import hidden
+from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
@@ -291,6 +291,20 @@ def _fitting(option_: click.Parameter, content: Any, path: Path) -> Any:
     if isinstance(content, list):
         raise ConfigError(f"{path}: {_key(option_).replace('_', '-')!r} takes one value, not a list")
     return content
+
+
+def _dry_run(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    if value:
+        ctx.with_resource(dry_run())
+    return value
+
+
+dry_run_option = option(
+    "--dry-run",
+    is_flag=True,
+    callback=_dry_run,
+    help="Of a database: print the SQL that would be sent, and stop. It is connected to, for the columns.",
+)
 
 
 def _no_config(ctx: click.Context, param: click.Parameter, value: bool) -> bool:

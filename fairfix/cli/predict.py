@@ -10,6 +10,7 @@ import click
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
+    dry_run_option,
     option,
     options_of,
     request_of,
@@ -39,6 +40,7 @@ from fairfix.tasks.request import PredictRequest
     metavar="ADDRESS",
     help="Let the workers of a Dask cluster write the files of a folder; local:4 starts 4 processes here.",
 )
+@dry_run_option
 @verbose_option
 @run_options
 @click.pass_context

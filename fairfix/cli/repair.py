@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import SectionedCommand, completion, in_sections, write_section
 from fairfix.cli.options import (
     Once,
+    dry_run_option,
     option,
     options_of,
     output_options,
@@ -176,6 +177,7 @@ def _apply_method_table(ctx: click.Context) -> None:
 )
 @undecided_option
 @output_options()
+@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **_: Any) -> int:

@@ -71,15 +71,19 @@ class Encoder:
         self.where = where
         self._cells: dict[tuple[str, ...], int] = {}
         self._levels: dict[str, set[str]] = {name: set() for name in reading.columns.cell_keys}
-        self._row = first_row
+        self._row, self._counted = first_row, False
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The cells seen so far."""
         return tuple(self._cells)
 
-    def encode(self, batch: pa.RecordBatch) -> Rows:
-        """Return the batch's rows; rows that miss an entry are left out and counted, a wrong entry is a DataError."""
+    def encode(self, batch: pa.RecordBatch, times: Ints | None = None) -> Rows:
+        """Return the batch's rows; rows that miss an entry are left out and counted, a wrong entry is a DataError.
+
+        Each row stands for as many as ``times`` says, shape (n,): they were counted elsewhere, and have no number.
+        """
+        self._counted = times is not None
         columns, drop = self.reading.columns, dict[str, Bools]()
         cell = self._cell_codes(batch, drop)
         score = self._real(batch, columns.score, "score", drop)
@@ -97,8 +101,9 @@ class Encoder:
         if weight is not None and (zero := (weight == 0) & ~drop.get("missing weight", np.False_)).any():
             drop["zero weight"] = zero
         self._row += batch.num_rows
-        rows = Rows(cell, self.cells, label, score, decision, weight, batch.num_rows)
-        return _without(rows, drop) if drop else rows
+        read = batch.num_rows if times is None else int(times.sum())
+        rows = Rows(cell, self.cells, label, score, decision, weight, read)
+        return _without(rows, drop, times) if drop else rows
 
     def _cell_codes(self, batch: pa.RecordBatch, drop: dict[str, Bools]) -> Ints:
         """Return the cell of each row, registering new cells."""
@@ -236,6 +241,8 @@ class Encoder:
 
     def _at(self, row: int) -> str:
         """Name a row of the current batch."""
+        if self._counted:
+            return f"some row of {self.where}"
         return row_name(self.where, self._row, row)
 
 
@@ -312,12 +319,13 @@ def check_positive(
         )
 
 
-def _without(rows: Rows, drop: Mapping[str, Bools]) -> Rows:
+def _without(rows: Rows, drop: Mapping[str, Bools], times: Ints | None) -> Rows:
     """Return the rows without the marked ones; a row with several faults counts for the first."""
-    left = np.ones(rows.read, dtype=bool)
+    left = np.ones(len(rows), dtype=bool)
     excluded: dict[str, int] = {}
     for reason, bad in drop.items():
-        excluded[reason] = int(np.count_nonzero(bad & left))
+        gone = bad & left
+        excluded[reason] = int(np.count_nonzero(gone) if times is None else times[gone].sum())
         left &= ~bad
     return replace(rows.mapped(lambda array: array[left]), excluded=excluded, kept=left)
 

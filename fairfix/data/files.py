@@ -26,14 +26,19 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import IO, Any, ClassVar, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
-from fairfix.data.urls import hidden, hidden_url, name_of, scheme_of
+from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, hidden_url, is_database, name_of, scheme_of
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
+
+if TYPE_CHECKING:
+    from fairfix.data.counts import Bools, Counts
+    from fairfix.data.reading import Reading
+    from fairfix.data.scan import KeptRows
 
 BATCH_ROWS = 65_536
 """Rows per batch: a batch of a few columns stays in the processor's cache."""
@@ -92,6 +97,17 @@ class Source(ABC):
         other = copy(self)
         other.workers = workers
         return other
+
+    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+        """Return the counts of all rows where the data is counted where it is; None where its parts are to be read.
+
+        The arguments are those of :func:`fairfix.data.scan.scan`, the reading is that of its result.
+        """
+        return None
+
+    def collected(self, reading: Reading, counts: Counts, bins: Bools) -> KeptRows | None:
+        """Return what :func:`fairfix.data.scan.collect` does, of data that is counted where it is; else None."""
+        return None
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
@@ -202,9 +218,18 @@ def open_source(data: Any, **stated: str | None) -> Source:
     A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
     batches). A stream is read once, into a table in memory, without a copy of what it hands out.
 
-    ``delimiter`` and ``decimal`` state how text files are written.
+    So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
+    written, ``table`` or ``sql`` which rows of a database are read.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
+    if is_database(data):
+        from fairfix.data.database import open_database
+
+        return open_database(data, given)
+    if named := {"table", "sql"} & set(given):
+        raise UsageError(
+            f"`{min(named)}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
+        )
     if given and not isinstance(data, (str, os.PathLike)):
         raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
@@ -249,7 +274,7 @@ def open_url(text: str, stated: Mapping[str, str]) -> Source:
     """Return the source that a URL names, by its scheme; messages show no secret of it."""
     opener = OPENERS.get(scheme_of(text) or "")
     if opener is None:
-        able = ", ".join(f"{one}://" for one in OPENERS)
+        able = ", ".join(f"{one}://" for one in (*OPENERS, *BACKENDS))
         raise DataError(
             f"{hidden_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
         )
@@ -376,6 +401,10 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     link stays one; the file behind it is replaced. To a URL the file is uploaded whole at the end. A DataError where
     the folder cannot be written to, or the disk is full.
     """
+    if is_database(path):
+        raise UsageError(
+            f"{hidden_url(str(path))} is a database, which is only read; write a file, and load it from there"
+        )
     if scheme_of(path):
         with uploaded(str(path)) as file:
             yield file

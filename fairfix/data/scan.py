@@ -149,7 +149,7 @@ class Tally:
         self, reading: Reading, bins: int, *, losses: bool = True, keep: bool = False, room: int = TABLE_BYTES
     ) -> None:
         self.reading, self.bins, self.losses, self.room = reading, bins, losses, room
-        self.grid = _fixed_grid(reading, bins)
+        self.grid = fixed_grid(reading, bins)
         self.fixed = self.grid is not None
         self.labels = 2 if reading.binary else 1
         self.cells: tuple[tuple[str, ...], ...] = ()
@@ -213,8 +213,7 @@ class Tally:
             elif (wider := grid.covering(ours, most=2 * self.bins)) != grid:
                 grid = self._regrid(grid, wider)
         if not self._tables:  # the cells of the first rows say how fine a table has room
-            while grid.size > 2 * BINS and 8 * len(self.cells) * self.labels * grid.size > self.room:
-                grid = grid.halved()
+            grid = with_room(grid, len(self.cells) * self.labels, self.room)
         self.grid = grid
         return grid
 
@@ -248,35 +247,8 @@ class Tally:
 
     def counts(self) -> Counts:
         """Return what was counted so far, cells with rows in sorted order."""
-        cells = self.cells if self._tables else ()
-        tables = self._tables
-        if not tables:
-            none = np.zeros((0, 1))
-            tables = {"rows": none.astype(np.int64)}
-            tables |= {"mass": none, "square_mass": none} if self.reading.columns.weight else {}
-
-        def shaped(table: npt.NDArray[Any] | None) -> Any:
-            if table is None:
-                return None
-            full = np.zeros((len(cells) * self.labels, table.shape[1]), dtype=table.dtype)
-            full[: len(table)] = table
-            return full.reshape(len(cells), self.labels, table.shape[1])
-
-        unordered = Counts(
-            self.reading.columns.cell_keys,
-            cells,
-            self.grid if self._tables else None,
-            shaped(tables["rows"]),
-            shaped(tables.get("mass")),
-            shaped(tables.get("square_mass")),
-            shaped(self._sums.get("decisions")),
-            {name: shaped(table) for name, table in self._sums.items() if name != "decisions"},
-            self.read,
-            dict(self.excluded),
-        )
-        seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
-        order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
-        return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
+        about = self.read, dict(self.excluded)
+        return tabulated(self.reading, self.cells, self.grid, self._tables, self._sums, *about)
 
     def scan(self) -> Scan:
         """Return what was counted so far, with the rows that were kept."""
@@ -293,7 +265,62 @@ class Tally:
         return Scan(counts, replace(rows, cell=into[rows.cell]), self.reading)
 
 
-def _fixed_grid(reading: Reading, bins: int) -> Grid | None:
+def tabulated(
+    reading: Reading,
+    cells: tuple[tuple[str, ...], ...],
+    grid: Grid | None,
+    tables: Mapping[str, npt.NDArray[Any]],
+    sums: Mapping[str, Floats],
+    read: int,
+    excluded: Mapping[str, int],
+) -> Counts:
+    """Return counts of tables with a row per cell and label, perhaps not the last ones; cells with rows, sorted."""
+    labels = 2 if reading.binary else 1
+    if not tables:
+        cells, none = (), np.zeros((0, 1))
+        tables = {"rows": none.astype(np.int64)}
+        tables |= {"mass": none, "square_mass": none} if reading.columns.weight else {}
+        grid = None
+
+    def shaped(table: npt.NDArray[Any] | None) -> Any:
+        if table is None:
+            return None
+        full = np.zeros((len(cells) * labels, table.shape[1]), dtype=table.dtype)
+        full[: len(table)] = table
+        return full.reshape(len(cells), labels, table.shape[1])
+
+    unordered = Counts(
+        reading.columns.cell_keys,
+        cells,
+        grid,
+        shaped(tables["rows"]),
+        shaped(tables.get("mass")),
+        shaped(tables.get("square_mass")),
+        shaped(sums.get("decisions")),
+        {name: shaped(table) for name, table in sums.items() if name != "decisions"},
+        read,
+        excluded,
+    )
+    seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
+    order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
+    return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
+
+
+def fineness(about: int, *, exact: bool) -> tuple[int, int]:
+    """Return how many bins scores of about so many rows are counted in, and the bytes that their table may take."""
+    fine = exact and about > SORT_ROWS
+    bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if fine else BINS
+    return bins, max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
+
+
+def with_room(grid: Grid, tables: int, room: int) -> Grid:
+    """Return the grid as fine as so many tables, one per cell and label, have room."""
+    while grid.size > 2 * BINS and 8 * tables * grid.size > room:
+        grid = grid.halved()
+    return grid
+
+
+def fixed_grid(reading: Reading, bins: int) -> Grid | None:
     """Return the grid of a score whose range is fixed by its scale; None where the data has to show its range."""
     if not reading.columns.score or math.isinf(reading.range[0]):
         return None
@@ -374,9 +401,11 @@ def scan(
     """
     source.require(reading.columns.counted)
     reading = reading.with_threshold().in_type_of(source.schema)
-    about = source.about_rows
-    bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if exact and about > SORT_ROWS else BINS
-    room = max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
+    with proposing_bands(source):
+        there = source.counted(reading, exact=exact, losses=losses)
+    if there is not None and each is not None:
+        each(there)
+    bins, room = fineness(source.about_rows, exact=exact)
     keep = exact and reading.columns.score is not None and (source.rows is None or source.rows <= KEEP_ROWS)
 
     def count(part: Part) -> Scan:
@@ -387,8 +416,10 @@ def scan(
         return tally.scan()
 
     with proposing_bands(source):
-        parts = source.parts(reading.columns.counted, _types(reading))
-        if each is None:
+        parts = source.parts(reading.columns.counted, _types(reading)) if there is None else []
+        if there is not None:
+            total: Scan | None = Scan(there, None, reading)
+        elif each is None:
             total = source.workers.total(parts, count)
         else:
             total = added(_telling(source.workers.each(parts, count), each))
@@ -440,6 +471,8 @@ def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> Ke
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
     """
+    if (fetched := source.collected(reading, counts, bins)) is not None:
+        return fetched
     grid, name = counts.grid, reading.columns.score
     assert grid is not None
     assert name is not None

@@ -6,6 +6,33 @@ Secret are a user and a password before the ``@``, and all that a query holds: s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+BACKENDS = {
+    "athena": "athena",
+    "bigquery": "bigquery",
+    "clickhouse": "clickhouse",
+    "databricks": "databricks",
+    "duckdb": "duckdb",
+    "motherduck": "duckdb",
+    "mssql": "mssql",
+    "mysql": "mysql",
+    "oracle": "oracle",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "pyspark": "pyspark",
+    "redshift": "postgres",
+    "snowflake": "snowflake",
+    "sqlite": "sqlite",
+    "trino": "trino",
+}
+"""Scheme of a database's URL -> the part of Ibis that speaks with it."""
+
+EXAMPLE = "duckdb:///loans.duckdb"
+"""What the URL of a database looks like."""
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 WITHIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
@@ -22,10 +49,19 @@ TOKEN = re.compile(
 """A secret by its name, in what a library quotes of a query alone."""
 
 
+PLAIN = re.compile(r"[\w.:/~%\[\]() -]*")
+"""What is shown of a URL beyond its scheme has only such signs."""
+
+
 def scheme_of(text: object) -> str | None:
     """Return the scheme of a URL in small letters; None for a path and for what is no text."""
     match = URL.fullmatch(text) if isinstance(text, str) else None
     return match[1].lower() if match else None
+
+
+def is_database(data: Any) -> bool:
+    """Return whether data is the URL of a database, or a table of Ibis."""
+    return scheme_of(data) in BACKENDS or type(data).__module__.startswith("ibis.")
 
 
 def split(url: str) -> tuple[str, str, str, str]:
@@ -50,8 +86,20 @@ def name_of(text: str) -> str:
 
 
 def hidden_url(url: str) -> str:
-    """Return a URL without user, password, query and fragment."""
-    scheme, authority, path, _ = split(url)
+    """Return a URL without user, password, query and fragment; what is no URL as it is.
+
+    Of a database, where signs that end these parts stand where they could be part of a password, nothing is shown after
+    the scheme.
+    """
+    if (scheme := scheme_of(url)) is None:
+        return url
+    if scheme in BACKENDS:
+        begin, _, whole = url.partition("://")
+        user, at, rest = whole.rpartition("@")
+        place = re.split("[?#]", rest, maxsplit=1)[0]
+        sound = PLAIN.fullmatch(place) and not (at and re.search("[?#]", user))
+        return f"{begin}://{place if sound else '...'}"
+    _, authority, path, _ = split(url)
     rest = f"{authority}/{path}" if path or "/" in url.partition("://")[2] else authority
     user, at, host = authority.rpartition("@")
     if not at and ":" in authority and "@" in path:  # a secret key with a slash that is not written as %2F
@@ -74,3 +122,21 @@ def hidden_argument(text: str) -> str:
     if not url or begin is None:
         return hidden(text)
     return text[: begin.start()] + hidden_url(text[begin.start() :])
+
+
+_DRY = ContextVar("_DRY", default=False)
+
+
+def is_dry() -> bool:
+    """Return whether databases are asked for nothing but their columns."""
+    return _DRY.get()
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """Ask databases for nothing but their columns while the block runs; what comes next raises ``UnsentError``."""
+    token = _DRY.set(True)
+    try:
+        yield
+    finally:
+        _DRY.reset(token)

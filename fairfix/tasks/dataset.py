@@ -20,14 +20,14 @@ from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.survey import explained, survey, ways
-from fairfix.data.urls import name_of
+from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.guide import guide
-from fairfix.tasks.request import DataRequest, FilesRequest, GateRequest
+from fairfix.tasks.request import DataRequest, GateRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -110,9 +110,12 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     return Dataset(source, reading, inferred, model)
 
 
-def opened(request: FilesRequest, data: Any) -> Source:
+def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
-    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal)
+    own = {"table": request.table, "sql": request.sql} if data is request.data else {}
+    if is_dry() and own and not is_database(data):
+        raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
+    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark:
         log.info("%s: %s", source.name, source.remark)
     return source

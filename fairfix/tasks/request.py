@@ -150,8 +150,16 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class FilesRequest(Request):
-    """How files of rows are written, and whether the file of a model may run code."""
+    """How rows are read from files and databases, and whether the file of a model may run code."""
 
+    table: str | None = parameter(
+        None,
+        "Of a database: the table or view to read, perhaps with its schema, as in `table=risk.loans`.",
+        "NAME",
+    )
+    sql: str | None = parameter(
+        None, "Of a database: the query to read instead, which can only read.", "SELECT"
+    )
     delimiter: str | None = parameter(
         None,
         "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
@@ -174,7 +182,9 @@ class DataRequest(FilesRequest):
     """Data, which column is what, and how its values are read."""
 
     data: Any = source(
-        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "DATA",
+        positional=True,
     )
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
@@ -444,7 +454,9 @@ class PredictRequest(FilesRequest):
 
     artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
     data: Any = source(
-        "The rows: a file, a folder, a pattern, a data frame or an Arrow table.", "DATA", positional=True
+        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "DATA",
+        positional=True,
     )
     model: Any = source("The model file that scored the rows of the repair; same hash.")
     unseen_group: UnseenGroup | None = parameter(
@@ -536,7 +548,8 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ("suppress_below",),
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
-    ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
+    ("table", ("sql",), "each says what is read"),
+    ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
         ("individual", "counts_out", "noise", "noise_radius", "noise_membership", "baseline_data"),

@@ -1,0 +1,454 @@
+"""Tables of databases: opened for reading alone, counted where they are, streamed where rows are needed.
+
+Ibis compiles every question for the dialect of the database. A file of DuckDB is opened read-only; a session of
+PostgreSQL is one read-only transaction, so all questions see the same rows. Of other databases, answers that are about
+other rows than the first are refused. What is secret in a URL is in no message.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+
+from fairfix.data import files
+from fairfix.data.counts import Bools, Counts
+from fairfix.data.files import Part, Source, nearest
+from fairfix.data.pushdown import (
+    Questions,
+    as_coded,
+    check_types,
+    counts_of,
+    fetched,
+    is_text_in_files,
+    planned,
+    summarised,
+)
+from fairfix.data.reading import Reading
+from fairfix.data.scan import SORT_ROWS, KeptRows
+from fairfix.data.urls import BACKENDS, hidden_url, is_dry, scheme_of
+from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
+
+SHOWN_TABLES = 40
+"""Tables that a message lists."""
+
+SHOWN_SIGNS = 300
+"""Signs of what a database says that a message shows."""
+
+SESSION = {
+    "default_transaction_read_only": "on",
+    # rows come in the order of the table, so that two readings have the same rows in the same places
+    "synchronize_seqscans": "off",
+    # answers are taken whole, and their groups have room without a sort
+    "cursor_tuple_fraction": "1.0",
+    "work_mem": "64MB",
+    "jit": "off",
+}
+"""How PostgreSQL works in a session of fairfix."""
+
+DRIVERS = frozenset(
+    ("ibis", "duckdb", "_duckdb", "psycopg", "sqlglot", "pyarrow", "py4j", "pyspark", "sqlite3", "google")
+)
+"""Packages whose errors are what a database says."""
+
+
+class DatabaseSource(Source):
+    """A table of Ibis: counted by questions, or streamed in one part; in a dry run asked for its columns alone."""
+
+    def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
+        self.name = name
+        self._table, self._secrets = table, tuple(secrets)
+        self._rows: int | None = None
+        with self._asking():
+            self._backend = table._find_backend(use_default=True)
+            kinds = table.schema()
+            self._foreign = {column: kind for column, kind in kinds.items() if not _is_known(kind)}
+            self.schema = pa.schema(
+                [
+                    pa.field(column, pa.null() if column in self._foreign else _streamed_type(kind))
+                    for column, kind in kinds.items()
+                ]
+            )
+
+    @property
+    def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
+        """Number of rows; None where nothing is asked."""
+        if self._rows is None and not is_dry():
+            for answer in self.ask(self._table.aggregate(n=self._table.count())):
+                self._rows = int(answer["n"][0].as_py())
+        return self._rows
+
+    @property
+    def about_rows(self) -> int:  # type: ignore[override]  # as above
+        """Number of rows."""
+        return self.rows or 0
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the table as one part."""
+        return [Part(self.name, lambda: self.ask(self.stream(columns, types)))]
+
+    def stream(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Any:
+        """Return the question for the rows, of these columns."""
+        self._require_known(columns)
+        kinds = types or {}
+        return self._table.select(
+            [_streamed(self._table[name], kinds.get(name)).name(name) for name in columns]
+        )
+
+    def counted(self, reading: Reading, *, exact: bool, losses: bool) -> Counts | None:
+        """Return the counts of all rows; None where they are so few that exact distances take all of them."""
+        questions = self.questions(reading, losses=losses)
+        if is_dry():
+            raise self._unsent(planned(questions, self.stream(reading.columns.counted), exact=exact))
+        summary = summarised(self.ask, questions, self.name)
+        self._rows = summary.read
+        if exact and reading.columns.score and summary.read <= SORT_ROWS:
+            return None
+        return counts_of(self.ask, questions, summary, self.name, exact=exact)
+
+    def collected(self, reading: Reading, counts: Counts, bins: Bools) -> KeptRows | None:
+        """Return the rows of some bins, merged by score, cell and label."""
+        return fetched(self.ask, self.questions(reading), counts, bins, self.name)
+
+    def questions(self, reading: Reading, *, losses: bool = False) -> Questions:
+        """Return the questions for a reading; a ColumnError where a column has a type that its part cannot have."""
+        self._require_known(reading.columns.counted)
+        check_types(self.schema, reading)
+        return Questions(self._table, reading, losses, self._backend.name)
+
+    def _unsent(self, questions: Mapping[str, Any]) -> UnsentError:
+        """Return the end of a dry run: questions as SQL, each with what it is for."""
+        about = " ".join(self.name.split())
+        texts = [f"-- {about}: what would be asked; only the columns were looked up"]
+        with self._asking():
+            for title, question in questions.items():
+                texts += [f"\n-- {title}", str(self._backend.compile(question, pretty=True)) + ";"]
+        return UnsentError("\n".join(texts))
+
+    def ask(self, question: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the answer to a question, with the types that Ibis says."""
+        if is_dry():
+            raise self._unsent({"the rows; what else would be asked hangs on them": question})
+        with self._asking():
+            schema = question.schema().to_pyarrow()
+            for batch in self._batches(question):
+                if batch.num_rows:
+                    columns = [
+                        column if column.type == kind else column.cast(kind)
+                        for column, kind in zip(batch.columns, schema.types, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _batches(self, question: Any) -> Iterator[pa.RecordBatch]:
+        if self._backend.name == "postgres":
+            return _of_cursor(self._backend, question)
+        if self._backend.name != "duckdb":
+            return iter(self._backend.to_pyarrow_batches(question, chunk_size=files.BATCH_ROWS))
+        # Ibis calls what reads answers by names that DuckDB 2 no longer has
+        self._backend._run_pre_execute_hooks(question)
+        answer = self._backend.con.sql(self._backend.compile(question))
+        read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader
+        return iter(read(files.BATCH_ROWS))
+
+    def _require_known(self, columns: Sequence[str]) -> None:
+        for name in columns:
+            if name in self._foreign:
+                raise ColumnError(
+                    f"column {name!r} of {self.name} has the type {_type_name(self._foreign[name])}, which fairfix "
+                    "cannot read; cast it in `sql`, or leave it out there"
+                )
+
+    def _asking(self) -> Any:
+        return asking(self.name, self._secrets)
+
+
+def _of_cursor(backend: Any, question: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of PostgreSQL; what Ibis does leaves a broken transaction where not all of it is taken."""
+    backend._run_pre_execute_hooks(question)
+    sql, kind = backend.compile(question), question.schema().as_struct().to_pyarrow()
+    # the cursor is closed before the transaction, or the part of it, that it lives in
+    with backend.con.transaction(), backend.con.cursor(name=f"fairfix_{uuid4().hex}") as cursor:
+        cursor.execute(sql)
+        while rows := cursor.fetchmany(files.BATCH_ROWS):
+            yield pa.RecordBatch.from_struct_array(pa.array(rows, type=kind))
+
+
+# ---------------------------------------------------------------------- types
+
+
+def _is_known(kind: Any) -> bool:
+    if kind.is_unknown() or kind.is_interval():
+        return False
+    try:
+        kind.to_pyarrow()
+    except Exception:  # of many kinds: a type that Arrow does not have
+        return False
+    return True
+
+
+def _streamed_type(kind: Any) -> pa.DataType:
+    """Return the type that values come in: decimals of no fixed scale as doubles."""
+    if is_text_in_files(kind):
+        return pa.string()
+    return pa.float64() if kind.is_decimal() and kind.scale is None else kind.to_pyarrow()
+
+
+def _streamed(column: Any, wanted: pa.DataType | None) -> Any:
+    """Return a column as it is streamed: a decimal as the number that is wanted, or as values with a meaning each."""
+    kind = column.type()
+    real = wanted is None or not pa.types.is_dictionary(wanted)
+    return column.cast("float64") if real and kind.is_decimal() and kind.scale is None else as_coded(column)
+
+
+def _type_name(kind: Any) -> str:
+    raw = getattr(kind, "raw_type", None)
+    return " ".join(str(kind if raw is None else raw.sql()).split())
+
+
+# ---------------------------------------------------------------------- opening
+
+
+def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
+    """Return a source for the URL of a database, or for a table of Ibis.
+
+    ``given`` may have ``table`` or ``sql``.
+    """
+    for name in ("delimiter", "decimal"):
+        if name in given:
+            raise UsageError(f"`{name}` is of CSV files; leave it out, since no file is read")
+    if not isinstance(data, str):
+        if named := {"table", "sql"} & set(given):
+            raise UsageError(
+                f"`{min(named)}` goes with the URL of a database; an Ibis table says itself what it holds"
+            )
+        if not (hasattr(data, "schema") and hasattr(data, "aggregate")):
+            raise DataError(f"cannot read data from a {type(data).__name__} of Ibis; give a table")
+        return DatabaseSource(data, _name_of(data))
+    url, table, shown = data, given.get("table"), hidden_url(data)
+    head, mark, fragment = data.rpartition("#")
+    if mark and "@" not in fragment:
+        if table is not None:
+            raise UsageError(f"{shown} names a table after #; leave out `table`, or what follows the #")
+        url, table = head, unquote(fragment)
+    query = given.get("sql")
+    if (table is None) == (query is None):
+        both = (
+            "both say what is read; leave one out"
+            if table
+            else f"say what is read of {shown}: give one of them"
+        )
+        raise UsageError(f"`table` and `sql`: {both}" if table else f"`table` or `sql`: {both}")
+    secrets = secrets_of(url)
+    with asking(shown, secrets, "cannot connect to {}"):
+        backend = _connected(url, shown)
+    with asking(shown, secrets):
+        expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
+    name = f"{table} of {shown}" if query is None else f"the query of {shown}"
+    source = DatabaseSource(expression, name, secrets)
+    weakref.finalize(source, backend.disconnect)
+    return source
+
+
+def _name_of(table: Any) -> str:
+    """Return what messages call a table of Ibis."""
+    try:
+        return str(table.get_name())
+    except Exception:  # of an expression that is no table by itself
+        return "the Ibis table"
+
+
+def _ibis() -> ModuleType:
+    """Return Ibis; a UsageError where it is not installed."""
+    try:
+        return import_module("ibis")
+    except ImportError:
+        raise UsageError(
+            "a database needs Ibis, which is not installed: pip install 'fairfix[sql]'"
+        ) from None
+
+
+def _connected(url: str, shown: str) -> Any:
+    """Return a connection that reads."""
+    ibis, backend = _ibis(), BACKENDS[str(scheme_of(url))]
+    try:
+        if backend == "duckdb":
+            settings = dict(parse_qsl(urlsplit(url).query))
+            # what has no room in memory must not be written beside the data
+            settings.setdefault("temp_directory", tempfile.gettempdir())
+            return ibis.duckdb.connect(_file_of(url), read_only=True, **settings)
+        if backend == "postgres":
+            return _postgres(ibis, url)
+        return ibis.connect(url)
+    except ImportError as error:
+        extra = "'fairfix[sql]'" if backend in ("duckdb", "postgres") else f"'ibis-framework[{backend}]'"
+        raise UsageError(f"{shown} needs {error.name}, which is not installed: pip install {extra}") from None
+
+
+def _file_of(url: str) -> str:
+    """Return the file that a URL names: after three slashes from the current folder, after four from the root."""
+    rest = unquote(url.partition("://")[2].partition("?")[0])
+    path = Path(rest[1:] if rest.startswith("/") else rest)
+    root = Path(rest)
+    if path.is_file() and root.is_file() and not path.samefile(root):
+        raise UsageError(f"{hidden_url(url)} is {path} here, and {root}; write the latter with four slashes")
+    for one in (path, root):
+        if one.is_file():
+            return str(one)
+    raise DataError(f"{path} does not exist, which {hidden_url(url)} names")
+
+
+def _postgres(ibis: ModuleType, url: str) -> Any:
+    """Return a connection to PostgreSQL whose session is one read-only transaction."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    about: dict[str, Any] = dict(conninfo_to_dict(url))
+    options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+    about["options"] = f"{about.get('options') or ''} {options}".strip()
+    about.setdefault("application_name", "fairfix")
+    connection = psycopg.connect(make_conninfo(**about))
+    connection.read_only = True
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("SELECT 1")  # begins the transaction, which lasts as long as the connection
+    return ibis.postgres.from_connection(connection)
+
+
+def secrets_of(url: str) -> list[str]:
+    """Return the parts of a URL that no message may have."""
+    user, at, _ = url.partition("://")[2].rpartition("@")
+    password = user.partition(":")[2] if at else ""
+    query = [
+        value for name, value in parse_qsl(urlsplit(url).query) if name not in ("sslmode", "dbname", "host")
+    ]
+    return [secret for part in (password, *query) for secret in {part, unquote(part)} if secret]
+
+
+@contextmanager
+def asking(shown: str, secrets: Sequence[str] = (), opening: str = "{}") -> Iterator[None]:
+    """Turn what a database says into one line without secrets."""
+    try:
+        yield
+    except FairfixError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in DRIVERS:
+            raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        text = (lines or [type(error).__name__])[0]
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        raise DataError(f"{opening.format(shown)}: {text[:SHOWN_SIGNS]}") from None
+
+
+def _table(backend: Any, name: str, shown: str) -> Any:
+    """Return a table by its name, perhaps with its schema before a dot; a DataError has names that are near."""
+    if backend.name == "duckdb":  # of which Ibis calls what finds columns by a name that is no longer there
+        import sqlglot
+
+        listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+        places = sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
+        for place in places:
+            if name in (place[2], f"{place[1]}.{place[2]}", ".".join(place)):
+                catalog, schema, own = place
+                whole = sqlglot.expressions.table_(own, db=schema, catalog=catalog, quoted=True)
+                return _query(backend, sqlglot.select("*").from_(whole).sql("duckdb"))
+        tables = [place[2] for place in places]
+    else:
+        from ibis.common.exceptions import TableNotFound
+
+        schema, dot, plain = name.rpartition(".")
+        at = tuple(schema.split(".")) if "." in schema else schema
+        for named, kwargs in ((name, {}), *(((plain, {"database": at}),) if dot else ())):
+            with suppress(TableNotFound):
+                return backend.table(named, **kwargs)
+        tables = list(backend.list_tables())
+    near = nearest(name, tables)
+    more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
+    hint = f"; did you mean {near!r}?" if near else f"; it has: {more or 'none'}"
+    raise DataError(f"{shown} has no table {name!r} that can be read{hint}")
+
+
+def _query(backend: Any, text: str) -> Any:
+    """Return the table that a query makes."""
+    sql = only_query(text, backend.dialect)
+    if backend.name == "duckdb":
+        mapper = backend.compiler.type_mapper
+        columns = backend.con.execute(f"DESCRIBE {sql}").fetchall()
+        described = [(name, mapper.from_string(kind)) for name, kind, *_ in columns]
+    elif backend.name == "postgres":
+        described = _described(backend, sql)
+    else:
+        return backend.sql(sql)
+    names = [name for name, _ in described]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ColumnError(f"the query has the column {twice[0]!r} more than once; rename one with AS")
+    return backend.sql(sql, schema=dict(described))
+
+
+def _described(backend: Any, sql: str) -> list[tuple[str, Any]]:
+    """Return names and types of the columns of a query in PostgreSQL, where nothing may be made to find out."""
+    with backend.con.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({sql}) AS q LIMIT 0")  # noqa: S608  the query that is asked for, parsed
+        columns, out = cursor.description or (), []
+        for column in columns:
+            kind = column.type_display
+            if kind.isdecimal():  # the number of a type that is no usual one
+                looked = cursor.execute(
+                    "SELECT typname, typtype FROM pg_type WHERE oid = %s", (column.type_code,)
+                )
+                kind, sort = looked.fetchone()
+                kind = "text" if sort == "e" else kind
+            out.append((column.name, backend.compiler.type_mapper.from_string(kind)))
+    return out
+
+
+def only_query(text: str, dialect: Any) -> str:
+    """Return a query as its dialect has it; a UsageError unless the text is one query that only reads."""
+    import sqlglot
+    from sqlglot import expressions
+
+    log = logging.getLogger("sqlglot")
+    disabled, log.disabled = log.disabled, True
+    try:
+        trees = [tree for tree in sqlglot.parse(text, read=dialect) if tree is not None]
+    except sqlglot.errors.SqlglotError as error:
+        reason = str(error).splitlines()[0].replace("\x1b[4m", "").replace("\x1b[0m", "")
+        raise UsageError(f"`sql` cannot be read as a query: {reason}") from None
+    finally:
+        log.disabled = disabled
+    if len(trees) != 1:
+        raise UsageError(f"`sql` has {len(trees)} statements; give one query, SELECT or WITH")
+    (tree,) = trees
+    # what a query must not hold, be it in a common table expression
+    writes = (
+        "DML",
+        "DDL",
+        "Into",
+        "Lock",
+        "Command",
+        "Drop",
+        "Alter",
+        "Copy",
+        "Pragma",
+        "Set",
+        "Attach",
+        "Detach",
+    )
+    kinds = tuple(getattr(expressions, name) for name in writes if hasattr(expressions, name))
+    if (
+        not isinstance(tree, expressions.Query)
+        or isinstance(tree, kinds)
+        or next(tree.find_all(*kinds), None)
+    ):
+        raise UsageError("`sql` is no query that only reads; give a SELECT, or a WITH that ends in one")
+    return str(tree.sql(dialect=dialect))

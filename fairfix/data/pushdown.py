@@ -1,0 +1,606 @@
+"""Push-down: counts of a table that stays in its database, as statements of Ibis and what becomes of their answers.
+
+Two questions make the counts. The first has a row per cell, label and decision, as they are written in the table, with
+the number of rows and every sum that bins cannot give; the second adds the score bins. The values come back as Arrow
+columns and go through the same :class:`~fairfix.data.encoder.Encoder` as rows of a file, each standing for as many rows
+as were counted, so groups, truth values, bands and what is done with missing entries are the same. A bin in SQL is the
+integer that :meth:`fairfix.data.counts.Grid.index` gives: a product with a power of two, a floor, and a comparison per
+threshold, all of them exact. The third question, for exact distances, has a row per score in the bins that matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add, or_
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.data.bands import Edges
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells
+from fairfix.data.encoder import (
+    Encoder,
+    Rows,
+    arrow_array,
+    check_excluded,
+    group_codes,
+    numbers,
+    primitive,
+)
+from fairfix.data.reading import Reading
+from fairfix.data.scan import (
+    SORT_ROWS,
+    KeptRows,
+    fineness,
+    fixed_grid,
+    summed,
+    tabulated,
+    with_room,
+)
+from fairfix.errors import DataError
+
+Expression = Any
+"""What Ibis makes of columns; it is imported by whoever opens a database."""
+
+Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
+"""Asks a question; the columns of the answer have the types that Ibis says."""
+
+OBSERVED = ("1", "0")
+"""Labels that a sum is made for where only the answer can tell which ones are positive."""
+
+LISTED_BINS, RANGES = 4096, 64
+"""So many bins are listed in a question; more are asked for in so many ranges."""
+
+EVERY_ROW = 1 << 62
+"""More rows than any table has."""
+
+TINY, HUGE = 1e-150, 1e150
+"""Numbers whose square is no float, which is an error in PostgreSQL, where numpy has 0 and infinity."""
+
+
+def number(value: float) -> Expression:
+    """Return a number as the very double it is, which its shortest text stands for in every dialect."""
+    import ibis
+
+    return ibis.literal(repr(float(value))).cast("float64")
+
+
+def as_real(column: Expression) -> Expression:
+    """Return a column of numbers or truth values as doubles, NaN as null."""
+    import ibis
+
+    kind = column.type()
+    if kind.is_boolean():
+        return column.cast("int32").cast("float64")
+    real = column if kind.is_float64() else column.cast("float64")
+    return real if kind.is_integer() else ibis.ifelse(real.isnan(), ibis.null("float64"), real)
+
+
+def bin_of(score: Expression, grid: Grid) -> Expression:
+    """Return the bin of a score, as :meth:`Grid.index` does; the score must lie inside the grid."""
+    import ibis
+
+    scaled = (score * number(math.ldexp(1.0, grid.exponent))).floor()
+    if grid.exponent < 0:  # a small score times a small power would be too small for a float
+        width = number(grid.width)
+        small = [(score >= 0) & (score < width), (score < 0) & (score >= -width)]
+        scaled = ibis.cases((small[0], number(0.0)), (small[1], number(-1.0)), else_=scaled)
+    passed = [ibis.ifelse(score >= number(cut), 1, 0).cast("int64") for cut in grid.thresholds]
+    return reduce(add, passed, scaled.cast("int64") - grid.first)
+
+
+def in_bins(place: Expression, bins: Ints) -> Expression:
+    """Return whether a bin is one of some, which rise; where they are many, of ranges that hold them and others."""
+    if bins.size <= LISTED_BINS:
+        return place.isin(bins.tolist())
+    gaps = np.diff(bins)
+    cuts = np.sort(np.argsort(gaps)[1 - RANGES :])
+    cuts = cuts[gaps[cuts] > 1]
+    ends = zip(bins[np.append(0, cuts + 1)].tolist(), bins[np.append(cuts, -1)].tolist(), strict=True)
+    return reduce(or_, [place.between(first, last) for first, last in ends])
+
+
+def log1p(value: Expression) -> Expression:
+    """Return ``log(1 + v)`` for v in [0, 1], to 12 digits also where v is small."""
+    import ibis
+
+    series = value * (number(1.0) - value * (number(0.5) - value * number(1 / 3)))
+    return ibis.ifelse(value < number(1e-4), series, (number(1.0) + value).ln())
+
+
+def exp_minus(size: Expression) -> Expression:
+    """Return ``exp(-v)`` for v >= 0, 0 where it would be too small for a float."""
+    import ibis
+
+    return ibis.ifelse(size > number(700.0), number(0.0), (-size).exp())
+
+
+def chance_of(score: Expression, scale: str) -> Expression:
+    """Return the probability that a score stands for, as ``to_probability`` does."""
+    import ibis
+
+    if scale == "percent":
+        return score / number(100.0)
+    if scale == "margin":
+        return (number(1.0) + score) / number(2.0)
+    if scale == "logit":
+        small = exp_minus(score.abs())
+        return ibis.ifelse(score >= 0, number(1.0), small) / (number(1.0) + small)
+    return score
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of a table for a reading.
+
+    ``losses`` asks for sums of losses, ``backend`` is what Ibis calls the database.
+    """
+
+    table: Expression
+    reading: Reading
+    losses: bool = False
+    backend: str = "duckdb"
+
+    @property
+    def bands(self) -> dict[str, Edges]:
+        """Columns of numbers that are cut into bands in the database, with their edges in the column's type."""
+        out = {}
+        for name, edges in self.reading.bands.items():
+            kind = self.table[name].type()
+            if edges and kind.is_numeric():
+                cuts = np.array(edges)
+                if kind.is_float32() or kind.is_float16():
+                    cuts = cuts.astype(kind.to_pandas().type).astype(np.float64)
+                out[name] = tuple(map(float, cuts))
+        return out
+
+    @property
+    def banded(self) -> dict[str, str]:
+        """Short name -> column of numbers that are cut into bands."""
+        keys = self.reading.columns.cell_keys
+        return {f"band_{i}": name for i, name in enumerate(keys) if name in self.bands}
+
+    @property
+    def reals(self) -> dict[str, str]:
+        """Part -> column of what is read as a real number."""
+        columns = self.reading.columns
+        parts = {"score": columns.score, "probability": columns.probability, "weight": columns.weight}
+        if self.reading.task == "regression":
+            parts["label"] = columns.label
+        return {part: name for part, name in parts.items() if name}
+
+    @property
+    def coded(self) -> dict[str, str]:
+        """Part -> column of what is read as values that have a meaning each."""
+        columns = self.reading.columns
+        parts = {"label": columns.label, "prediction": columns.prediction}
+        return {part: name for part, name in parts.items() if name and part not in self.reals}
+
+    def _cells(self) -> dict[str, Expression]:
+        """Return the columns of a cell, by short names; of a column with bands the number of the band."""
+        import ibis
+
+        out = {}
+        for i, name in enumerate(self.reading.columns.cell_keys):
+            if edges := self.bands.get(name):
+                real = as_real(self.table[name])
+                steps = [ibis.ifelse(real >= number(edge), 1, 0) for edge in edges]
+                ends = ((real == number(-math.inf), -1), (real == number(math.inf), len(edges) + 1))
+                band = ibis.cases(*ends, else_=reduce(add, steps))
+                out[f"key_{i}"] = ibis.ifelse(real.isnull(), ibis.null("int32"), band.cast("int32"))
+            else:
+                out[f"key_{i}"] = as_coded(self.table[name])
+        return out
+
+    def _rows(self) -> Expression:
+        """Return the rows with what questions are about, by short names."""
+        coded = {part: as_coded(self.table[name]) for part, name in self.coded.items()}
+        reals = {part: as_real(self.table[name]) for part, name in self.reals.items()}
+        banded = {name: as_real(self.table[of]) for name, of in self.banded.items()}
+        return self._stage(self.table.select(**self._cells(), **coded, **reals, **banded))
+
+    def _asked(self, rows: Expression, keys: Sequence[str], made: Mapping[str, Expression]) -> Expression:
+        """Return a question: a row per value of the keys, with the number of rows and the ends of the bands."""
+        every: dict[str, Expression] = {"n": rows.count()}
+        for name in self.banded:
+            every |= {f"low_{name}": rows[name].min(), f"high_{name}": rows[name].max()}
+        every |= made
+        return rows.group_by(*keys).aggregate(**every) if keys else rows.aggregate(**every)
+
+    @property
+    def keys(self) -> list[str]:
+        """Short names of the columns whose values are counted."""
+        return [*(f"key_{i}" for i in range(len(self.reading.columns.cell_keys))), *self.coded]
+
+    def summary(self) -> Expression:
+        """Return the first question: a row per cell, label, decision and kind of missing entry, with all sums."""
+        import ibis
+
+        rows, parts, keys = self._rows(), list(self.reals), self.keys
+        faults = [ibis.ifelse(rows[part].isnull(), 1 << i, 0) for i, part in enumerate(parts)]
+        if "weight" in parts:
+            faults.append(ibis.ifelse((rows.weight == 0).fill_null(False), 1 << len(parts), 0))
+        if faults:
+            rows, keys = rows.mutate(state=reduce(add, faults).cast("int32")), [*keys, "state"]
+        rows, sums = self._sums(rows)
+        made: dict[str, Expression] = {}
+        for part in parts:
+            made |= {f"low_{part}": rows[part].min(), f"high_{part}": rows[part].max()}
+        made |= {name: value.sum() for name, value in sums.items()}
+        return self._asked(rows, keys, made)
+
+    def _stage(self, rows: Expression, **columns: Expression) -> Expression:
+        """Return rows with more columns.
+
+        PostgreSQL would write a column's expression in the place of its every use, and work it out as often; a limit
+        keeps it from that.
+        """
+        rows = rows.mutate(**columns) if columns else rows
+        return rows.limit(EVERY_ROW) if self.backend == "postgres" else rows
+
+    def _sums(self, rows: Expression) -> tuple[Expression, dict[str, Expression]]:
+        """Return rows with more columns, and what is summed over them, by the name of the sum."""
+        columns = self.reading.columns
+        rows, quantities = self._quantities(rows)
+        weight = rows.weight if columns.weight else None
+        out: dict[str, Expression] = {}
+        if weight is not None:
+            out |= {"w": weight, "ww": self.square(weight)}
+        if columns.probability:
+            yes, no = rows.probability, number(1.0) - rows.probability
+            powers = (number(1.0),) if weight is None else (weight, self.square(weight))
+            for p, power in enumerate(powers, 1):
+                out |= {f"yes_{p}": power * yes, f"no_{p}": power * no}
+        for name, column in quantities.items():
+            value = rows[column]
+            if name.startswith("impossible"):
+                out[f"{name}_1"] = value if weight is None else weight * value
+                continue
+            parts = [value, self.square(value)]
+            if weight is not None:
+                parts = [power * part for power in (weight, self.square(weight)) for part in parts]
+            out |= {f"{name}_{i}": part for i, part in enumerate(parts, 1)}
+        return rows, out
+
+    def _quantities(self, rows: Expression) -> tuple[Expression, dict[str, str]]:
+        """Return rows with the quantities of ``scan.quantities``, and by the name of each its column.
+
+        A loss has one for each label where SQL cannot tell which labels are positive. Where the observed label had the
+        probability 0 its logarithm is left out, and the row counted as ``impossible``.
+        """
+        import ibis
+
+        names, reading = summed(self.reading) if self.losses else (), self.reading
+        if not names:
+            return rows, {}
+        if reading.task == "regression":
+            if "label" not in names:
+                return rows, {"score": "score"}
+            rows = self._stage(rows, error=rows.score - rows.label)
+            rows = self._stage(rows, square_loss=self.square(rows.error), absolute_loss=rows.error.abs())
+            return rows, {name: name for name in ("score", "label", "square_loss", "absolute_loss")}
+        rows = self._stage(rows, chance=chance_of(rows.score, reading.score_scale))
+        out = {"score": "chance"}
+        if "square_loss" not in names:
+            return rows, out
+        for variant, positive in self._variants(rows).items():
+            one = number(1.0)
+            if reading.score_scale == "logit":
+                toward = ibis.ifelse(positive, -rows.score, rows.score)
+                small = {"small": exp_minus(rows.score.abs()), "toward": ibis.greatest(toward, number(0.0))}
+                rows = self._stage(rows, error=ibis.ifelse(positive, one - rows.chance, rows.chance), **small)
+                loss = {f"log_loss{variant}": rows.toward + log1p(rows.small)}
+            else:
+                likely = ibis.ifelse(positive, rows.chance, one - rows.chance)
+                rows = self._stage(
+                    rows, error=ibis.ifelse(positive, one - rows.chance, rows.chance), likely=likely
+                )
+                never = rows.likely <= 0
+                loss = {
+                    f"log_loss{variant}": ibis.ifelse(never, one, rows.likely).ln().abs(),
+                    f"impossible{variant}": ibis.ifelse(never, one, number(0.0)),
+                }
+            made = {f"square_loss{variant}": self.square(rows.error), **loss}
+            rows = self._stage(rows, **made)
+            out |= {name: name for name in made}
+        return rows, out
+
+    def _variants(self, rows: Expression) -> dict[str, Expression]:
+        import ibis
+
+        kind = self.table[self.coded["label"]].type()
+        if kind.is_boolean() and self.reading.positive_label is None:
+            return {"": rows.label}
+        if (kind.is_integer() or kind.is_floating()) and self.reading.positive_label is None:
+            return {"": rows.label == 1}
+        return {variant: ibis.literal(variant == "1") for variant in OBSERVED}
+
+    def _sound(self) -> Expression:
+        """Return the rows without those that are left out for a number; the others have no missing number."""
+        rows = self._rows()
+        sound = [rows[part].notnull() for part in self.reals]
+        if "weight" in self.reals:
+            sound.append(rows.weight != 0)
+        return rows.filter(sound)
+
+    def _weights(self, rows: Expression) -> dict[str, Expression]:
+        weighted = self.reading.columns.weight
+        return {"w": rows.weight.sum(), "ww": self.square(rows.weight).sum()} if weighted else {}
+
+    def binned(self, grid: Grid) -> Expression:
+        """Return the second question: a row per cell, label, decision and score bin."""
+        rows = self._sound()
+        rows = self._stage(rows, bin=bin_of(rows.score, grid))
+        return self._asked(rows, [*self.keys, "bin"], self._weights(rows))
+
+    def scores(self, grid: Grid, bins: Ints) -> Expression:
+        """Return the third question: a row per cell, label, decision and score, in some of the bins."""
+        rows = self._sound()
+        if bins.size < grid.size:
+            rows = rows.filter(in_bins(bin_of(rows.score, grid), bins))
+        return self._asked(rows, [*self.keys, "score"], self._weights(rows))
+
+    def square(self, value: Expression) -> Expression:
+        """Return the square of numbers, 0 and infinity where it is no float, as numpy has them."""
+        import ibis
+
+        if self.backend == "duckdb":
+            return value * value
+        size = value.abs()
+        out = ((size < number(TINY), number(0.0)), (size > number(HUGE), number(math.inf)))
+        return ibis.cases(*out, else_=value * value)
+
+    # ------------------------------------------------------------------ answers
+
+    def batch(self, answer: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as the encoder reads them: each group's own values, of numbers the end that is most amiss."""
+        columns: dict[str, pa.Array] = {}
+        for i, name in enumerate(self.reading.columns.cell_keys):
+            if name not in self.bands:
+                columns[name] = answer[f"key_{i}"]
+                continue
+            low, high = (real_of(answer[f"{end}_band_{i}"]) for end in ("low", "high"))
+            kind = self.table[name].type()
+            narrow = kind.to_pandas().type if kind.is_float32() or kind.is_float16() else np.float64
+            columns[name] = arrow_array(np.where(np.isinf(high), high, low).astype(narrow))
+        columns |= {name: answer[part] for part, name in self.coded.items()}
+        tops = {"score": self.reading.range[1], "probability": 1.0}
+        for part, name in self.reals.items():
+            low, high = (real_of(answer[f"{end}_{part}"]) for end in ("low", "high"))
+            worst = np.isinf(high) | (high > tops.get(part, math.inf))
+            columns[name] = arrow_array(np.where(worst, high, low))
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def as_coded(column: Expression) -> Expression:
+    """Return a column whose values have a meaning each: decimals of no fixed scale, too, as their texts."""
+    kind = column.type()
+    texts = is_text_in_files(kind) or (kind.is_decimal() and kind.scale is None)
+    return column.cast("string") if texts else column
+
+
+def is_text_in_files(kind: Any) -> bool:
+    """Return whether values of a type of Ibis come as objects of their own, which files have as text."""
+    return bool(kind.is_uuid() or kind.is_json() or kind.is_inet() or kind.is_macaddr())
+
+
+def real_of(column: pa.Array) -> Floats:
+    """Return numbers of an answer, null as NaN."""
+    return np.asarray(numbers(column, "answer", "number"), dtype=np.float64)
+
+
+def whole_of(column: pa.Array) -> Ints:
+    """Return whole numbers of an answer."""
+    return primitive(column.cast(pa.int64()), np.int64)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The answer to the first question, a row per kind of rows that are counted."""
+
+    cells: tuple[tuple[str, ...], ...]
+    code: Ints
+    """Cell and label, ``cell * labels + label``, shape (k,)."""
+    decision: Floats | None
+    columns: Mapping[str, npt.NDArray[Any]]
+    """Answers by name, each of shape (k,): ``n``, sums, ends of scores."""
+    read: int
+    excluded: Mapping[str, int]
+
+    def sums_of(self, reading: Reading, *, losses: bool) -> dict[str, Floats]:
+        """Return the sums beside the bins, by name, shape (C L, many)."""
+        n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if reading.binary else 1
+        out: dict[str, list[Floats]] = {}
+        powers = (columns.get("w", n), columns.get("ww", n))
+        if self.decision is not None and reading.columns.probability:
+            names = ("yes_1", "no_1", "yes_2", "no_2") if "w" in columns else ("yes_1", "no_1") * 2
+            out["decisions"] = [columns[name] for name in names]
+        elif self.decision is not None:
+            out["decisions"] = [w * part for w in powers for part in (self.decision, 1.0 - self.decision)]
+        for name in summed(reading) if losses else ():
+            out[name] = [self._sum(name, i, labels) for i in range(1, 5 if "w" in columns else 3)]
+        if "log_loss" in out and reading.score_scale != "logit":
+            never = self._sum("impossible", 1, labels) > 0
+            out["log_loss"] = [np.where(never, math.inf, sums) for sums in out["log_loss"]]
+        return {name: self._by_code(reading, parts) for name, parts in out.items()}
+
+    def _sum(self, name: str, number: int, labels: int) -> Floats:
+        """Return a sum, of those for each label the one for the label of the rows."""
+        if f"{name}_{number}" in self.columns:
+            return self.columns[f"{name}_{number}"]
+        no, yes = (self.columns[f"{name}{label}_{number}"] for label in (0, 1))
+        return np.where(self.code % labels, yes, no)
+
+    def _by_code(self, reading: Reading, parts: Sequence[Floats]) -> Floats:
+        size = len(self.cells) * (2 if reading.binary else 1)
+        return np.stack([np.bincount(self.code, part, size) for part in parts], axis=-1)
+
+    def tables(self, reading: Reading) -> dict[str, npt.NDArray[Any]]:
+        """Return rows, and where there are weights their mass, per cell and label, in one bin."""
+        size = len(self.cells) * (2 if reading.binary else 1)
+        rows = np.zeros((size, 1), dtype=np.int64)
+        np.add.at(rows[:, 0], self.code, self.columns["n"])
+        if not reading.columns.weight:
+            return {"rows": rows}
+        mass = {"mass": self.columns["w"], "square_mass": self.columns["ww"]}
+        return {"rows": rows} | {name: self._by_code(reading, [sums]) for name, sums in mass.items()}
+
+
+def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
+    """Ask the first question; a DataError where an entry is none that its column may hold, or must not be missing."""
+    reading, encoder = questions.reading, Encoder(questions.reading, where)
+    pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
+    read, excluded = 0, Counter[str]()
+    for answer in ask(questions.summary()):
+        n = whole_of(answer["n"])
+        if not n.all():  # of no rows, where there is nothing to group by
+            continue
+        rows = encoder.encode(questions.batch(answer), n)
+        read, excluded = read + rows.read, excluded + Counter(dict(rows.excluded))
+        left = slice(None) if rows.kept is None else rows.kept
+        keys = {*questions.keys, "state"}
+        names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
+        columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
+        pieces.append((code_of(rows, reading), rows.decision, {"n": n[left], **columns}))
+    check_excluded(excluded, read, reading)
+    if not pieces:
+        return Summary(encoder.cells, np.zeros(0, dtype=np.int64), None, {}, read, dict(excluded))
+    codes, decisions, answers = zip(*pieces, strict=True)
+    decision = None if decisions[0] is None else np.concatenate(decisions)
+    together = {name: np.concatenate([one[name] for one in answers]) for name in answers[0]}
+    return Summary(encoder.cells, np.concatenate(codes), decision, together, read, dict(excluded))
+
+
+def code_of(rows: Rows, reading: Reading) -> Ints:
+    """Return ``cell * labels + label`` of rows, shape (n,)."""
+    return rows.cell * 2 + rows.label if reading.binary and rows.label is not None else rows.cell
+
+
+def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, *, exact: bool) -> Counts:
+    """Ask the second question where there are scores, and return the counts."""
+    reading, tables, grid = questions.reading, summary.tables(questions.reading), None
+    if not summary.code.size:
+        return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
+    if reading.columns.score:
+        bins, room = fineness(summary.read, exact=exact)
+        whole = tables["rows"][:, 0]
+        grid = with_room(grid_of(summary, reading, bins), whole.size, room)
+        tables = {name: np.zeros((whole.size, grid.size), table.dtype) for name, table in tables.items()}
+        for answer, rows, into, left in counted_answers(
+            ask, questions, questions.binned(grid), summary.cells, where
+        ):
+            place, bare = whole_of(answer["bin"])[left], replace(rows, cell=into[rows.cell])
+            if place.size and not (place.min() >= 0 and place.max() < grid.size and bare.cell.min() >= 0):
+                raise changed(where)
+            at = code_of(bare, reading) * grid.size + place
+            for name, of in (("rows", "n"), ("mass", "w"), ("square_mass", "ww")):
+                if name in tables:
+                    column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
+                    np.add.at(tables[name].reshape(-1), at, column[left])
+        if not np.array_equal(tables["rows"].sum(axis=1), whole):
+            raise changed(where)
+    sums = summary.sums_of(reading, losses=questions.losses)
+    return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
+
+
+def grid_of(summary: Summary, reading: Reading, bins: int) -> Grid:
+    """Return the grid of a scale, or that of the range of the scores."""
+    grid = fixed_grid(reading, bins)
+    if grid is None:
+        low, high = float(summary.columns["low_score"].min()), float(summary.columns["high_score"].max())
+        grid = Grid.over(low, high, bins=bins // 2, thresholds=reading.thresholds)
+    return grid
+
+
+def counted_answers(
+    ask: Batches, questions: Questions, question: Expression, cells: Sequence[tuple[str, ...]], where: str
+) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
+    """Yield (answer, its rows, index of their cells among the given ones, which answers the rows are)."""
+    bare = replace(questions, reading=without_reals(questions.reading))
+    encoder, keys = Encoder(bare.reading, where), bare.reading.columns.cell_keys
+    for answer in ask(question):
+        rows = encoder.encode(bare.batch(answer), whole_of(answer["n"]))
+        _, into = groups_of_cells(keys, encoder.cells, keys, cells)
+        yield answer, rows, into, slice(None) if rows.kept is None else rows.kept
+
+
+def without_reals(reading: Reading) -> Reading:
+    """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
+    columns = replace(reading.columns, score=None, weight=None, probability=None)
+    return replace(
+        reading, columns=columns if reading.task == "classification" else replace(columns, label=None)
+    )
+
+
+def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, where: str) -> KeptRows:
+    """Ask the third question: return the rows of the chosen bins, those of equal score, cell and label as one."""
+    grid, reading = counts.grid, questions.reading
+    assert grid is not None
+    if not any(counts.excluded.values()):  # the scores alone say which rows to look at
+        columns = replace(reading.columns, label=None, prediction=None, probability=None)
+        reading = replace(reading, columns=columns)
+        questions = replace(questions, reading=reading)
+    question, total = questions.scores(grid, np.flatnonzero(bins)), 0
+    pieces = [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int32), None, np.zeros(0))]
+    for answer, rows, into, left in counted_answers(ask, questions, question, counts.cells, where):
+        score, n = real_of(answer["score"])[left], whole_of(answer["n"])[left]
+        cell: Any = into[rows.cell].astype(np.int32)
+        if cell.size and cell.min() < 0:
+            raise changed(where)
+        label = rows.label if reading.binary else None
+        weight, square = n.astype(np.float64), None
+        if reading.columns.weight:
+            weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
+        inside = bins[grid.index(score)]
+        pieces.append(KeptRows(score, cell, label, weight, square).take(inside))
+        total += int(n[inside].sum())
+    if total != int(counts.rows[:, :, bins].sum()):
+        raise changed(where)
+    return KeptRows.joined(pieces[1:] or pieces)
+
+
+def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str, Expression]:
+    """Return what would be asked, by what it is for; ``rows`` is the question for the counted columns of all rows."""
+    reading = questions.reading
+    out = {"rows and sums per group, label and decision": questions.summary()}
+    if not reading.columns.score:
+        return out
+    bins, _ = fineness(SORT_ROWS + 1, exact=exact)
+    grid = fixed_grid(reading, bins) or Grid.over(-1.0, 1.0, bins=bins // 2, thresholds=reading.thresholds)
+    follows = "bins are finer or coarser by what the first answer says of rows, groups and scores"
+    out[f"rows per score bin too; {follows}"] = questions.binned(grid)
+    if exact:
+        scores = questions.scores(grid, np.arange(3))
+        out["scores of the bins that can hold an exact distance, which follow from the second answer"] = (
+            scores
+        )
+        out[f"instead of the second and third, where the first counts at most {SORT_ROWS:,} rows"] = rows
+    return out
+
+
+def changed(where: str) -> DataError:
+    """Return the error that two answers are about other rows."""
+    return DataError(f"{where} changed while it was read; run again, or read a copy that stays as it is")
+
+
+def check_types(schema: pa.Schema, reading: Reading) -> None:
+    """Raise a ColumnError where a column has a type that its part cannot have."""
+    columns, cut = reading.columns, [name for name, edges in reading.bands.items() if edges]
+    reals = {"score": columns.score, "decision probability": columns.probability, "weight": columns.weight}
+    named = [*columns.cell_keys, columns.prediction]
+    if reading.task == "regression":
+        reals["label"] = columns.label
+    else:
+        named.append(columns.label)
+    for part, name in reals.items():
+        if name:
+            numbers(pa.array([], schema.field(name).type), name, part)
+    for name in named:
+        if name and name not in cut:
+            group_codes(pa.array([], schema.field(name).type), name)

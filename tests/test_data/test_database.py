@@ -1,0 +1,547 @@
+"""Databases: DuckDB answers as the same rows in a file do, whatever they hold, and is only read."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fairfix
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.auditing import audit as auditing
+from fairfix.data import database, pushdown, scan
+from fairfix.data.counts import Grid
+from fairfix.data.database import only_query, secrets_of
+from fairfix.data.files import open_source
+from fairfix.data.pushdown import bin_of, in_bins
+from fairfix.data.urls import hidden_argument, hidden_url
+from fairfix.errors import DataError, FairfixError, UsageError
+
+from tests.conftest import Call, make_frame
+from tests.databases import differences, without_source
+
+
+@pytest.fixture
+def two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a few thousand rows many, so that exact distances take a second pass."""
+    for module in (scan, pushdown, database, auditing):
+        monkeypatch.setattr(module, "SORT_ROWS", 500)
+    monkeypatch.setattr(scan, "KEEP_ROWS", 1000)
+
+
+def both(tmp_path: Path, frame: pd.DataFrame, name: str = "loans") -> tuple[str, str]:
+    """Write a frame as a Parquet file and as a table of DuckDB; return path and URL."""
+    path, base = tmp_path / f"{name}.parquet", tmp_path / f"{name}.duckdb"
+    plain = pa.Table.from_pandas(frame, preserve_index=False)
+    kinds = [pa.string() if pa.types.is_large_string(one.type) else one.type for one in plain.schema]
+    pq.write_table(plain.cast(pa.schema(zip(plain.column_names, kinds, strict=True))), path)
+    with duckdb.connect(str(base)) as connection:
+        connection.execute(f"CREATE TABLE loans AS FROM read_parquet('{path}')")
+    return str(path), f"duckdb:///{base}#loans"
+
+
+def rows(n: int = 4000) -> pd.DataFrame:
+    """Return rows with scores of every scale, decisions, and entries that are missing."""
+    frame, rng = make_frame(n), np.random.default_rng(5)
+    frame["percent"], frame["margin"] = frame.score * 100, frame.score * 2 - 1
+    frame["logit"] = rng.normal(size=n) * 30
+    frame["said"] = np.where(rng.random(n) < frame.score, "grant", "deny")
+    frame["word"] = np.where(frame.label == 1, "repaid", "lost")
+    frame["draw"] = np.round(rng.random(n), 2)
+    frame["single"] = frame.score.astype(np.float32)
+    frame["sure"] = np.where(
+        rng.random(n) < 0.3, frame.label, frame.score
+    )  # infinite log loss on none of them
+    frame["wrong"] = np.where(rng.random(n) < 0.1, 1 - frame.label, frame.score)
+    gaps = frame[["race", "label", "score", "weight", "draw"]].astype(object)
+    for i, column in enumerate(gaps):
+        gaps.loc[rng.random(n) < 0.02 * (i + 1), column] = None
+    frame["old"], frame["amount"] = gaps.race, gaps.weight.astype(float)
+    frame["y_gap"], frame["s_gap"] = gaps.label.astype(float), gaps.score.astype(float)
+    frame["p_gap"] = gaps.draw.astype(float)
+    frame["some_zero"] = np.where(rng.random(n) < 0.1, 0.0, frame.weight)
+    return frame
+
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"protected": ("race", "member")},
+    "weights and strata": {"protected": ("race", "member"), "weight": "weight", "strata": "town", "intersect": True},
+    "one pass": {"protected": "race", "weight": "weight", "one_pass": True},
+    "percent": {"protected": "race", "score": "percent", "score_scale": "percent", "threshold": 40},
+    "margin": {"protected": "race", "score": "margin", "score_scale": "margin"},
+    "logit": {"protected": "race", "score": "logit", "score_scale": "logit", "weight": "weight"},
+    "raw": {"protected": "race", "score": "logit", "score_scale": "raw", "threshold": 0.3},
+    "float32": {"protected": "race", "score": "single", "threshold": 0.7},
+    "words": {"protected": "race", "label": "word", "positive_label": "repaid"},
+    "decisions": {"protected": "race", "label": "word", "positive_label": "repaid", "prediction": "said",
+                  "positive_prediction": "grant"},
+    "probabilities": {"protected": "race", "probability": "draw", "weight": "weight"},
+    "regression": {"protected": "race", "label": "x", "score": "logit", "task": "regression"},
+    "bands": {"protected": ("race", "weight"), "bands": "weight=1,1.5"},
+    "quartiles": {"protected": "amount", "bands": "amount=quartiles", "missing_group": "group"},
+    "infinite loss": {"protected": "race", "score": "wrong"},
+    "gaps": {"protected": "old", "label": "y_gap", "score": "s_gap", "weight": "amount", "probability": "p_gap",
+             "missing": "drop", "missing_group": "drop"},
+    "gap group": {"protected": "old", "weight": "some_zero", "missing_group": "group"},
+    "no label": {"protected": "race", "label": "member", "prediction": "label", "score": "score", "strata": "town"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return both(tmp_path_factory.mktemp("data"), rows())
+
+
+@pytest.mark.parametrize("question", ["weights and strata", "one pass", "gaps"])
+def test_the_report_is_that_of_a_file(question: str, data: tuple[str, str]) -> None:
+    asked = QUESTIONS[question]
+    of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in data)
+
+    assert not differences(without_source(of_file), without_source(of_table))
+
+
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_report_of_many_rows_is_that_of_a_file(question: str, data: tuple[str, str]) -> None:
+    asked = QUESTIONS[question]
+    of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in data)
+
+    assert not differences(without_source(of_file), without_source(of_table))
+
+
+@pytest.mark.usefixtures("two_passes")
+def test_many_rows_stay_where_they_are(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database.DatabaseSource, "parts", lambda *_: pytest.fail("rows were asked for"))
+
+    assert fairfix.audit(data[1], protected="race").report is not None
+
+
+GRIDS = [
+    Grid.over(0.0, 1.0, bins=1024, thresholds=(0.5,)),
+    Grid.over(0.0, 1.0, bins=1 << 14, thresholds=(0.1, 0.30000000000000004, 1.0)),
+    Grid.over(-1.0, 1.0, bins=1 << 16, thresholds=(0.0,)),
+    Grid.over(-3.7, 1e6, bins=512, thresholds=(1e-300, 7.3)),
+    Grid.over(-1e300, 1.7e308, bins=512, thresholds=(-5e-324, 2.0)),
+]
+
+
+def edges_of(grid: Grid) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return bin edges, thresholds, zeros and small numbers inside a grid, with their neighbours."""
+    ends = np.array([0.0, -0.0, 5e-324, -5e-324, 1e-310, -1e-310, 1.0, *grid.thresholds])
+    drawn = np.random.default_rng(0).uniform(max(grid.edges[0], -1e307), min(grid.edges[-1], 1e307), 500)
+    at = np.concatenate([grid.edges[:: max(1, grid.size // 500)], ends, drawn])
+    at = np.concatenate([at, np.nextafter(at, -np.inf), np.nextafter(at, np.inf)])
+    return at[(at >= grid.edges[0]) & (at < grid.edges[-1])]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_bins_in_sql_are_those_of_the_grid(grid: Grid) -> None:
+    score = edges_of(grid)
+    connection = ibis.duckdb.connect()
+    connection.con.register("frame", pd.DataFrame({"at": np.arange(score.size), "score": score}))
+    table = ibis.table({"at": "int64", "score": "float64"}, name="frame")
+    sql = connection.compile(table.select("at", bin=bin_of(table.score, grid)))
+    answer = dict(connection.con.execute(sql).fetchall())
+
+    np.testing.assert_array_equal([answer[i] for i in range(score.size)], grid.index(score))
+
+
+@pytest.mark.parametrize("chosen", [[3], range(5000), [*range(0, 12000, 2), 15000], [0, *range(6000, 11000)]])
+def test_chosen_bins_are_asked_for(chosen: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bins, at = np.array(list(chosen)), np.arange(16384)
+    connection = ibis.duckdb.connect()
+    connection.con.register("frame", pd.DataFrame({"bin": at}))
+    table = ibis.table({"bin": "int64"}, name="frame")
+    sql = connection.compile(table.filter(in_bins(table.bin, bins)))
+    inside = {one for (one,) in connection.con.execute(sql).fetchall()}
+
+    assert inside >= set(bins.tolist())
+    assert len(bins) > 4096 or inside == set(bins.tolist())
+    if list(chosen)[:2] == [0, 6000]:
+        assert inside == set(bins.tolist())
+
+
+# ---------------------------------------------------------------------- entries
+
+
+WRONG: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "out of range": ("score", 1.5, {}),
+    "infinite": ("score", math.inf, {}),
+    "missing score": ("score", math.nan, {}),
+    "negative weight": ("weight", -1.0, {"weight": "weight"}),
+    "missing group": ("race", None, {}),
+    "label": ("label", 2, {}),
+    "probability": ("x", 1.25, {"probability": "x"}),
+    "word": ("town", "grant", {"prediction": "town"}),
+    "band": ("x", -math.inf, {"protected": "x", "bands": "x=0,1"}),
+    "type": ("score", 0.5, {"score": "town"}),
+    "no such level": ("score", 0.5, {"positive_label": "yes"}),
+    "amounts": ("score", 0.5, {"protected": "x"}),
+}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_refused_in_a_file_is_refused_in_the_same_words(
+    case: str, many: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    column, entry, more = WRONG[case]
+    frame = make_frame(900)
+    frame["x"] = 0.5 if case == "probability" else frame.x
+    frame[column] = frame[column].astype(object) if entry is None else frame[column]
+    frame.loc[frame.index[700], column] = entry
+    if many:
+        request.getfixturevalue("two_passes")
+    messages = []
+    for source in both(tmp_path, frame):
+        with pytest.raises(FairfixError) as refused:
+            fairfix.audit(source, **{"protected": "race", **more})
+        text = re.sub(r"(some row|row \d+) of [^ ,;]+( of [^ ,;]+)?", "ROW", str(refused.value))
+        messages.append(text)
+
+    assert messages[0] == messages[1]
+
+
+TYPES = {
+    "bigint": "9007199254740993 + i % 3",
+    "ubigint": "(18446744073709551615 - (i % 3))::UBIGINT",
+    "decimal": "(i % 3 + 0.5)::DECIMAL(10, 2)",
+    "boolean": "i % 3 = 1",
+    "text": "CASE i % 3 WHEN 0 THEN '' WHEN 1 THEN ' a' ELSE 'é\"'';--' END",
+    "date": "DATE '1969-12-30' + (i % 3)::INTEGER",
+    "timestamp": "TIMESTAMP '2020-02-29 23:59:59.123456' + INTERVAL 1 DAY * (i % 3)",
+    "time zone": "TIMESTAMPTZ '2020-06-01 12:00:00+02' + INTERVAL 1 HOUR * (i % 3)",
+    "seconds": "('2020-01-0' || (1 + i % 3))::TIMESTAMP_S",
+    "nanoseconds": "('2020-01-0' || (1 + i % 3) || ' 00:00:00.123456789')::TIMESTAMP_NS",
+    "time": "TIME '10:00:00' + INTERVAL 1 MINUTE * (i % 3)",
+    "float": "(i % 3)::FLOAT + 0.1::FLOAT",
+    "double": "CASE i % 3 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN 1e300 ELSE -0.5 END",
+    "blob": "('\\x0' || (i % 3))::BLOB",
+    "enum": "('g' || (i % 3))::ENUM ('g0', 'g1', 'g2')",
+    "null": "CASE WHEN i % 3 = 0 THEN NULL ELSE 'g' || (i % 3) END",
+    "tiny": "(i % 3)::UTINYINT",
+}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("kind", TYPES)
+def test_values_of_every_type_mean_what_they_mean_in_a_file(
+    kind: str, many: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if many:
+        request.getfixturevalue("two_passes")
+    path, base = tmp_path / "types.parquet", tmp_path / "types.duckdb"
+    made = (
+        f"SELECT {TYPES[kind]} AS g, i % 2 AS label, (i % 97) / 97.0::DOUBLE AS score FROM range(900) AS t(i)"
+    )
+    with duckdb.connect(str(base)) as connection:
+        connection.execute("SET TimeZone = 'America/New_York'")
+        connection.execute(f"CREATE TABLE loans AS {made}")
+        connection.execute(f"COPY loans TO '{path}' (FORMAT parquet)")
+    asked = {"protected": "g", "missing_group": "group", "bands": {"g": "values"}}
+    of_file, of_table = (
+        fairfix.audit(source, **asked).to_dict() for source in (str(path), f"duckdb:///{base}#loans")
+    )
+
+    assert not differences(without_source(of_file), without_source(of_table))
+
+
+@pytest.mark.parametrize("kind", ["[i % 3]", "{'a': i % 3}", "MAP {'a': i % 3}", "INTERVAL 1 DAY * (i % 3)",
+                                  "(i % 3)::UHUGEINT", "'101'::BIT"])  # fmt: skip
+def test_types_that_name_no_groups_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+    base = tmp_path / "nested.duckdb"
+    with duckdb.connect(str(base)) as connection:
+        connection.execute(
+            f"CREATE TABLE t AS SELECT {kind} AS g, i % 2 AS label, 0.5 AS score FROM range(9) AS t(i)"
+        )
+
+    with pytest.raises(DataError, match=r"column 'g'.* type "):
+        fairfix.audit(f"duckdb:///{base}", table="t", protected="g")
+
+
+def test_whole_numbers_of_any_size_are_groups(tmp_path: Path) -> None:
+    base, first = tmp_path / "huge.duckdb", 12345678901234567890123456789012345678
+    with duckdb.connect(str(base)) as connection:
+        made = f"SELECT {first}::HUGEINT + i % 3 AS g, i % 2 AS label, 0.5 AS score FROM range(90) AS t(i)"
+        connection.execute(f"CREATE TABLE t AS {made}")
+    groups = fairfix.audit(f"duckdb:///{base}", table="t", protected="g").to_dict()["attributes"][0]["groups"]
+
+    assert [group["group"] for group in groups] == [str(first + i) for i in range(3)]
+
+
+HOSTILE = ['"; DROP TABLE loans; --', "it's", "a\nb", "ünï 表 \U0001f600", "`x`", "%s {0} $1", "a,b"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.usefixtures("two_passes")
+def test_hostile_names_and_values_are_names_and_values(name: str, tmp_path: Path) -> None:
+    frame = make_frame(1200)
+    frame[name] = np.array([*HOSTILE[:3], "'; DELETE FROM loans; --"])[np.arange(1200) % 4]
+    frame["y'"], frame['s"s'] = frame.pop("label"), frame.pop("score")
+    asked: Any = {"protected": name, "label": "y'", "score": 's"s'}
+    if "," in name:
+        asked["protected"] = (name,)
+    of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in both(tmp_path, frame))
+
+    assert not differences(without_source(of_file), without_source(of_table))
+    with duckdb.connect(str(tmp_path / "loans.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM loans").fetchone() == (1200,)
+
+
+# ---------------------------------------------------------------------- queries, names, secrets
+
+
+@pytest.mark.parametrize("text", [
+    "", ";", "DROP TABLE loans", "SELECT 1; SELECT 2", "SELECT 1; DROP TABLE loans", "INSERT INTO loans VALUES (1)",
+    "WITH d AS (DELETE FROM loans RETURNING *) SELECT * FROM d", "COPY loans TO 'x.csv'", "PRAGMA database_list",
+    "SELECT * INTO other FROM loans", "SELECT * FROM loans FOR UPDATE", "ATTACH 'x'", "CALL f()", "EXPLAIN SELECT 1",
+    "SET memory_limit='1GB'", "CREATE TABLE x AS SELECT 1", "SELEC 1", "loans", "UPDATE loans SET label = 1",
+    "BEGIN", "VACUUM", "SELECT (", "EXPORT DATABASE 'x'", "INSTALL httpfs", "LOAD httpfs", "GRANT ALL ON loans TO x",
+])  # fmt: skip
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres"])
+def test_only_one_query_that_reads_is_taken(
+    text: str, dialect: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="`sql`"):
+        only_query(text, dialect)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT ';' AS a", "WITH a AS (SELECT 1 AS x) SELECT * FROM a", "SELECT 1 UNION ALL SELECT 2;",
+    "SELECT 'drop table x' -- ; delete", "(SELECT 1)",
+])  # fmt: skip
+def test_queries_are_taken(text: str) -> None:
+    assert only_query(text, "duckdb")
+
+
+SECRET = "h3mlig"  # noqa: S105  a word to look for
+
+
+@pytest.mark.parametrize(("url", "shown"), [
+    (f"postgresql://u:{SECRET}@host:5432/db", "postgresql://host:5432/db"),
+    (f"postgresql://u:{SECRET}/@/x@host/db", "postgresql://host/db"),
+    (f"postgresql://u:a@b#{SECRET}@host/db", "postgresql://..."),
+    (f"postgresql://u:a?b{SECRET}@host/db", "postgresql://..."),
+    (f"postgresql://host/db?password={SECRET}&sslmode=require", "postgresql://host/db"),
+    (f"postgresql://host/db?user=a@b&password={SECRET}", "postgresql://..."),
+    (f"postgresql://host/db?password=a@{SECRET}", "postgresql://..."),
+    (f"postgresql://host/db#a@{SECRET}", "postgresql://..."),
+    (f"snowflake://u:{SECRET}@acct/db/schema?token={SECRET}", "snowflake://acct/db/schema"),
+    ("postgresql:///db", "postgresql:///db"), ("loans.csv", "loans.csv"), ("a b/c:d.parquet", "a b/c:d.parquet"),
+])  # fmt: skip
+def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
+    assert hidden_url(url) == shown
+    assert SECRET not in hidden_argument(f"--baseline-data={url}")
+
+
+def test_what_is_secret_is_known_in_both_spellings() -> None:
+    assert {"a/b", "a%2Fb", "tok"} <= set(secrets_of("postgresql://u:a%2Fb@host/db?token=tok"))
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((), "--table or --sql"), (("--table", "loanz"), "did you mean 'loans'?"),
+    (("--table", "loans", "--sql", "SELECT 1"), "leave out --sql"), (("--sql", "SELECT * FROM nope"), "nope"),
+    (("--table", "loans", "--delimiter", ";"), "--delimiter is of CSV files"),
+    (("--sql", "SELECT race, race, label, score FROM loans"), "'race' more than once"),
+    (("--table", "loans", "--protected", "rase"), "did you mean 'race'?"),
+])  # fmt: skip
+def test_errors_say_what_to_do(
+    arguments: tuple[str, ...], words: str, data: tuple[str, str], call: Call
+) -> None:
+    status, out, err = call(
+        "audit", data[1].removesuffix("#loans"), "--protected", "race", *arguments, "--no-config"
+    )
+
+    assert (status, out) == (2, "")
+    assert words in err
+
+
+@pytest.mark.parametrize(("url", "words"), [
+    ("duckdb:///nowhere.duckdb#t", "does not exist"), ("duckdb:///{parquet}#t", "cannot connect"),
+    ("snowflake://u:h3mlig@acct/db#t", "pip install 'ibis-framework[snowflake]'"),
+    ("postgresql://u:h3mlig@127.0.0.1:1/db#t", "Connection refused"),
+    ("duckdb:///{base}#loan", "did you mean 'loans'?"), ("mongodb://u:h3mlig@host/db", "has a scheme that fairfix does not know"),
+])  # fmt: skip
+def test_what_cannot_be_opened_is_named_without_secrets(
+    url: str, words: str, data: tuple[str, str], call: Call
+) -> None:
+    named = url.format(parquet=data[0], base=data[1].split("///")[1].removesuffix("#loans"))
+    status, out, err = call("audit", named, "--protected", "race", "--no-config")
+
+    assert (status, out) == (2, "")
+    assert words in err
+    assert SECRET not in err
+
+
+def test_options_of_databases_are_refused_with_files(data: tuple[str, str], call: Call) -> None:
+    for option in (("--table", "loans"), ("--sql", "SELECT 1"), ("--dry-run",)):
+        status, _, err = call("audit", data[0], "--protected", "race", *option, "--no-config")
+        assert status == 2
+        assert option[0] in err
+
+
+def test_without_ibis_the_extra_is_named(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+
+    with pytest.raises(UsageError, match=r"pip install 'fairfix\[sql\]'"):
+        open_source(data[1])
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def test_a_dry_run_prints_the_sql_and_sends_none(
+    data: tuple[str, str], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    batches = database.DatabaseSource._batches
+    monkeypatch.setattr(
+        database.DatabaseSource,
+        "_batches",
+        lambda self, question: asked.append("") or batches(self, question),
+    )
+    status, out, _ = call("audit", data[1], "--protected", "race,member", "--dry-run", "--no-config")
+
+    assert status == 0
+    assert not asked
+    statements = [text for text in out.split(";\n") if text.strip()]
+    assert len(statements) == 4
+    with duckdb.connect(data[1].split("///")[1].removesuffix("#loans"), read_only=True) as connection:
+        for text in statements:
+            connection.execute(text)
+    for command in (("compare",), ("repair", "--method", "ramp")):
+        status, out, _ = call(*command, data[1], "--protected", "race", "--dry-run", "--no-config")
+        assert status == 0
+        assert out.count(";\n") == 1
+    assert not asked
+    assert call("audit", data[1], "--protected", "race", "--no-config", "--quiet")[0] == 0
+    assert asked
+
+
+def test_repair_and_predict_are_those_of_a_file(data: tuple[str, str], tmp_path: Path, call: Call) -> None:
+    frames = []
+    for i, source in enumerate(data):
+        artifact, out = tmp_path / f"{i}.fairfix", tmp_path / f"{i}.parquet"
+        asked = ("--protected", "race", "--score", "score", "--method", "ramp", "--no-config", "--quiet")
+        assert call("repair", source, *asked, "-o", str(artifact))[0] == 0
+        assert call("predict", str(artifact), source, "-o", str(out), "--no-config")[0] == 0
+        frames.append(pd.read_parquet(out))
+
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_compare_is_that_of_a_file(data: tuple[str, str]) -> None:
+    one, other = (
+        fairfix.compare(source, protected="race", methods="ramp", slacks=(0.05,)).to_dict() for source in data
+    )
+
+    assert not differences(without_source(one), without_source(other))
+
+
+def test_a_query_a_table_and_the_configuration_say_the_same(
+    data: tuple[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = data[1].removesuffix("#loans")
+    (tmp_path / "fairfix.toml").write_text(f'data = "{url}"\ntable = "loans"\nprotected = "race"\n')
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        ("audit", url, "--table", "main.loans", "--protected", "race", "--no-config"),
+        ("audit", url, "--sql", "SELECT race, label, score FROM loans", "--protected", "race", "--no-config"),
+        ("audit", url, "--config", "fairfix.toml"),
+    ]
+    contents = [without_source(json.loads(call(*line, "--format", "json")[1])) for line in lines]
+
+    assert not differences(contents[0], contents[1])
+    assert not differences(contents[0], contents[2])
+
+
+def test_earlier_data_may_be_a_table_too(data: tuple[str, str], tmp_path: Path) -> None:
+    frame = make_frame(600).assign(no=np.arange(600))
+    path, url = both(tmp_path, frame, "ids")
+    asked: Any = {"protected": "race", "id": "no", "fail_on_worse": 0.02}
+    one, other = (fairfix.audit(source, baseline_data=source, **asked).to_dict() for source in (path, url))
+
+    for content in (one, other):
+        content["baseline"]["source"] = ""
+    assert not differences(without_source(one), without_source(other))
+
+
+def test_a_database_is_only_read(data: tuple[str, str], tmp_path: Path, call: Call) -> None:
+    base = Path(data[1].split("///")[1].removesuffix("#loans"))
+    before, beside = base.read_bytes(), sorted(base.parent.iterdir())
+    fairfix.audit(data[1], protected="race")
+    with pytest.raises(duckdb.Error, match="read-only"):
+        open_source(data[1])._backend.con.execute("CREATE TABLE x AS SELECT 1")  # type: ignore[attr-defined]
+    status, _, err = call("audit", data[1], "--protected", "race", "--counts-out", data[1], "--no-config")
+
+    assert status == 2
+    assert "only read" in err or "does not exist" in err
+    assert base.read_bytes() == before
+    assert sorted(base.parent.iterdir()) == beside
+
+
+# ---------------------------------------------------------------------- tables of Ibis
+
+
+OF_IBIS = pytest.mark.filterwarnings("ignore:fetch_arrow_table")
+"""Ibis looks for tables of DuckDB 2 in a way that is deprecated there."""
+
+
+@OF_IBIS
+@pytest.mark.usefixtures("two_passes")
+def test_the_library_takes_tables_of_ibis() -> None:
+    frame = make_frame(1500)
+    connection = ibis.duckdb.connect()
+    connection.con.register("frame", frame)
+    connection.con.execute("CREATE TABLE loans AS FROM frame")
+    table = connection.table("loans")
+    expected = fairfix.audit(frame[frame.town == "north"], protected="race").to_dict()
+
+    for one in (
+        table.filter(table.town == "north"),
+        ibis.memtable(pa.Table.from_pandas(frame)).filter(lambda t: t.town == "north"),
+    ):
+        assert not differences(
+            without_source(expected), without_source(fairfix.audit(one, protected="race").to_dict())
+        )
+    with pytest.raises(UsageError, match="`table` goes with the URL"):
+        fairfix.audit(table, table="loans", protected="race")
+    with pytest.raises(DataError, match="give a table"):
+        fairfix.audit(table.score, protected="race")
+
+
+@OF_IBIS
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize(
+    "change", ["INSERT INTO loans FROM loans LIMIT 1", "UPDATE loans SET score = 1 - score / 2"]
+)
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_table_that_changes_between_the_questions_is_refused(
+    change: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = ibis.duckdb.connect()
+    connection.con.register("frame", make_frame(3000))
+    connection.con.execute("CREATE TABLE loans AS FROM frame")
+    batches, asked = database.DatabaseSource._batches, [0]
+
+    def changing(self: Any, question: Any) -> Any:
+        if asked[0] == after:
+            connection.con.execute(change)
+        asked[0] += 1
+        return batches(self, question)
+
+    monkeypatch.setattr(database.DatabaseSource, "_batches", changing)
+    if after == 1 and change.startswith("UPDATE"):  # of the first answer only the numbers of rows are held
+        change = "UPDATE loans SET label = 1 - label"
+
+    with pytest.raises(DataError, match="changed while it was read"):
+        fairfix.audit(connection.table("loans"), protected="race")

@@ -1,0 +1,260 @@
+"""PostgreSQL: a real server on loopback answers as files do, in one read-only transaction, and keeps its password."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import fairfix
+import ibis
+import numpy as np
+import pandas as pd
+import psycopg
+import pytest
+from fairfix.data import database
+from fairfix.data.files import open_source
+from fairfix.data.pushdown import bin_of
+from fairfix.errors import DataError, FairfixError
+
+from tests.conftest import Call, make_frame
+from tests.databases import PASSWORD, differences, load, postgresql, without_source
+from tests.test_data.test_database import GRIDS, HOSTILE, QUESTIONS, WRONG, edges_of, rows, two_passes
+
+__all__ = ["two_passes"]
+
+COLUMNS = {"int64": "bigint", "float64": "double precision", "float32": "real", "bool": "boolean"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
+def table(url: str, name: str, frame: pd.DataFrame) -> str:
+    """Make a table of a frame; return the URL that names it."""
+    quoted = [
+        '"{}" {}'.format(column.replace('"', '""'), COLUMNS.get(str(kind), "text"))
+        for column, kind in frame.dtypes.items()
+    ]
+    load(url, name, ", ".join(quoted), frame)
+    return f"{url}#{name}"
+
+
+@pytest.fixture(scope="module")
+def data(server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    frame, path = rows(1500), tmp_path_factory.mktemp("data") / "loans.parquet"
+    frame.to_parquet(path, index=False)
+    return str(path), table(server, "loans", frame)
+
+
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize("question", ["weights and strata", "percent", "logit", "words", "probabilities", "regression",
+                                      "bands", "gaps", "infinite loss"])  # fmt: skip
+def test_the_report_is_that_of_a_file(question: str, data: tuple[str, str]) -> None:
+    of_file, of_table = (fairfix.audit(source, **QUESTIONS[question]).to_dict() for source in data)
+
+    assert not differences(without_source(of_file), without_source(of_table))
+
+
+def test_few_rows_are_those_of_a_file(data: tuple[str, str]) -> None:
+    asked = QUESTIONS["weights and strata"]
+    of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in data)
+
+    assert not differences(without_source(of_file), without_source(of_table))
+
+
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.parametrize(
+    "case", ["out of range", "infinite", "missing score", "negative weight", "word", "type"]
+)
+def test_what_is_refused_is_named(case: str, server: str) -> None:
+    column, entry, more = WRONG[case]
+    frame = make_frame(900)
+    frame.loc[frame.index[700], column] = entry
+    url = table(server, f"wrong_{case.replace(' ', '_')}", frame)
+
+    with pytest.raises(FairfixError, match=rf"'?{more.get('score', more.get('prediction', column))}'?"):
+        fairfix.audit(url, **{"protected": "race", **more})
+
+
+def test_bins_in_sql_are_those_of_the_grid(server: str) -> None:
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE TABLE scores (at bigint, score double precision)")
+        for grid in GRIDS:
+            score = edges_of(grid)
+            connection.execute("TRUNCATE scores")
+            with connection.cursor() as cursor, cursor.copy("COPY scores FROM STDIN") as copy:
+                for row in enumerate(score.tolist()):
+                    copy.write_row(row)
+            unbound = ibis.table({"at": "int64", "score": "float64"}, name="scores")
+            sql = ibis.to_sql(unbound.select("at", bin=bin_of(unbound.score, grid)), dialect="postgres")
+            answer = dict(connection.execute(str(sql)).fetchall())
+            np.testing.assert_array_equal([answer[i] for i in range(score.size)], grid.index(score))
+
+
+TYPES = {
+    "text": ("text", "CASE i % 2 WHEN 0 THEN ' a' ELSE E'é''\\n\";--' END", [" a", "é'\n\";--"]),
+    "bigint": ("bigint", "9007199254740993 + i % 2", ["9007199254740993", "9007199254740994"]),
+    "numeric": ("numeric", "12345678901234567890123.5 + i % 2", ["12345678901234567890123.5",
+                                                                "12345678901234567890124.5"]),
+    "decimal": ("numeric(10,2)", "i % 2 + 0.5", ["0.50", "1.50"]),
+    "boolean": ("boolean", "i % 2 = 0", ["False", "True"]),
+    "date": ("date", "DATE '1969-12-31' + (i % 2)", ["1969-12-31", "1970-01-01"]),
+    "time zone": ("timestamptz", "TIMESTAMPTZ '2020-06-01 12:00:00+02' + (i % 2) * INTERVAL '1 hour'",
+                  ["2020-06-01 10:00:00+00:00", "2020-06-01 11:00:00+00:00"]),
+    "timestamp": ("timestamp", "TIMESTAMP '2020-06-01 12:00:00.5' + (i % 2) * INTERVAL '1 hour'",
+                  ["2020-06-01 12:00:00.500000", "2020-06-01 13:00:00.500000"]),
+    "uuid": ("uuid", "('00000000-0000-0000-0000-00000000000' || (i % 2))::uuid",
+             [f"00000000-0000-0000-0000-00000000000{i}" for i in (0, 1)]),
+    "enum": ("mood", "CASE i % 2 WHEN 0 THEN 'ok' ELSE 'sad' END::mood", ["ok", "sad"]),
+    "jsonb": ("jsonb", "CASE i % 2 WHEN 0 THEN '{\"a\": 1}' ELSE '[2]' END::jsonb", ["[2]", '{"a": 1}']),
+    "inet": ("inet", "('10.0.0.' || (i % 2))::inet", ["10.0.0.0/32", "10.0.0.1/32"]),
+    "nan": ("double precision", "CASE i % 2 WHEN 0 THEN 'NaN'::float8 ELSE 1.5 END", ["(missing)", "1.5"]),
+    "domain": ("short", "CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END", ["a", "b"]),
+    "citext": ("char(3)", "CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END", ["a  ", "b  "]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_values_mean_what_they_say(many: bool, server: str, request: pytest.FixtureRequest) -> None:
+    if many:
+        request.getfixturevalue("two_passes")
+    else:
+        with psycopg.connect(server) as connection:
+            connection.execute("CREATE TYPE mood AS ENUM ('ok', 'sad'); CREATE DOMAIN short AS text")
+            columns = ", ".join(f'"{name}" {kind}' for name, (kind, _, _) in TYPES.items())
+            connection.execute(f"CREATE TABLE types ({columns}, label int, score numeric, bad int[])")
+            made = ", ".join(text for _, text, _ in TYPES.values())
+            entries = f"{made}, (i / 3) % 2, (i % 97) / 97.0, ARRAY[i]"
+            connection.execute(f"INSERT INTO types SELECT {entries} FROM generate_series(1, 900) AS s(i)")
+    for name, (_, _, groups) in TYPES.items():
+        if name == "domain" and not many:  # the type of a domain is known of a query alone
+            continue
+        read = {"sql": "SELECT * FROM types"} if many else {"table": "types"}
+        asked: Any = {"protected": name, "missing_group": "group", "bands": {name: "values"}, **read}
+        content = fairfix.audit(server, **asked).to_dict()["attributes"][0]["groups"]
+        assert sorted(group["group"] for group in content) == groups, name
+    with pytest.raises(DataError, match="'bad' is of type list"):
+        fairfix.audit(server, table="types", protected="bad")
+
+
+def test_hostile_names_and_values_are_names_and_values(server: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("two_passes")
+    frame = make_frame(900)
+    for name in HOSTILE:
+        frame[name] = np.array([*HOSTILE[:3], "'; DELETE FROM hostile; --"])[np.arange(900) % 4]
+    expected, url = fairfix.audit(frame, protected=(HOSTILE[0],)).to_dict(), table(server, "hostile", frame)
+
+    for name in HOSTILE:
+        of_table = fairfix.audit(url, protected=(name,)).to_dict()["attributes"][0]
+        assert not differences(of_table["groups"], expected["attributes"][0]["groups"])
+    with psycopg.connect(server) as connection:
+        assert connection.execute("SELECT count(*) FROM hostile").fetchone() == (900,)
+
+
+def test_a_session_only_reads(data: tuple[str, str]) -> None:
+    source: Any = open_source(data[1])
+    connection = source._backend.con
+
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute("CREATE TABLE x (i int)")
+    connection.rollback()
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute("DELETE FROM loans")
+
+
+@pytest.mark.usefixtures("two_passes")
+def test_all_questions_see_the_same_rows(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = make_frame(1500)
+    url = table(server, "moving", frame)
+    batches = database.DatabaseSource._batches
+
+    def changing(self: Any, question: Any) -> Any:
+        yield from batches(self, question)
+        with psycopg.connect(server) as connection:
+            connection.execute("INSERT INTO moving SELECT * FROM moving LIMIT 7")
+
+    expected = fairfix.audit(frame, protected="race").to_dict()
+    monkeypatch.setattr(database.DatabaseSource, "_batches", changing)
+
+    assert not differences(
+        without_source(expected), without_source(fairfix.audit(url, protected="race").to_dict())
+    )
+
+
+def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -> None:
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE SCHEMA risk; CREATE VIEW risk.good AS SELECT * FROM loans")
+        connection.execute("CREATE ROLE nosy LOGIN PASSWORD 'nosy'")
+    nosy = server.replace("owner:" + quote(PASSWORD, safe=""), "nosy:nosy")
+    for arguments, words in [
+        ((server, "--table", "loanz"), "did you mean 'loans'?"),
+        ((nosy, "--table", "loans"), "permission denied"),
+        ((nosy.replace("nosy:nosy", "nosy:h3mlig"), "--table", "loans"), "authentication failed"),
+        ((server + "x", "--table", "loans"), "does not exist"),
+        ((server, "--sql", "SELECT * FROM loans; DROP TABLE loans"), "2 statements"),
+        ((server, "--sql", "WITH d AS (DELETE FROM loans RETURNING *) SELECT * FROM d"), "no query"),
+        ((server, "--sql", "SELECT race, nope FROM loans"), "nope"),
+        ((server, "--table", "loans", "--score", "town"), "numbers are needed"),
+    ]:
+        status, out, err = call("audit", *arguments, "--protected", "race", "--no-config")
+        assert (status, out) == (2, "")
+        assert words in err
+        assert err.count("\n") < 12
+        assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe=""), "h3mlig"))
+    assert call("audit", server, "--table", "risk.good", "--protected", "race", "--no-config")[0] == 0
+
+
+def test_the_password_is_in_nothing_that_is_written(data: tuple[str, str], tmp_path: Path) -> None:
+    secrets = [PASSWORD, quote(PASSWORD, safe="")]
+    url = data[1].removesuffix("#loans")
+    bare = url.replace(quote(PASSWORD, safe=""), "").replace("owner:@", "owner@")
+    (tmp_path / "fairfix.toml").write_text('[report]\nmodel = "m"\n')
+    written = []
+
+    def run(*arguments: str, **more: str) -> None:
+        environment = {**os.environ, **more}
+        done = subprocess.run(
+            [sys.executable, "-m", "fairfix", *arguments], cwd=tmp_path, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, 2), done.stderr
+        written.append(done.stdout + done.stderr)
+
+    asked = ("--table", "loans", "--protected", "race", "--score", "score")
+    outs = [f"--out={kind}=out.{i}" for i, kind in enumerate(("json", "html", "markdown", "junit"))]
+    run(
+        "audit",
+        url,
+        *asked,
+        "--config",
+        "fairfix.toml",
+        *outs,
+        "--format",
+        "json",
+        "--counts-out",
+        "all.counts",
+    )
+    assert (
+        json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1
+    )
+    run("audit", bare, *asked, "--config", "fairfix.toml", "--one-pass", PGPASSWORD=PASSWORD)
+    run("audit", f"{bare}?password={quote(PASSWORD, safe='')}", *asked, "--dry-run")
+    run("audit", url, *asked, "--show-settings")
+    run("audit", url, "--table", "loans", "--protected", "no", "--debug", "--out", "json=bad.json")
+    run("audit", url, "--table", "loans")
+    run("audit", f"{url}x", *asked, "--debug")
+    run("repair", url, *asked, "--method", "ramp", "-o", "r.fairfix", "--config", "fairfix.toml")
+    run("predict", "r.fairfix", f"{url}#loans", "-o", "p.parquet")
+    run("inspect", "r.fairfix")
+    written += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()]
+
+    assert (tmp_path / "p.parquet").exists()
+    assert not [text for text in written if any(secret in text for secret in secrets)]
