@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
+from fairfix.data.names import nearest
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
@@ -56,10 +57,8 @@ class Choice(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            from fairfix.data.files import nearest
-
             if near := nearest(str(value), tuple(self.choices)):
-                raise click.BadParameter(f"{error.message} Did you mean {near!r}?", ctx, param) from None
+                raise click.BadParameter(f"{error.message} Did you mean {near[0]!r}?", ctx, param) from None
             raise
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
-from fairfix.data.files import did_you_mean
+from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
