@@ -167,6 +167,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "small_group": "groups of few rows make most of what the repair costs the others",
         "equal_rows": "rows whose result is drawn equal others in every column; name a column of identities with `id`",
         "shared_ids": "rows whose result is drawn share their id with another row, and so one draw",
+        "waiver": "a waiver has expired, matches no check, or is used and ends soon: mend the model, or renew it",
         "same_counts": "two files of counts are equal, so the same rows may be counted twice",
         "model_version": "a model file was saved by another version of its library, so its scores may differ",
         "unweighted": "an estimator takes no weights, so only the repair is weighted",

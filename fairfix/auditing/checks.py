@@ -29,13 +29,12 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import GateOn, Undecided
-from fairfix.data.names import written_attribute
+from fairfix.data.names import did_you_mean, written_attribute
 from fairfix.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -232,8 +231,7 @@ def _limit(limit: str) -> float:
 def _metric(name: str) -> str:
     metric = ALIASES.get(name, name)
     if metric not in METRICS:
-        near = get_close_matches(metric, [*METRICS, *ALIASES], 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = did_you_mean(metric, (*METRICS, *ALIASES)) or "."
         raise UsageError(f"unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
     return metric
 

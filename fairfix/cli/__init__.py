@@ -22,6 +22,7 @@ import click
 
 from fairfix import __version__
 from fairfix.cli.unrun import Asked
+from fairfix.data.names import nearest
 from fairfix.data.urls import hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
 from fairfix.report.words import as_options
@@ -67,10 +68,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from fairfix.data.files import nearest
-
             if near := nearest(args[0], tuple(COMMANDS)):
-                raise click.UsageError(f"{error.message} Did you mean {near!r}?", ctx) from None
+                raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from fairfix.data.names import nearest
 from fairfix.data.urls import scheme_of
 from fairfix.errors import ConfigError
 from fairfix.tasks.request import (
@@ -125,7 +125,7 @@ def _settings(
     """Return the values of a table by option name; ``tables`` are the names that tables inside it may have."""
     for key in table:
         if _name(key) not in options:
-            near = get_close_matches(_name(key), {*options, *tables}, 1)
+            near = nearest(_name(key), sorted({*options, *tables}))
             hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
             raise ConfigError(f"{path}: unknown key {key!r}{f' in {where}' if where else ''}{hint}")
     return {_name(key): _value(_name(key), value, path) for key, value in table.items()}

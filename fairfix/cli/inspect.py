@@ -9,7 +9,7 @@ import click
 
 from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import ArtifactError
-from fairfix.report.layout import Json, exact, interval
+from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
 from fairfix.report.words import as_options, named
 
@@ -96,7 +96,7 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         proof = facts["proof"]["holdout"]
         yield f"proof             {proof['rows']:,} held-out rows, {proof['randomized']:.2%} of the decisions random"
         for row in proof["table"]:
-            yield f"  {row['name']}: {interval(row['before'])} -> {interval(row['after'])}"
+            yield f"  {titled(row['name'])}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):
             yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
         if "vectors" in facts:

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
+from fairfix.data.names import nearest
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_options
@@ -57,10 +58,8 @@ class Choice(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            from fairfix.data.files import nearest
-
             if near := nearest(str(value), tuple(self.choices)):
-                raise click.BadParameter(f"{error.message} Did you mean {near!r}?", ctx, param) from None
+                raise click.BadParameter(f"{error.message} Did you mean {near[0]!r}?", ctx, param) from None
             raise
 
 

@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.counts import Bools, Counts
-from fairfix.data.files import Part, Source, nearest
+from fairfix.data.files import Part, Source
+from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import (
     Questions,
     as_coded,
@@ -372,9 +373,8 @@ def _table(backend: Any, name: str, shown: str) -> Any:
             with suppress(TableNotFound):
                 return backend.table(named, **kwargs)
         tables = list(backend.list_tables())
-    near = nearest(name, tables)
     more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
-    hint = f"; did you mean {near!r}?" if near else f"; it has: {more or 'none'}"
+    hint = did_you_mean(name, sorted(tables)) or f"; it has: {more or 'none'}"
     raise DataError(f"{shown} has no table {name!r} that can be read{hint}")
 
 

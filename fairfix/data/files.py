@@ -18,7 +18,7 @@ import re
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, hidden_url, is_database, name_of, scheme_of
 from fairfix.data.workers import Threads, Workers
@@ -129,21 +130,6 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
             f"{where} has no column {name!r}{hint}{quotes}",
             f"{'' if hint and not quotes else ';'} it has: {shown}",
         )
-
-
-def did_you_mean(name: Any, names: Iterable[str]) -> str:
-    """Return the question that follows a name which is none of some names; empty where none is like it."""
-    near = nearest(str(name), tuple(names))
-    return f"; did you mean {near!r}?" if near else ""
-
-
-def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the one of some names, such as columns, that is most like a name, capitals aside; None where none is."""
-    from difflib import get_close_matches
-
-    plain = {one.casefold(): one for one in reversed(names)}
-    near = get_close_matches(name.casefold(), plain, 1)
-    return plain[near[0]] if near else None
 
 
 class FileSource(Source):

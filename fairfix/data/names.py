@@ -1,9 +1,11 @@
-"""Names that are made of several columns or levels: made here, for people and as keys, and never taken apart."""
+"""Names: of several columns or levels, made here for people and as keys, never taken apart; and the nearest of some."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 
 def attribute_name(columns: Iterable[str]) -> str:
@@ -24,3 +26,15 @@ def stratum_name(columns: Iterable[str], levels: Iterable[str]) -> str:
 def written_attribute(text: str) -> str | None:
     """Return the name of an attribute as a user writes it: ``race*sex`` and ``race x sex`` are one."""
     return re.sub(r"\s+x\s+|\s*\*\s*", " x ", text) or None
+
+
+def did_you_mean(name: Any, names: Iterable[str], most: int = 1) -> str:
+    """Return the question that follows a name which is none of some names; empty where none is like it."""
+    near = nearest(str(name), tuple(names), most)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
+    """Return those of some names, such as columns, that are like a name, capitals aside: the nearest first."""
+    plain = {one.casefold(): one for one in reversed(names)}
+    return [plain[near] for near in get_close_matches(name.casefold(), plain, most)]

@@ -22,8 +22,7 @@ import numpy as np
 from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
-from fairfix.data.files import did_you_mean
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError

@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.names import attribute_name
@@ -127,7 +128,7 @@ class LogLoss(Repairer):
             + (" (of the probabilities before they are rounded)" if rounded else ""),
             best.objective,
             best.objective - best.gap,
-            f"linear scores whose probabilities hold the slack in {between_groups(self.constraint)}"
+            f"linear scores whose probabilities hold the slack in the {_gap(self.constraint)}"
             + ("" if self.constraint == "demographic_parity" else ", given the true labels"),
         )
         trace = FitTrace(
@@ -278,7 +279,7 @@ class Game:
             given = float(np.ptp(best.rates.reshape(len(self.inside), -1), axis=1).max())
             after = float(np.ptp(self.masses(w * chance) / self.masses(w), axis=1).max())
             yield Note(
-                f"on the rows of the fit, {between_groups(self.method.constraint)} is {given:.4f} given the true "
+                f"on the rows of the fit, the {_gap(self.method.constraint)} is {given:.4f} given the true "
                 f"labels, and {after:.4f} for the rule as it is used, which does not know them",
                 "reached",
             )
@@ -315,3 +316,8 @@ def _log_loss(chance: Floats, label: Any, weight: Floats | None) -> float:
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(label == 1, chance, 1.0 - chance))
     return float(np.average(loss, weights=weight))
+
+
+def _gap(constraint: str) -> str:
+    """Return the words for the gap that the slack bounds."""
+    return Comparison.parse(between_groups(constraint)).title

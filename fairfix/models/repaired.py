@@ -26,7 +26,8 @@ from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source, did_you_mean
+from fairfix.data.files import Source
+from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError

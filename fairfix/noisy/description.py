@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, get_args
 
 import numpy as np
@@ -33,6 +32,7 @@ from fairfix.data.choices import Form, Keep, Probabilities
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
+from fairfix.data.names import nearest
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
@@ -315,7 +315,7 @@ def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
 
 
 def _near(name: str, names: Sequence[str]) -> str:
-    near = get_close_matches(name, names, 1)
+    near = nearest(name, names)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

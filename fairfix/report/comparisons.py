@@ -56,7 +56,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     notes = [(point, note) for point in points for note in message_lines(point)]
     lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
     if notes and not detail:
-        lines.append(f"{len(notes)} notes on single fits (shown with --detail)")
+        lines.append(f"{len(notes)} note{'s' * (len(notes) > 1)} on single fits (shown with --detail)")
     if lines:
         yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
@@ -90,8 +90,9 @@ def _of_gap(
     lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
-            f"{left} other points are no better in the gap, nor in {main}, than one of these"
-            + ("" if detail else " (shown with --detail)")
+            f"{left} other {'point is' if left == 1 else 'points are'} no better in the gap, nor in {main}, than "
+            "one of these"
+            "these" + ("" if detail else " (shown with --detail)")
         )
     if detail:
         qualities = dict.fromkeys(name for point in points for name in point["qualities"])

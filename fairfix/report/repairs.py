@@ -64,7 +64,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     yield from judgements(result)
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
     for one in (held or {}).get("people", ()):
-        yield _people(one, result)
+        yield _people(one, result, told=one is _whom(result, held or {}))
     if result.get("rule"):
         yield _rule(result)
     if held:
@@ -105,7 +105,7 @@ def answer(result: Json) -> Iterator[str]:
     row = _of_criterion(result, held["table"])
     if row is not None:
         yield _gap(result, row, held["rows"], _of_criterion(result, fit["table"]))
-        of = next((one for one in held.get("people", ()) if one["attribute"] == row["attribute"]), None)
+        of = _whom(result, held)
         if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
             yield f"{who}."
     if result["checks"]:
@@ -113,6 +113,12 @@ def answer(result: Json) -> Iterator[str]:
     if cost := _cost(result, held["table"]):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))
+
+
+def _whom(result: Json, held: Json) -> Json | None:
+    """Return what changes for the groups of the gap that the slack bounds: those of whom the answer tells."""
+    row = _of_criterion(result, held["table"])
+    return next((one for one in held.get("people", ()) if row and one["attribute"] == row["attribute"]), None)
 
 
 def _of_criterion(result: Json, table: Sequence[Json]) -> Json | None:
@@ -229,15 +235,18 @@ def _with_ends(value: Json, write: Callable[..., str]) -> str:
 # ---------------------------------------------------------------------- who, and by which rule
 
 
-def _people(one: Json, result: Json) -> Section:
-    """Return what changes for each group: rates before and after, and who is decided otherwise."""
+def _people(one: Json, result: Json, *, told: bool) -> Section:
+    """Return what changes for each group: rates before and after, and who is decided otherwise.
+
+    Who rises and falls most is left out where the answer has ``told`` it.
+    """
     groups, attribute = one["groups"], one["attribute"]
     metric = _given(groups)
     decided = metric == "selection_rate"
     lines: list[str] = []
     grids: list[Grid] = []
     if metric:
-        lines += _most(groups, metric)
+        lines += () if told else _most(groups, metric)
         name = "yes" if decided else "mean"
         columns: dict[str, str | Callable[[Json], str]] = {
             "group": "group",

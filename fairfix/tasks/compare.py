@@ -16,7 +16,7 @@ import numpy as np
 from fairfix.auditing.audit import More, audit
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
-from fairfix.data.files import did_you_mean
+from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -385,7 +385,7 @@ def plan_of(request: CompareRequest) -> Plan:
     contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
     if request.protected_as_feature:  # then a method chooses by itself what sees the group
         contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
-    log.info("comparing %s", ", ".join(dict.fromkeys(one.title for one in contenders)))
+    log.info("comparing %s", "; ".join(dict.fromkeys(one.title for one in contenders)))
     return Plan(request, data, features, noise, contenders)
 
 

@@ -23,11 +23,12 @@ from fairfix.data.survey import explained, survey, ways
 from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
+from fairfix.models.trace import Caution
 from fairfix.models.user_file import ScoringModel, load_model
 from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.guide import guide
-from fairfix.tasks.request import DataRequest, GateRequest
+from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -198,10 +199,11 @@ def apply_waivers(content: dict[str, Any], waivers: list[Waiver], request: GateR
     content["verdict"] = worst(check["verdict"] for check in content["checks"])
     content["waivers"] = {"today": today.isoformat(), "waivers": states}
     for one in states:
+        does = Caution(f"the waiver of {one['check']!r} {waiver_state(one)}", "waiver")
         if one["state"] in ("expired", "matches nothing"):
-            log.info("the waiver of %r %s", one["check"], waiver_state(one))
+            log.info("%s", does.line)
         elif "days_left" in one:
-            log.warning("the waiver of %r %s", one["check"], waiver_state(one))
+            log.warning("%s", does.line)
 
 
 def file_name(path: Any) -> str:

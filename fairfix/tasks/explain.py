@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from fairfix.auditing.checks import named, read_check
@@ -24,6 +23,7 @@ from fairfix.auditing.metrics import (
     SCOPES,
     Metric,
 )
+from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
 from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, parameters_of
@@ -150,13 +150,8 @@ def _method(name: str, text: str) -> Explanation:
     methods = {key_of(one): method for one, method in available().items()}
     if name not in methods:
         options = {one for method in methods.values() for one, _ in method.rules()}
-        near = get_close_matches(name, {*names(), *MEANINGS, *methods, *options}, 3)
-        hint = (
-            f"did you mean {' or '.join(map(repr, near))}?"
-            if near
-            else "'fairfix explain' lists what there is"
-        )
-        raise UsageError(f"nothing is called {text!r}; {hint}")
+        hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
+        raise UsageError(f"nothing is called {text!r}" + (hint or "; 'fairfix explain' lists what there is"))
     method = methods[name]
     needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
     needs += ["labels"] * method().uses_labels + ["a table of the noise (`noise`)"] * method.knows_noise

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.files import Source, nearest
+from fairfix.data.files import Source
+from fairfix.data.names import nearest
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import hidden_argument
 from fairfix.tasks.request import DataRequest, parameters_of
@@ -72,8 +74,8 @@ def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]
     """Return the columns that are given to a role, with the nearest for a name that is not there."""
     value = getattr(request, role, None) or ()
     names = [value] if isinstance(value, str) else list(value)
-    near = [name if name in columns else nearest(name, columns) for name in names]
-    return list(dict.fromkeys(name for name in near if name is not None))
+    near = [[name] if name in columns else nearest(name, columns) for name in names]
+    return list(dict.fromkeys(chain.from_iterable(near)))
 
 
 def _words(name: str) -> set[str]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
-from fairfix.data.files import did_you_mean, open_source
+from fairfix.data.files import open_source
+from fairfix.data.names import did_you_mean
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError, UsageError

@@ -30,6 +30,7 @@ from fairfix.data.choices import (
     Task,
     UnseenGroup,
 )
+from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
 
 P = ParamSpec("P")
@@ -77,8 +78,6 @@ class Domain:
             except (TypeError, ValueError):
                 raise UsageError(f"`{name}`: {value!r} is not a number") from None
         if self.choices and value not in self.choices:
-            from fairfix.data.files import did_you_mean  # loads Arrow, which the command line starts without
-
             hint = did_you_mean(value, self.choices)
             raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}{hint}")
         if self.at_least is not None and not value >= self.at_least:
@@ -633,8 +632,6 @@ def function_of(
         except TypeError as error:  # which does not know the name of the function
             if peers := _of_peers(name, kwargs, signature.parameters):
                 raise TypeError(peers) from None
-            from fairfix.data.files import did_you_mean
-
             wrong = next((one for one in kwargs if one not in signature.parameters), "")
             raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
         explicit = frozenset(given)

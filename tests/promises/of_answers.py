@@ -269,6 +269,7 @@ def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
         most = (sign * change).max()
         holds &= (said is not None) == (most > 1e-9)
         holds &= said is None or bool(np.isclose(sign * change[said[1]], most, atol=1e-9))
+    holds &= all(text.count(f" {verb} most: selected at") <= 1 for verb in ("rises", "falls"))
     holds &= ("every group falls: no group gains" in text) == bool((change < -1e-9).all())
     return judged(holds, f"{words}: {change.to_dict()}, {text[:900]}")
 
@@ -360,7 +361,7 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
         for place in places.values()
         if not any(o != place and o[0] <= place[0] and o[1] >= place[1] for o in places.values())
     ]
-    if left := numbers(r"# other points are (?:no better|beaten)", text):
+    if left := numbers(r"# other points? (?:is|are) no better", text):
         equal = "no better in the gap, nor in accuracy, than one of these" in text
         kept = len(set(shown)) + ((places["base", None]) not in set(shown))
         # points that are one with one that is shown are left out as well, and are not beaten

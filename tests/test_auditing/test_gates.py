@@ -462,7 +462,7 @@ def test_waivers_that_do_nothing_are_said(call: Call, data: str, monkeypatch: py
     assert status == 0
     assert "is not needed: the check passes without it" in out
     assert "matches no check" in out
-    assert "the waiver of 'eo.difference[race]' matches no check" in err
+    assert "fairfix: warning: the waiver of 'eo.difference[race]' matches no check [waiver]" in err
 
 
 def test_a_change_can_be_waived(call: Call, old: str) -> None:

@@ -369,7 +369,8 @@ def test_errors_say_what_to_do(
     ("duckdb:///nowhere.duckdb#t", "does not exist"), ("duckdb:///{parquet}#t", "cannot connect"),
     ("snowflake://u:h3mlig@acct/db#t", "pip install 'ibis-framework[snowflake]'"),
     ("postgresql://u:h3mlig@127.0.0.1:1/db#t", "Connection refused"),
-    ("duckdb:///{base}#loan", "did you mean 'loans'?"), ("mongodb://u:h3mlig@host/db", "has a scheme that fairfix does not know"),
+    ("duckdb:///{base}#loan", "did you mean 'loans'?"),
+    ("mongodb://u:h3mlig@host/db", "has a scheme that fairfix does not know"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_named_without_secrets(
     url: str, words: str, data: tuple[str, str], call: Call

@@ -195,3 +195,31 @@ def test_more_draws_than_are_kept_are_estimated() -> None:
     error = np.std(found) / np.sqrt(len(found))
     assert error < 0.02 * 15_000
     assert abs(np.mean(found) - 15_000) < 4 * error
+
+
+@pytest.mark.parametrize("method", ["ramp", "fair-regression"])
+def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: Call, method: str) -> None:
+    """They have no result, so they are neither rows that share a draw nor among those whose result is drawn."""
+    rows = pq.read_table(crowd / "data.parquet").to_pandas().assign(person=np.arange(3000) // 2)
+    more: tuple[str, ...] = ("--gamma", "0.3")
+    if method == "fair-regression":  # whose values are drawn, and no decisions
+        rows = rows.assign(label=rows.score, x=rows.score.round()).drop(columns="score")
+        more = ("--features", "x", "--task", "regression", "--protected-as-feature")
+    artifact, given = str(crowd / "r.fairfix"), ("--duplicate-ids", "share")
+    rows.to_parquet(crowd / "rows.parquet")
+    unseen = ("--unseen-group", "abstain", "--id", "person")
+    names = ("repair", str(crowd / "rows.parquet"), "--method", method, "--protected", "sex")
+    status, _, err = call(*names, *unseen, *more, *given, "-o", artifact)
+    assert status == 0, err
+    told = []
+    for name, frame in (("seen", rows), ("unseen", pd.concat([rows, rows.assign(sex="other")]))):
+        frame.to_parquet(crowd / f"{name}.parquet")
+        data, out = str(crowd / f"{name}.parquet"), crowd / "out.parquet"
+        status, _, err = call("predict", artifact, data, *given, "-o", str(out))
+        assert status == 0, err
+        decided = pq.read_table(out).to_pandas()
+        assert not decided.randomized[decided.sex == "other"].any()
+        told += [line for line in err.splitlines() if "[shared_ids]" in line]
+
+    assert f"of the {decided.randomized.sum():,} rows whose result is drawn" in told[0]
+    assert told[0] == told[1]

@@ -99,7 +99,7 @@ def test_the_rules_of_the_artifact_hold(repaired: Repaired, rows: pd.DataFrame) 
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"missing": "abstian"}, "missing"),
+        ({"missing": "abstian"}, "did you mean 'abstain'"),
         ({"unseen_group": "drop"}, "unseen_group"),
         ({"duplicate_ids": "x"}, "duplicate_ids"),
         ({"model": "m.skops"}, "leave out `model`"),

@@ -282,7 +282,7 @@ def names_in(function: ast.expr) -> set[str]:
     """Return what may be called: also ``(Caution if bad else Note)(...)`` is one of ours."""
     if isinstance(function, ast.IfExp):
         return names_in(function.body) | names_in(function.orelse)
-    return {function.id} if isinstance(function, ast.Name) else set()
+    return {ast.unparse(function).rpartition(".")[2]}
 
 
 def codes_of(call: ast.Call) -> set[str]:

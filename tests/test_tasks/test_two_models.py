@@ -79,6 +79,24 @@ def test_changes_are_those_of_the_rows(weight: str | None) -> None:
     assert "it is better, with 95% confidence" in text.split("Qualities")[0]
 
 
+def test_who_gets_least_and_most_is_said_in_the_unit_of_the_scores() -> None:
+    """Where nobody decides: the mean score of a group, and no percentage of it."""
+    frame = people()
+    frame = frame.assign(y=30 * frame["fair"], fair=30 * frame["fair"], old=30 * frame["old"])
+    result = compared(frame, task="regression")
+    gap = "mean_score.difference.between_groups"
+    result["changes"] = [one for one in result["changes"] if one["comparison"] == gap]
+    text = " ".join(renderer("text")(result).split())
+    groups = {one["group"]: (one["old"]["value"], one["new"]["value"]) for one in result["groups"]}
+
+    means = frame.groupby("race")[["old", "fair"]].mean()
+    assert groups == {name: pytest.approx(tuple(row)) for name, row in means.T.items()}
+    for name in ("old", "fair"):
+        low, high = (f"{means[name][at]:.4f} for {at}" for at in (means[name].idxmin(), means[name].idxmax()))
+        assert f"{low} to {high} with {name}" in text
+    assert "%" not in text[text.index("By race, ") : text.index(" with fair")]
+
+
 def test_a_model_does_not_differ_from_itself() -> None:
     """Every change is 0, and none is sure, not even of what is not paired."""
     frame = people().assign(old=lambda one: one["fair"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
@@ -84,8 +85,8 @@ class Exact(Solver):
             f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
             value,
             value - gap,
-            "all chances of a positive decision for these rows that hold the slack in "
-            + self.method.bounds_of(problem.table.reading)
+            "all chances of a positive decision for these rows that hold the slack in the "
+            + Comparison.parse(self.method.bounds_of(problem.table.reading)).title
             + ("" if self.method.rho == "joint" else " around rho"),
         )
         return FitTrace(

@@ -1,0 +1,25 @@
+"""Names: the nearest of some, as every message asks for it."""
+
+from __future__ import annotations
+
+import pytest
+from fairfix.data.names import did_you_mean, nearest
+from fairfix.errors import UsageError
+from fairfix.tasks.repair import chosen_method
+
+
+def test_the_nearest_name_is_told_whatever_its_capitals() -> None:
+    """As it is written where it is; of names that differ in capitals alone the first, and several where asked for."""
+    assert nearest("race", ["Label", "RACE", "Race"]) == ["RACE"]
+    assert nearest("RCAE", ["label", "race"]) == ["race"]
+    assert nearest("slack", ["slacks", "gamma", "slack_of"], 2) == ["slacks", "slack_of"]
+    assert (
+        did_you_mean("slack", ("slacks", "gamma", "slack_of"), 3) == "; did you mean 'slacks' or 'slack_of'?"
+    )
+    assert did_you_mean("qqqqq", ("slacks", "gamma")) == ""
+
+
+def test_a_parameter_that_a_method_has_not_is_told_the_nearest() -> None:
+    """Also where it comes with a request, whose keywords no signature has checked."""
+    with pytest.raises(UsageError, match=r"^`gama` is not an option of ramp; did you mean 'gamma'\?$"):
+        chosen_method("ramp", {"gama": 0.1})
