@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Individual": ("individual", "comparable", "radius"),
     "Output": ("to", "dialect", "table", "output", "picture", "format_", "out", "detail"),
-    "Run": ("seed", "threads", "config", "no_config", "show_settings", "quiet", "debug", "help"),
+    "Run": ("seed", "threads", "config", "no_config", "show_settings", "quiet", "verbose", "debug", "help"),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""
 

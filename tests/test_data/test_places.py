@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.data import files as io
 from fairfix.data import places
+from fairfix.data import web as web_
 from fairfix.data.files import Source, atomic_output, open_source
 from fairfix.data.urls import hidden, hidden_argument, name_of
 from fairfix.errors import DataError
@@ -58,7 +59,7 @@ def store(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(places, "SILENCE", 1.0)
-    monkeypatch.setattr(places, "PAUSE", 0.01)
+    monkeypatch.setattr(web_, "PAUSE", 0.01)
     bucket().create_dir("loans")
     bucket().delete_dir_contents("loans")
     server.log.clear()
@@ -89,7 +90,7 @@ def stored() -> dict[str, bytes]:
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
     """What starts a server of files."""
     monkeypatch.setattr(places, "SILENCE", 0.5)
-    monkeypatch.setattr(places, "PAUSE", 0.01)
+    monkeypatch.setattr(web_, "PAUSE", 0.01)
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     servers = []
@@ -543,6 +544,21 @@ def test_a_file_on_a_web_server_that_changes_is_refused(web: Callable[..., Serve
             list(batches)
         with pytest.raises(DataError, match=r"d\.csv changed while it was read"):
             read(source)
+
+
+def test_a_file_that_gets_shorter_is_refused(store: Server, web: Callable[..., Server]) -> None:
+    """While it is read: the range that is asked for is not there any more."""
+    content = wide(8000)
+    contents = {"/d.parquet": content}
+    server = web(contents)
+    put("d.parquet", content)
+    for url in (f"{server.url}/d.parquet", "s3://loans/d.parquet"):
+        (place,) = places.find(url, bool)
+        with pytest.raises(DataError, match=r"d\.parquet changed while it was read"), place.opened() as file:
+            file.read(100_000)
+            contents["/d.parquet"] = content[:200]
+            put("d.parquet", content[:200])
+            file.read(100_000)
 
 
 def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], frames: Frames) -> None:
