@@ -156,7 +156,7 @@ def test_a_process_predicts_from_store_to_store(
     store: Server, away: None, call: Call, frames: Frames
 ) -> None:
     """With a repair from the store; what is written is that of this machine, packed once, and the process ends."""
-    Path("loans.parquet").write_bytes(content_of(frames(1500), "loans.parquet"))
+    Path("loans.parquet").write_bytes(content_of(frames(600), "loans.parquet"))
     put("loans.parquet", Path("loans.parquet").read_bytes())
     repair = (*AUDIT, "--method", "ramp", "--format", "json", "-o")
     there = call("repair", "s3://loans/loans.parquet", *repair, "s3://loans/r.fairfix")
@@ -176,7 +176,7 @@ def test_a_process_predicts_from_store_to_store(
     )
     assert done.returncode == 0, done.stderr
     assert "bytes from s3://loans/loans.parquet" in done.stderr
-    assert "wrote 1,500 rows to s3://loans/out/p.csv.gz" in done.stderr
+    assert "wrote 600 rows to s3://loans/out/p.csv.gz" in done.stderr
     assert stored()["loans/out/p.csv.gz"] == Path("p.csv.gz").read_bytes()
 
 
@@ -551,14 +551,19 @@ def test_a_file_that_gets_shorter_is_refused(store: Server, web: Callable[..., S
     content = wide(8000)
     contents = {"/d.parquet": content}
     server = web(contents)
-    put("d.parquet", content)
     for url in (f"{server.url}/d.parquet", "s3://loans/d.parquet"):
+        put("d.parquet", content)
         (place,) = places.find(url, bool)
-        with pytest.raises(DataError, match=r"d\.parquet changed while it was read"), place.opened() as file:
-            file.read(100_000)
-            contents["/d.parquet"] = content[:200]
-            put("d.parquet", content[:200])
-            file.read(100_000)
+
+        def shortened(place: places.Place = place) -> None:
+            with place.opened() as file:
+                file.read(100_000)
+                contents["/d.parquet"] = content[:200]
+                put("d.parquet", content[:200])
+                file.read(100_000)
+
+        with pytest.raises(DataError, match=r"d\.parquet changed while it was read"):
+            shortened()
 
 
 def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], frames: Frames) -> None:
@@ -605,7 +610,7 @@ def test_no_secret_is_written_anywhere(
     store: Server, web: Callable[..., Server], away: None, call: Call, frames: Frames
 ) -> None:
     """Every command, format and file, with credentials in URLs, in the environment and in the record of the run."""
-    content = content_of(frames(1200), "d.csv")
+    content = content_of(frames(600), "d.csv")
     put("d.csv", content)
     server = web({"/d.csv": content})
     signed = (
@@ -628,23 +633,14 @@ def test_no_secret_is_written_anywhere(
             ("audit", url, "--protected", "race", "--show-settings"),
             ("audit", url + ".missing", "--protected", "race", "--debug", "--out", f"json=no{i}.json"),
             ("audit", "d.csv", "--protected", "race", "--out", f"json={url}"),
-            (
-                "repair",
-                url,
-                "--protected",
-                "race",
-                "--method",
-                "ramp",
-                "-o",
-                f"{i}.fairfix",
-                "--out",
-                f"html=r{i}.html",
-            ),
-            ("predict", f"{i}.fairfix", url, "-o", f"{i}.parquet"),
-            ("predict", f"{i}.fairfix", url, "-o", url, "--debug"),
-            ("inspect", f"{i}.fairfix"),
+            ("predict", "0.fairfix", url, "-o", f"{i}.parquet"),
+            ("predict", "0.fairfix", url, "-o", url, "--debug"),
+            ("inspect", "0.fairfix"),
             ("init", url, "-o", f"{i}.toml"),
         ]
+        if not i:
+            ramp = ("--protected", "race", "--method", "ramp")
+            lines.insert(0, ("repair", url, *ramp, "-o", "0.fairfix", "--out", "html=r.html"))
         for line in lines:
             status, out, said = call(*line)
             texts += [out, said]
@@ -655,7 +651,7 @@ def test_no_secret_is_written_anywhere(
     for path in [path for path in Path().iterdir() if zipfile.is_zipfile(path)]:
         with zipfile.ZipFile(path) as archive:
             written |= {f"{path}:{name}": archive.read(name) for name in archive.namelist()}
-    assert {"0.html", "1.fairfix", "1.fairfix:manifest.json", "0.counts", "0.toml", "no0.json"} <= {*written}
+    assert {"0.html", "0.fairfix", "0.fairfix:manifest.json", "0.counts", "0.toml", "no0.json"} <= {*written}
     for secret in (SECRET, KEY):
         assert not [name for name, data in written.items() if secret.encode() in data]
         assert not [text for text in texts if secret in text]
