@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -435,15 +436,15 @@ def test_a_run_that_breaks_off_writes_nothing(error: type[BaseException], store:
     assert not [asked for asked in store.log if asked.method in ("PUT", "POST", "DELETE")]
 
 
-def test_an_interrupt_during_the_upload_waits_for_its_end(store: Server) -> None:
-    """The object is whole: no signal comes between what is written and the end of the upload."""
+@pytest.mark.parametrize("moment", ["uploads", "partNumber=1"])
+def test_an_interrupt_during_the_upload_waits_for_its_end(moment: str, store: Server) -> None:
+    """The object is whole: no signal comes between its opening, what is written and the end of the upload."""
     put("o.bin", b"old")
-    import _thread
 
     def interrupt(asked: stores.Asked) -> None:
-        if "partNumber=1" in asked.path:
+        if moment in asked.path:
             store.before = lambda _: None
-            _thread.interrupt_main()
+            os.kill(os.getpid(), signal.SIGINT)
 
     store.before = interrupt
     with pytest.raises(KeyboardInterrupt):
