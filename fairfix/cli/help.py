@@ -48,16 +48,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Individual": ("individual", "comparable", "radius"),
     "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
     "Run": (
-        "seed",
-        "cluster",
-        "threads",
-        "dry_run",
-        "config",
-        "no_config",
-        "show_settings",
-        "quiet",
-        "debug",
-        "help",
+        *("seed", "cluster", "threads", "dry_run", "config", "no_config"),
+        *("show_settings", "quiet", "verbose", "debug", "help"),
     ),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""

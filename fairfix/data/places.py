@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -37,23 +35,14 @@ SILENCE = 15.0
 CONNECTING = 10.0
 """Seconds that a connection may take."""
 
-WHOLE = 600.0
-"""Seconds that a request may take in all."""
-
 TRIES = 4
-"""How often a server is asked that cuts a connection, is silent or says 429 or 5xx."""
-
-PAUSE = 0.25
-"""Seconds before the second try over HTTP; twice as many before each further one."""
+"""How often a server is asked that cuts a connection, is silent or says that it is busy."""
 
 BLOCK = 64 << 10
 """Bytes that come at least where fewer are read: a request costs more than they do."""
 
 BLOCKS = 64
 """Blocks that are kept of an open file."""
-
-AGAIN = frozenset((429, 500, 502, 503, 504))
-"""Statuses of a server that may answer later."""
 
 MAGIC = frozenset("*?[")
 """Signs of a pattern."""
@@ -161,7 +150,7 @@ _LOCK = Lock()
 _TRAFFIC: Counter[str] = Counter()
 
 
-def _came(place: Place, size: int) -> None:
+def count_bytes(place: Place, size: int) -> None:
     """Count bytes of a file that have come from elsewhere."""
     with _LOCK:
         _TRAFFIC[place.shown] += size
@@ -249,21 +238,24 @@ class Remote(Store):
 
 
 @contextmanager
-def _answering(shown: str, doing: str) -> Iterator[None]:
+def answering(shown: str, doing: str) -> Iterator[None]:
     """Turn what a store says no with into a DataError that names the place and has no secret in it."""
     try:
         yield
     except DataError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(_reason(error, shown, doing)) from None  # the chain would quote URLs and headers
+        raise DataError(refusal(error, shown, doing)) from None  # the chain would quote URLs and headers
 
 
-def _reason(error: Exception, shown: str, doing: str) -> str:
+def refusal(error: Exception, shown: str, doing: str) -> str:
+    """Return what is said of an error of a store, without secrets."""
     text = " ".join(hidden(str(error)).split()) or type(error).__name__
     status = getattr(error, "status", None)
     if isinstance(error, FileNotFoundError) or status == 404 or "NO_SUCH_BUCKET" in text:
         return f"{shown} does not exist" + ("; there is no such bucket" if "NO_SUCH_BUCKET" in text else "")
+    if status == 416 or "HTTP status 416" in text or "INVALID_RANGE" in text:  # it has become shorter
+        return CHANGED.format(place=shown)
     denied = ("HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "UNAUTHENTICATED", "PERMISSION_DENIED")
     if isinstance(error, PermissionError) or status in (401, 403) or any(word in text for word in denied):
         return (
@@ -284,7 +276,7 @@ class ArrowStore(Remote):
 
     def look(self, path: str, shown: str) -> Stamp:
         """Return what the store says of a file."""
-        with _answering(shown, "reading"), self._filesystem.open_input_file(path) as file:
+        with answering(shown, "reading"), self._filesystem.open_input_file(path) as file:
             return self._stamp(file, path)
 
     def _stamp(self, file: pa.NativeFile, path: str) -> Stamp:
@@ -300,16 +292,16 @@ class ArrowStore(Remote):
 
     def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
         """Open a file; Arrow closes it when it is let go."""
-        with _answering(place.shown, "reading"):
+        with answering(place.shown, "reading"):
             file = self._filesystem.open_input_file(place.path)
             stamp = self._stamp(file, place.path)
 
         def read_at(size: int, offset: int) -> bytes:
-            with _answering(place.shown, "reading"):
+            with answering(place.shown, "reading"):
                 data: bytes = file.read_at(size, offset)
                 if len(data) < size:
                     raise DataError(CHANGED.format(place=place))
-                _came(place, size)
+                count_bytes(place, size)
                 return data
 
         return stamp, read_at
@@ -318,7 +310,7 @@ class ArrowStore(Remote):
         """Return the file of a path, those of a folder whose name is ``wanted``, or those of a pattern, in order."""
         path = f"{self._base}/{path}".rstrip("/")
         shown = self._shown(path)
-        with _answering(shown, "reading"):
+        with answering(shown, "reading"):
             info = self._filesystem.get_file_info(path)
             if info.is_file:
                 return [self._place(info)]
@@ -370,7 +362,7 @@ class ArrowStore(Remote):
             with self._filesystem.open_output_stream(f"{self._base}/{path}", compression=None) as stream:
                 stream.write(content)
 
-        with _answering(f"{self._root}/{path}", "writing"), ThreadPoolExecutor(1) as alone:
+        with answering(f"{self._root}/{path}", "writing"), ThreadPoolExecutor(1) as alone:
             alone.submit(upload).result()
 
 
@@ -439,138 +431,6 @@ def _by_uri(scheme: str, authority: str, query: str) -> tuple[Any, str]:
     return filesystem, base.rstrip("/")
 
 
-# ---------------------------------------------------------------------- HTTP
-
-
-class HttpStore(Remote):
-    """A web server, through fsspec: files by name, in ranges where the server has them, else as a whole."""
-
-    def __init__(self) -> None:
-        try:
-            import aiohttp
-            from fsspec.implementations.http import HTTPFileSystem
-        except ImportError:
-            raise DataError(
-                "https:// and http:// need fsspec and aiohttp, which are not installed: pip install 'fairfix[remote]'"
-            ) from None
-        limits = aiohttp.ClientTimeout(total=WHOLE, sock_connect=CONNECTING, sock_read=SILENCE)
-        # proxies and netrc of the environment; bytes as they are stored, so that ranges mean what they say
-        client = {"timeout": limits, "trust_env": True, "auto_decompress": False}
-        self._http = HTTPFileSystem(encoded=True, skip_instance_cache=True, client_kwargs=client)
-        self._copies: dict[str, pa.NativeFile] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let another process make connections of its own."""
-        return HttpStore, ()
-
-    def look(self, path: str, shown: str) -> Stamp:
-        """Return what the server says of a file, asked for one byte: signed URLs allow no HEAD."""
-        status, headers, _ = self._ask(path, shown, "bytes=0-0")
-        return _headed(status, headers)
-
-    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
-        """Return what reads ranges; where the server has none, of a copy that is made once."""
-        stamp = self.look(place.path, place.shown)
-
-        def read_at(size: int, offset: int) -> bytes:
-            span = f"bytes={offset}-{offset + size - 1}"
-            status, headers, data = self._ask(place.path, place.shown, span, size)
-            place.hold(_headed(status, headers))
-            _came(place, len(data))
-            return data
-
-        if not stamp["ranges"]:
-            copy = self._copies.get(place.path) or self._copied(place)
-            self._copies[place.path] = copy
-            return {**stamp, "size": copy.size()}, copy.read_at
-        return stamp, read_at
-
-    def _ask(
-        self, url: str, shown: str, span: str, size: int | None = None, file: Any = None
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Return status, headers and content of a range, of ``size`` bytes; the whole goes to a ``file``."""
-        import aiohttp
-        from fsspec.asyn import sync
-
-        async def get() -> tuple[int, Mapping[str, str], bytes]:
-            session, wanted = await self._http.set_session(), {"Accept-Encoding": "identity"}
-            wanted |= {"Range": span} if span else {}
-            async with session.get(self._http.encode_url(url), headers=wanted) as response:
-                empty = response.status == 416 and response.headers.get("Content-Range") == "bytes */0"
-                if not empty:
-                    response.raise_for_status()
-                if file is not None:
-                    async for chunk in response.content.iter_chunked(1 << 20):
-                        file.write(chunk)
-                data = await response.read() if response.status == 206 else b""
-                if size is not None and (response.status != 206 or len(data) != size):
-                    raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
-                return response.status, dict(response.headers), data
-
-        with _answering(shown, "reading"):
-            for pause in (*(PAUSE * 2**i for i in range(TRIES - 1)), None):
-                try:
-                    answer: tuple[int, Mapping[str, str], bytes] = sync(self._http.loop, get)
-                except (aiohttp.ClientError, OSError) as error:
-                    status = getattr(error, "status", None)
-                    if (status is None or status in AGAIN) and pause is not None:
-                        if file is not None:
-                            file.seek(0)
-                            file.truncate()
-                        time.sleep(pause)
-                        continue
-                    raise _gave_up(error, shown) from None
-                return answer
-        raise AssertionError
-
-    def _copied(self, place: Place) -> pa.NativeFile:
-        """Return a copy of a whole file, which is gone with the process."""
-        with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
-            _, headers, _ = self._ask(place.path, place.shown, "", file=file)
-            file.flush()
-            size = file.tell()
-            _came(place, size)
-            place.hold({**_headed(200, headers), "size": size})
-            return pa.memory_map(file.name) if size else pa.BufferReader(b"")
-
-    def find(self, url: str) -> list[Place]:
-        """Return the one file that a URL names."""
-        shown = hidden_url(url)
-        if "*" in split(url)[2]:
-            raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
-        path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
-        return [Place(name_of(url), shown, path, self, self.look(path, shown))]
-
-
-def _gave_up(error: Exception, shown: str) -> DataError:
-    """Return the error of a request, or of the last try of it."""
-    status = getattr(error, "status", None)
-    if status is not None and status not in AGAIN:
-        message = getattr(error, "message", "")
-        if status in (401, 403, 404):
-            return DataError(_reason(error, shown, "reading"))
-        return DataError(f"reading {shown} failed: the server says {status} {hidden(message)}".rstrip())
-    text = f"the server says {status}" if status else hidden(str(error)) or "no answer in time"
-    return DataError(f"reading {shown} failed after {TRIES} tries: {' '.join(text.split())[:300]}")
-
-
-def _headed(status: int, headers: Mapping[str, str]) -> Stamp:
-    """Return what the headers of an answer say of a file."""
-    plain = {name.lower(): value for name, value in headers.items()}
-    total = (
-        plain.get("content-range", "").rpartition("/")[2]
-        if status in (206, 416)
-        else plain.get("content-length")
-    )
-    stamp: Stamp = {
-        "ranges": status in (206, 416),
-        "modified": plain.get("last-modified"),
-        "tag": plain.get("etag"),
-    }
-    stamp["size"] = int(total) if total and total.isdigit() else None
-    return {key: value for key, value in stamp.items() if value is not None}
-
-
 # ---------------------------------------------------------------------- by scheme
 
 ARROW: Mapping[str, Callable[[str, str], tuple[Any, str]]] = {
@@ -597,7 +457,7 @@ def _stored(url: str) -> tuple[ArrowStore, str]:
         raise DataError(
             f"{hidden_url(url)}: write a slash in a user or a password of a URL as %2F, other signs alike"
         )
-    with _answering(hidden_url(url), "opening"):
+    with answering(hidden_url(url), "opening"):
         filesystem, base = ARROW[scheme](authority, f"?{query}" if query else "")
     return ArrowStore(filesystem, base, f"{scheme}://{authority}"), path
 
@@ -609,6 +469,8 @@ def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
     is none.
     """
     if split(url)[0] not in ARROW:
+        from fairfix.data.web import HttpStore
+
         return HttpStore().find(url)
     store, path = _stored(url)
     places = store.find(path, wanted)

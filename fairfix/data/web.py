@@ -1,0 +1,155 @@
+"""Files of web servers, through fsspec: by name, in ranges where the server has them, else as a whole."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from fairfix.data import places
+from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, refusal
+from fairfix.data.urls import hidden, hidden_url, name_of, split
+from fairfix.errors import DataError
+
+WHOLE = 600.0
+"""Seconds that a request may take in all."""
+
+PAUSE = 0.25
+"""Seconds before the second try over HTTP; twice as many before each further one."""
+
+AGAIN = frozenset((429, 500, 502, 503, 504))
+"""Statuses of a server that may answer later."""
+
+
+class HttpStore(Remote):
+    """A web server of files."""
+
+    def __init__(self) -> None:
+        try:
+            import aiohttp
+            from fsspec.implementations.http import HTTPFileSystem
+        except ImportError:
+            raise DataError(
+                "https:// and http:// need fsspec and aiohttp, which are not installed: pip install 'fairfix[remote]'"
+            ) from None
+        limits = aiohttp.ClientTimeout(total=WHOLE, sock_connect=places.CONNECTING, sock_read=places.SILENCE)
+        # proxies and netrc of the environment; bytes as they are stored, so that ranges mean what they say
+        client = {"timeout": limits, "trust_env": True, "auto_decompress": False}
+        self._http = HTTPFileSystem(encoded=True, skip_instance_cache=True, client_kwargs=client)
+        self._copies: dict[str, pa.NativeFile] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process make connections of its own."""
+        return HttpStore, ()
+
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return what the server says of a file, asked for one byte: signed URLs allow no HEAD."""
+        status, headers, _ = self._ask(path, shown, "bytes=0-0")
+        return _headed(status, headers)
+
+    def ranges(self, place: Place) -> tuple[Stamp, Callable[[int, int], bytes]]:
+        """Return what reads ranges; where the server has none, of a copy that is made once."""
+        stamp = self.look(place.path, place.shown)
+
+        def read_at(size: int, offset: int) -> bytes:
+            span = f"bytes={offset}-{offset + size - 1}"
+            _, _, data = self._ask(place.path, place.shown, span, place=place, size=size)
+            count_bytes(place, len(data))
+            return data
+
+        if not stamp["ranges"]:
+            copy = self._copies.get(place.path) or self._copied(place)
+            self._copies[place.path] = copy
+            return {**stamp, "size": copy.size()}, copy.read_at
+        return stamp, read_at
+
+    def _ask(
+        self, url: str, shown: str, span: str, *, place: Place | None = None, size: int = 0, file: Any = None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Return status, headers and content of a range, of ``size`` bytes of a place; the whole goes to a ``file``."""
+        import aiohttp
+        from fsspec.asyn import sync
+
+        async def get() -> tuple[int, Mapping[str, str], bytes]:
+            session, wanted = await self._http.set_session(), {"Accept-Encoding": "identity"}
+            wanted |= {"Range": span} if span else {}
+            async with session.get(self._http.encode_url(url), headers=wanted) as response:
+                empty = response.status == 416 and response.headers.get("Content-Range") == "bytes */0"
+                if not empty:
+                    response.raise_for_status()
+                if file is not None:
+                    async for chunk in response.content.iter_chunked(1 << 20):
+                        file.write(chunk)
+                data = await response.read() if response.status == 206 else b""
+                if place is not None:
+                    place.hold(_headed(response.status, response.headers))
+                if size and (response.status != 206 or len(data) != size):
+                    raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
+                return response.status, dict(response.headers), data
+
+        with answering(shown, "reading"):
+            for pause in (*(PAUSE * 2**i for i in range(places.TRIES - 1)), None):
+                try:
+                    answer: tuple[int, Mapping[str, str], bytes] = sync(self._http.loop, get)
+                except (aiohttp.ClientError, OSError) as error:
+                    status = getattr(error, "status", None)
+                    if (status is None or status in AGAIN) and pause is not None:
+                        if file is not None:
+                            file.seek(0)
+                            file.truncate()
+                        time.sleep(pause)
+                        continue
+                    raise _gave_up(error, shown) from None
+                return answer
+        raise AssertionError
+
+    def _copied(self, place: Place) -> pa.NativeFile:
+        """Return a copy of a whole file, which is gone with the process."""
+        with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
+            _, headers, _ = self._ask(place.path, place.shown, "", file=file)
+            file.flush()
+            size = file.tell()
+            count_bytes(place, size)
+            place.hold({**_headed(200, headers), "size": size})
+            return pa.memory_map(file.name) if size else pa.BufferReader(b"")
+
+    def find(self, url: str) -> list[Place]:
+        """Return the one file that a URL names."""
+        shown = hidden_url(url)
+        if "*" in split(url)[2]:
+            raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
+        path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
+        return [Place(name_of(url), shown, path, self, self.look(path, shown))]
+
+
+def _gave_up(error: Exception, shown: str) -> DataError:
+    """Return the error of a request, or of the last try of it."""
+    status = getattr(error, "status", None)
+    if status is not None and status not in AGAIN:
+        message = getattr(error, "message", "")
+        if status in (401, 403, 404, 416):
+            return DataError(refusal(error, shown, "reading"))
+        return DataError(f"reading {shown} failed: the server says {status} {hidden(message)}".rstrip())
+    text = f"the server says {status}" if status else hidden(str(error)) or "no answer in time"
+    return DataError(f"reading {shown} failed after {places.TRIES} tries: {' '.join(text.split())[:300]}")
+
+
+def _headed(status: int, headers: Mapping[str, str]) -> Stamp:
+    """Return what the headers of an answer say of a file."""
+    plain = {name.lower(): value for name, value in headers.items()}
+    total = (
+        plain.get("content-range", "").rpartition("/")[2]
+        if status in (206, 416)
+        else plain.get("content-length")
+    )
+    stamp: Stamp = {
+        "ranges": status in (206, 416),
+        "modified": plain.get("last-modified"),
+        "tag": plain.get("etag"),
+    }
+    stamp["size"] = int(total) if total and total.isdigit() else None
+    return {key: value for key, value in stamp.items() if value is not None}
