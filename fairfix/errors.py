@@ -129,6 +129,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "group_undefined": "a group has no value, such as a rate over no rows, so the check can fail but not pass",
         "value_undefined": "the data do not give the value",
         "not_computed": "the number was not computed: it needs a label, a score or an option that is not there",
+        "fit_only": "a repair from counts was judged on the counts that it was made of; give others as `proof_counts`",
         "not_shown": "a group of the number is hidden by `suppress_below`",
         "not_comparable": "the baseline has not this number, or asks another question",
         "few_common_rows": "too few rows are in both files to say how the number has changed",

@@ -207,7 +207,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     metric = metrics_for(new.reading.task)[name]
     if not isinstance(metric, (Rate, Mean)):
         return None
-    weighted = old.rows.weight is not None or new.rows.weight is not None
+    weighted = old.weighted or new.weighted
 
     def by(summands: Floats) -> Floats:
         return np.asarray(np.bincount(code, summands, count), dtype=np.float64)
@@ -219,21 +219,21 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         if rows is None:
             return None
         value, base = rows
-        weight = table.weight
+        weight, square = table.weight, table.square_weight
         mass = weight * base
         total = by(mass)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if isinstance(metric, Rate):
                 sums = [
-                    np.stack([by(weight * part), by(weight**2 * part)], axis=-1)
+                    np.stack([by(weight * part), by(square * part)], axis=-1)
                     for part in (base * value, base * (1 - value))
                 ]
                 estimates.append(proportions(sums[0], sums[1], weighted))
             else:
-                mean_sums = by(weight), by(weight**2), by(weight * value), by(weight * value * value)
+                mean_sums = by(weight), by(square), by(weight * value), by(weight * value * value)
                 estimates.append(means(metric, table.reading, *mean_sums))
             place = mass / total[code]
-            sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
+            sizes.append(np.nan_to_num(total**2 / by(weight * mass * table.spread)))
             shares.append(np.nan_to_num(total / total.sum()))
             parts.append(np.nan_to_num(place * (value - estimates[-1].value[code]), nan=0.0, posinf=0.0))
         places.append(np.nan_to_num(place))
@@ -241,15 +241,16 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     with np.errstate(invalid="ignore"):
         change = np.nan_to_num(estimates[1].value - estimates[0].value)
     e = d + v * change[code]
-    rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
-    apart = by(parts[0] ** 2) + by(parts[1] ** 2)
+    rise, fall = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0))
+    variance = by(d * d * new.spread)
+    apart = by(parts[0] ** 2 * old.spread) + by(parts[1] ** 2 * new.spread)
     size = np.minimum(*sizes)
     if isinstance(metric, Rate):
         alike = by(np.abs(places[1] - places[0])) < 1e-9
         ratio = ((rise + fall) * size + 1) / (variance * size**2 + 1)
         size = size * np.minimum(ratio, np.where(alike | weighted, 1.0, 2.0))
     elif weighted:  # a few light rows must not make the variance small by luck
-        spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
+        spread = np.divide(d * d * new.spread, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
     (before, after), (share_before, share_after) = estimates, shares
     return Units(

@@ -16,6 +16,7 @@ from fairfix.cli.options import (
     options_of,
     output_options,
     request_of,
+    without_data,
     run_options,
     show_settings,
     undecided_option,
@@ -166,7 +167,7 @@ def _apply_method_table(ctx: click.Context) -> None:
 
 
 @click.command("repair", cls=RepairCommand)
-@options_of(RepairRequest)
+@options_of(RepairRequest, data_required=False)
 @option(
     "--output",
     "-o",
@@ -185,6 +186,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
     fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
+    fairfix repair --from-counts fit.counts --proof-counts test.counts --method ramp
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
     parity among their cells. Checks are about the repaired model, on held-out rows.
@@ -193,11 +195,12 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     show_settings(ctx)
     given = dict(ctx.params)
     check_outputs(given)
+    unused = without_data(ctx)
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
     with working(given, f"repairing by {given['method']}"):
-        request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
+        request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)
         result = run_repair(request)
     locate(result.content, ctx)
     write_results(result.content, given)

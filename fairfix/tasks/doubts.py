@@ -177,7 +177,7 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
     for groups in attributes:
         n, n2, total, squares = (
             np.bincount(groups.codes, part, len(groups.levels))
-            for part in (weight, weight**2, weight * change, weight * change**2)
+            for part in (weight, base.square_weight, weight * change, weight * change**2)
         )
         if (total > ROUNDED * n).any():
             return
@@ -270,11 +270,12 @@ def of_small_groups(
     for label in EVENTS.get(metric, ()):
         inside, weight = _event(fit, label)
         codes = groups.codes[inside]
-        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, weight**2))
+        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, fit.square_weight))
+        rows = np.bincount(codes, fit.stands_for[inside], small.size)
         with np.errstate(invalid="ignore", divide="ignore"):
             few = np.nan_to_num(mass**2 / squares) < FEW
         for k in np.flatnonzero(few & ~small):
-            names[k] = f"{groups.names[k]!r} ({int(np.count_nonzero(codes == k)):,} {ROWS[label]})"
+            names[k] = f"{groups.names[k]!r} ({int(rows[k]):,} {ROWS[label]})"
         small |= few
     if not small.any() or small.all():
         return

@@ -202,7 +202,7 @@ def prove(
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
-        len(table),
+        table.used,
         share,
         tuple(rows),
         after,
@@ -418,7 +418,7 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     chance = table.rows.decision
     assert chance is not None
     right = np.where(table.rows.label == 1, chance, 1 - chance)
-    if wrong := int(np.count_nonzero(right == 0)):
+    if wrong := int(table.stands_for[right == 0].sum()):
         why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
@@ -455,7 +455,7 @@ def loss_of(name: str, table: Table) -> Floats:
 def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
-    sums = (weight, weight**2, weight * parts, weight * parts * parts, weight * np.abs(parts))
+    sums = (weight, table.square_weight, weight * parts, weight * parts * parts, weight * np.abs(parts))
     n, n2, total, squares, sizes = (np.array([float(part.sum())]) for part in sums)
     estimate = Means.from_sums(n, n2, total, squares, support, sizes)
     low, high = estimate.limits(1.0 - settings.confidence)
