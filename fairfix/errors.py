@@ -151,6 +151,9 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "selection_moved": "many more are selected than before, or many fewer, which no slack bounds",
         "small_group": "groups of few rows make most of what the repair costs the others",
         "equal_rows": "rows whose result is drawn equal others in every column; name a column of identities with `id`",
+        "nothing_proven": "a repair from counts has no others to prove it; all of its figures are of the fit",
+        "held_out_unknown": "whether rows of the fit are among those of the proof is not known; count shares",
+        "suppressed": "rows of small groups are hidden in the counts; certified rates allow for them",
         "shared_ids": "rows whose result is drawn share their id with another row, and so one draw",
     },
 }

@@ -347,7 +347,7 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
 
 
 def require_alike(one: tuple[str, CountFile], other: tuple[str, CountFile], what: str) -> None:
-    """Raise a UsageError where two files, with their names, were not counted in the same way: they ``cannot be ...``."""
+    """Raise a UsageError where files, with their names, were not counted alike; ``what`` says what they cannot."""
     differences = "; ".join(
         f"{part} is {mine} in {one[0]}, {theirs} in {other[0]}"
         for part, mine, theirs in _differences(one[1], other[1])

@@ -96,7 +96,11 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         if "solution" in facts:
             yield from _solution(facts["solution"])
         held = facts["proof"].get("holdout")
-        proof, what = (facts["proof"]["fit"], "rows of the fit, none held out") if held is None else (held, "held-out rows")
+        proof, what = (
+            (facts["proof"]["fit"], "rows of the fit, none held out")
+            if held is None
+            else (held, "held-out rows")
+        )
         yield f"proof             {proof['rows']:,} {what}, {proof['randomized']:.2%} of the decisions random"
         for row in proof["table"]:
             yield f"  {row['name']}: {interval(row['before'])} -> {interval(row['after'])}"

@@ -16,10 +16,10 @@ from fairfix.cli.options import (
     options_of,
     output_options,
     request_of,
-    without_data,
     run_options,
     show_settings,
     undecided_option,
+    without_data,
 )
 from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working

@@ -104,7 +104,8 @@ def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
     place = code * size + own.place
 
     def table(each: npt.NDArray[Any]) -> Floats:
-        return np.bincount(place, each, many * labels * size).reshape(many, labels, size)
+        added = np.bincount(place, each, many * labels * size).astype(np.float64)
+        return added.reshape(many, labels, size)
 
     decisions = None
     if (q := rows.decision) is not None:

@@ -25,7 +25,12 @@ class SharedSource(Source):
         self._identity = identity_columns(source.schema, reading)
         by_id = reading.columns.id is not None
         self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
-        self.name, self.remark, self.text, self.schema = source.name, source.remark, source.text, source.schema
+        self.name, self.remark, self.text, self.schema = (
+            source.name,
+            source.remark,
+            source.text,
+            source.schema,
+        )
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
         self._source = source
 
@@ -35,7 +40,12 @@ class SharedSource(Source):
         inner = list(dict.fromkeys((*columns, *own)))
         where = f"share {self.share.low:g}:{self.share.high:g} of "
         return [
-            replace(part, where=where + part.where, first_row=0, batches=partial(self._inside, part, list(columns)))
+            replace(
+                part,
+                where=where + part.where,
+                first_row=0,
+                batches=partial(self._inside, part, list(columns)),
+            )
             for part in self._source.parts(inner, {**own, **(types or {})})
         ]
 

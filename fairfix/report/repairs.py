@@ -155,10 +155,12 @@ def _gap_of_fit(row: Json, rows: int) -> str:
     """Return the gap before and after the repair where nothing was held out."""
     of = Comparison.parse(row["id"])
     write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
-    before, after = ("undefined" if row[at]["value"] is None else write(row[at]["value"]) for at in ("before", "after"))
+    before, after = (
+        "undefined" if row[at]["value"] is None else write(row[at]["value"]) for at in ("before", "after")
+    )
     return (
-        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on the {rows:,} rows of the fit: {before} before the "
-        f"repair, {after} after it. The rule was made of these very rows, so this says nothing of others."
+        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on the {rows:,} rows of the fit: {before} before "
+        f"the repair, {after} after it. The rule was made of these very rows, so this says nothing of others."
     )
 
 
@@ -340,7 +342,11 @@ def in_words(rule: Json) -> str:
 
 def _counts(counts: Json) -> Section:
     """Return of what counts a repair is, and what of it is certain without a row."""
-    lines = [f"{part}: {_counted(counts[key])}" for part, key in (("fit", "fit"), ("proof", "proof")) if key in counts]
+    lines = [
+        f"{part}: {_counted(counts[key])}"
+        for part, key in (("fit", "fit"), ("proof", "proof"))
+        if key in counts
+    ]
     if "no_proof" in counts:
         lines.append(f"proof: none; {counts['no_proof']}")
     lines.append(
@@ -348,26 +354,30 @@ def _counts(counts: Json) -> Section:
         "are in one bin have one chance of a yes"
     )
     certified = counts["certified"]
-    apart = max((rate["high"] - rate["low"] for one in certified for rate in one["rates"].values() if "low" in rate), default=0.0)
-    lines.append(
-        f"certain: wherever the scores lie in their bins, rates on {'held-out rows' if 'proof' in counts else 'the rows of the fit'} "
-        + ("are those in the table" if apart < CERTAIN else "are between the ends in the table")
+    apart = max(
+        (rate["high"] - rate["low"] for one in certified for rate in one["rates"].values() if "low" in rate),
+        default=0.0,
     )
+    where = "held-out rows" if "proof" in counts else "the rows of the fit"
+    what = "those in the table" if apart < CERTAIN else "between the ends in the table"
+    lines.append(f"certain: wherever the scores lie in their bins, rates on {where} are {what}")
     best = counts["optimum"]
     if "bound" in best:
         lines.append(
-            f"certain: what a rule of exact scores can be better by on the rows of the fit is {best['bound']:.2g} at most, in "
-            f"the {best['of']}; among {best['among']}"
+            f"certain: what a rule of exact scores can be better by on the rows of the fit is {best['bound']:.2g} at "
+            f"most, in the {best['of']}; among {best['among']}"
         )
     else:
         lines.append(best["reason"])
-    names = [name for name in certified[0]["rates"]]
+    names = list(certified[0]["rates"])
     columns: Columns = {
         "group": lambda one: f"{one['group']} ({one['attribute']})",
         "rows": lambda one: f"{one['rows']:,}",
         **{METRICS[name].title: _ends(name) for name in names},
     }
-    return Section("Repaired from counts", tuple(lines), (Grid.of(columns, certified, 1, "Certain rates"),), "counts")
+    return Section(
+        "Repaired from counts", tuple(lines), (Grid.of(columns, certified, 1, "Certain rates"),), "counts"
+    )
 
 
 def _counted(part: Json) -> str:

@@ -181,7 +181,9 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
     share = SharedSource(whole, data.reading, text, request.seed)
     log.info("counting share %s", share.share)
     if not share.share.by_id:
-        log.info("rows without an id are known by their own values: equal rows are of one share; better name an `id`")
+        log.info(
+            "rows without an id are known by their own values: equal rows are of one share; better name an `id`"
+        )
     source = share if data.model is None else ScoredSource(share, data.model)
     return replace(data, source=source), share.share
 

@@ -27,7 +27,7 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
-from fairfix.models.trace import Caution, Certificate, FitTrace, Note, messages
+from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.audit import check_agreement
@@ -126,12 +126,9 @@ def repair_counts(
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
     table, grid = fit.table(reading), fit.counts.grid
     assert grid is not None
-    rng = np.random.default_rng(request.seed).spawn(2)[1]
     problem = RepairProblem(table, noise=noise)
     with recorded() as caught:
-        fitted = repairer.fit(problem, rng=rng)
-    assert isinstance(fitted, OfGroups)
-    rule, lost = _on_bins(repairer, problem, fitted, grid)
+        rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
     claim = None
     if noise is not None and repairer.demands:
         claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
@@ -297,7 +294,9 @@ def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
     if inside.all():
         return held, []
     if not inside.any():
-        raise DataError("every group of `proof_counts` is one that the counts of the fit lack; prove on others")
+        raise DataError(
+            "every group of `proof_counts` is one that the counts of the fit lack; prove on others"
+        )
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
@@ -308,11 +307,17 @@ def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
 # ---------------------------------------------------------------------- the rule
 
 
-def _on_bins(
-    repairer: Repairer, problem: RepairProblem, fitted: OfGroups, grid: Grid
+def fit_to_bins(
+    repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
 ) -> tuple[BinnedRule, dict[str, Any]]:
-    """Return a rule as it is at the middle of each bin, for all of the bin, and what that costs at most."""
-    table = problem.table
+    """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
+
+    The rule gives all of a bin what the method gives its middle. The second is a bound, or a reason why there is none.
+    """
+    table, fitted = problem.table, repairer.fit(problem, rng=rng)
+    assert isinstance(fitted, OfGroups)
+    assert table.rows.entries is not None
+    grid = table.rows.entries.grid
     rule = binned(fitted, table, grid)
     trace = fitted.trace
     if trace.randomized is not None:
@@ -334,14 +339,12 @@ def _on_bins(
                 "the rows behind the counts",
             ),
         )
-    trace = replace(
-        trace, base=None, fitted=None, base_fitted=None, redrawn=None, certificates=certificates
-    )
+    trace = replace(trace, base=None, fitted=None, base_fitted=None, redrawn=None, certificates=certificates)
     return rule.traced(trace), lost
 
 
 def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
-    """Return the rule that decides every score of a bin as another one decides its middle; rounded where that rounds."""
+    """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
     edges, reading = grid.edges, table.reading
     wide = edges[:-1] < edges[1:]  # a threshold on an edge makes a bin without scores
     score = middles(grid, reading)[wide]
@@ -359,7 +362,10 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
     if reading.score_scale == "raw" or reading.task == "regression":
         return None
     ends = np.clip(grid.edges, *reading.range)
-    p, at = to_probability(ends, reading.score_scale), to_probability(middles(grid, reading), reading.score_scale)
+    p, at = (
+        to_probability(ends, reading.score_scale),
+        to_probability(middles(grid, reading), reading.score_scale),
+    )
     reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
     assert table.rows.entries is not None
     return np.asarray(reach[table.rows.entries.place])
@@ -368,9 +374,7 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
 # ---------------------------------------------------------------------- what is certain
 
 
-def certified(
-    counts: Counts, rule: BinnedRule, reading: Reading, left_out: int
-) -> Iterator[dict[str, Any]]:
+def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int) -> Iterator[dict[str, Any]]:
     """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
 
     ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
@@ -390,7 +394,9 @@ def certified(
                 own = mass.sum(axis=1) if label is None else mass[:, label]
                 total = float(own.sum())
                 if not total > 0:
-                    what = "its rows have no weight" if label is None else f"it has no rows with label {label}"
+                    what = (
+                        "its rows have no weight" if label is None else f"it has no rows with label {label}"
+                    )
                     rates[name] = {"reason": what}
                 elif left_out and counts.weighted:
                     rates[name] = {"reason": "nobody knows the weights of the rows that are left out"}
