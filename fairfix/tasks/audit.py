@@ -26,7 +26,6 @@ from fairfix.data.shares import Share
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.models.scoring import ScoredSource
-from fairfix.models.shares import SharedSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
@@ -177,6 +176,8 @@ def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, Cou
 
 def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, Share]:
     """Return the rows of a share; a model file scores them alone."""
+    from fairfix.models.shares import SharedSource
+
     whole = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
     share = SharedSource(whole, data.reading, text, request.seed)
     log.info("counting share %s", share.share)
