@@ -111,7 +111,7 @@ def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
     if (q := rows.decision) is not None:
         parts = [w * part for w in (weight, own.square_weight) for part in (q, 1.0 - q)]
         sums = [np.bincount(code, part, many * labels).reshape(many, labels) for part in parts]
-        decisions = np.stack(sums, axis=-1)
+        decisions = np.stack(sums, axis=-1).astype(np.float64)
     unordered = Counts(
         keys,
         rows.cells,

@@ -67,6 +67,9 @@ def binned_scores(rows: int = 3000, seed: int = 0) -> pa.Table:
     return data.set_column(data.column_names.index("score"), "score", pa.array(score))
 
 
+audit: Any = fairfix.audit
+
+
 def repair(counts: Any, **asked: Any) -> Any:
     """Return a repair from counts, with an id, so that no message asks for one."""
     task: Any = fairfix.repair
@@ -197,6 +200,24 @@ def test_rates_of_rows_are_those_that_are_certain(name: str, weighted: bool) -> 
         assert ends["high"] - ends["low"] < 1e-8
 
 
+def test_a_proof_on_wider_bins_is_as_certain() -> None:
+    """Where the counts of the proof have other bins than those of the fit, the rule is one of the wider ones."""
+    frame, reading = world("raw", 1500, 5)
+    held = frame.iloc[700:].assign(score=lambda one: np.where(one.index == 800, 1e4, one["score"]))
+    fit, proof = count(frame.iloc[:700], reading), count(held, reading)
+    widths = [one.counts().grid.width for one in (fit, proof)]  # type: ignore[union-attr]  # there is a score
+    held = held[held["race"] != "tiny"]
+    result = repair(fit, proof_counts=proof)
+    chance = result.repaired.predict(held.assign(id=np.arange(len(held))))["p_positive"].to_numpy()
+    exact = rates_of(held, chance, np.ones(len(held)))
+
+    assert widths[0] < widths[1] == result.content["counts"]["width"]
+    for one in result.content["counts"]["certified"]:
+        for rate, ends in one["rates"].items():
+            assert ends["low"] <= exact[one["group"], rate] <= ends["high"]
+            assert ends["high"] - ends["low"] < 1e-8
+
+
 def test_a_rule_that_cuts_a_bin_is_seen() -> None:
     """With an edge inside a bin the certified rates are a range, and scores at its ends reach it."""
     frame, reading = world("smooth", 600, 0)
@@ -266,9 +287,9 @@ def test_the_proof_on_counts_is_that_on_rows(weighted: bool) -> None:
                 ]
                 np.testing.assert_allclose(*numbers, atol=1e-9, err_msg=f"{part} of {one.name}")
                 assert left.reason == right.reason
-    for one, other in zip(mine.people["race"], theirs.people["race"], strict=True):
-        assert (one.group, one.rows) == (other.group, other.rows)
-        assert (one.up, one.down) == pytest.approx((other.up, other.down))
+    for left, right in zip(mine.people["race"], theirs.people["race"], strict=True):
+        assert (left.group, left.rows) == (right.group, right.rows)
+        assert (left.up, left.down) == pytest.approx((right.up, right.down))
 
 
 def test_entries_are_their_counts() -> None:
@@ -294,7 +315,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for part, share in (("fit", "0:0.7"), ("test", "0.7:1")):
             asked: Any = {"protected": "race", "id": "id", "share": share, "label": "label", "score": "score"}
             where = folder / f"{name}.{'csv' if i else 'parquet'}"
-            fairfix.audit(where, counts_out=folder / f"{name}-{part}.counts", **asked)
+            audit(where, counts_out=folder / f"{name}-{part}.counts", **asked)
     for part in ("fit", "test"):
         both = [str(folder / f"{name}-{part}.counts") for name in ("north", "south")]
         fairfix.merge(both).save(folder / f"{part}.counts")
@@ -407,7 +428,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_rows_of_the_fit_prove_nothing(name: str, people: Path) -> None:
     """Counts that may hold rows of the fit are refused, with the way out."""
     how, words = REFUSED[name]
-    other = fairfix.audit(
+    other = audit(
         people / "north.parquet", protected="race", id="id", share=how["proof"], seed=how.get("seed", 0),
         counts_out=people / "other.counts",
     ).counts  # fmt: skip
@@ -430,7 +451,7 @@ def test_counts_without_shares_are_a_matter_of_trust(people: Path) -> None:
 @pytest.mark.parametrize("text", ["0.5", "a:b", "0.7:0.2", "-1:0.5", "0:1.5", "0.5:0.5"])
 def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
     with pytest.raises(UsageError, match="share"):
-        fairfix.audit(people / "north.csv", protected="race", share=text, counts_out=people / "x.counts")
+        audit(people / "north.csv", protected="race", share=text, counts_out=people / "x.counts")
 
 
 # ---------------------------------------------------------------------- what counts cannot
@@ -517,7 +538,7 @@ def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: 
         "bands": {"town": "values"},
     }
     with caplog.at_level("WARNING", "fairfix"):
-        fairfix.audit(frame, counts_out=tmp_path / "x.counts", suppress_below=20, **asked)
+        audit(frame, counts_out=tmp_path / "x.counts", suppress_below=20, **asked)
     assert "few of race: 7 of 7 rows" in caplog.text
     assert "few" not in json.dumps(CountFile.load(tmp_path / "x.counts").facts())
     result = repair(str(tmp_path / "x.counts"), protected="race", unseen_group="abstain")
