@@ -555,10 +555,13 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("from_counts", ("data", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
-        ("individual", "counts_out", "noise_membership", "baseline_data", "unlabelled", "pairs"),
+        ("individual", "counts_out", "noise_membership", "baseline_data"),
         ROWS,
     ),
-    ("from_counts", ("holdout", "validation"), "parts of it are counted apart, and given as `proof_counts`"),
+    ("unlabelled", ("from_counts",), ROWS),
+    ("pairs", ("from_counts",), ROWS),
+    ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
+    ("validation", ("from_counts",), "no rows are set aside to choose by"),
 )
 """(parameter, none of these goes with it, why)."""
 
