@@ -16,7 +16,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy.typing as npt
 from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
+from fairfix.auditing.suppression import hidden_groups
 from fairfix.data import codec
 from fairfix.data.bands import described, rising
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
@@ -41,6 +42,7 @@ from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.scan import Scan, check_whole, scan, summed
+from fairfix.data.shares import Share
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -93,6 +95,7 @@ MANIFEST = codec.record(
     model=codec.map_of(codec.text),
     cells=codec.list_of(codec.list_of(codec.text)),
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
+    share=codec.or_none(Share.of_state),
 )
 """What a file says of its counts, and of what kind it is."""
 
@@ -184,6 +187,8 @@ class CountFile:
     """What was inferred about columns, and the name and hash of the model file, as in a report."""
     versions: tuple[str, ...] = (__version__,)
     """Versions of fairfix that counted."""
+    share: Share | None = None
+    """Which share of the data's rows was counted; None for all."""
 
     @property
     def name(self) -> str:
@@ -227,6 +232,7 @@ class CountFile:
             "inferred": dict(self.inferred),
             "model": dict(self.model),
             "fairfix": list(self.versions),
+            **({} if self.share is None else {"share": str(self.share)}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> str:
@@ -254,13 +260,54 @@ def count(
     *,
     inferred: Mapping[str, str] | None = None,
     model: Mapping[str, str] | None = None,
+    share: Share | None = None,
 ) -> CountFile:
     """Count a file, a frame or a source in one pass; it may be a piece of a whole, with few rows or none."""
     source = open_source(data)
     reading.check()
     pieces: list[Piece] = []
     scanned = scan(source, reading, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
-    return CountFile(scanned.reading, tuple(pieces), (source.name,), inferred or {}, model or {})
+    named = {"inferred": inferred or {}, "model": model or {}, "share": share}
+    return CountFile(scanned.reading, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
+
+
+SUPPRESSED = "in groups too small to show"
+"""Why rows of small cells, and of cells that hide these, are not in a file."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What suppression costs a group of one column: its rows, and how many of them are left out."""
+
+    column: str
+    group: str
+    rows: int
+    left_out: int
+
+
+def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, ...]]:
+    """Return the counts without the cells of fewer rows than ``least``, and what that costs the groups that lose rows.
+
+    Other cells go too, until the sizes of small ones cannot be computed from what is left and the number of rows left
+    out (:mod:`fairfix.auditing.suppression`). Nothing else is left of them, and all parts of the data are one piece.
+    The losses are for whoever has the data: they are not in the file.
+    """
+    counts = content.counts()
+    rows = counts.rows.sum(axis=(1, 2))
+    (hide,) = hidden_groups([(np.arange(rows.size), rows.size)], rows, least, [False])
+    if not hide.any():
+        return content, ()
+    if hide.all():
+        raise DataError(f"`suppress_below={least}` leaves no counts to save; a smaller number keeps more")
+    kept, left_out = counts.cells_at(np.flatnonzero(~hide)), int(rows[hide].sum())
+    excluded = {**counts.excluded, SUPPRESSED: counts.excluded.get(SUPPRESSED, 0) + left_out}
+    losses = []
+    for column in counts.keys:
+        levels, group = groups_of_cells(counts.keys, counts.cells, (column,))
+        sizes, gone = (np.bincount(group, part, len(levels)).astype(int) for part in (rows, rows * hide))
+        losses += [Loss(column, levels[k][0], int(sizes[k]), int(gone[k])) for k in np.flatnonzero(gone)]
+    piece = Piece.of(replace(kept, excluded=excluded))
+    return replace(content, pieces=(piece,)), tuple(losses)
 
 
 def audit_counts(
@@ -282,13 +329,12 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
 
     ``name`` is what the data is called from now on; None keeps the names of the sources.
     """
-    (first_name, first), *others = files
-    for other_name, other in others:
-        if differences := "; ".join(
-            f"{part} is {one} in {first_name}, {two} in {other_name}"
-            for part, one, two in _differences(first, other)
-        ):
-            raise UsageError(f"counts that were taken in different ways cannot be added: {differences}")
+    (_, first), *others = files
+    for other in others:
+        require_alike(files[0], other, "cannot be added")
+        if (one := first.share) != (two := other[1].share):
+            names = f"{one or 'all rows'} in {files[0][0]}, {two or 'all rows'} in {other[0]}"
+            raise UsageError(f"counts of different shares of the rows cannot be added: {names}")
     contents = [content for _, content in files]
     return CountFile(
         first.reading,
@@ -301,7 +347,18 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
         },
         first.model,
         tuple(sorted({version for content in contents for version in content.versions})),
+        first.share,
     )
+
+
+def require_alike(one: tuple[str, CountFile], other: tuple[str, CountFile], what: str) -> None:
+    """Raise a UsageError where files, with their names, were not counted alike; ``what`` says what they cannot."""
+    differences = "; ".join(
+        f"{part} is {mine} in {one[0]}, {theirs} in {other[0]}"
+        for part, mine, theirs in _differences(one[1], other[1])
+    )
+    if differences:
+        raise UsageError(f"counts that were taken in different ways {what}: {differences}")
 
 
 def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
@@ -382,12 +439,14 @@ def _packed(content: CountFile) -> Artifact:
             for piece in pieces
         ],
     }
+    if content.share is not None:
+        manifest["share"] = asdict(content.share)
     return Artifact(plain(manifest), arrays)
 
 
 def _unpacked(content: Artifact) -> CountFile:
     """Return what a file holds, all of it checked before counts are built of it; else a ValueError or UsageError."""
-    held = MANIFEST(content.manifest)
+    held = MANIFEST({"share": None, **content.manifest})  # which files from before shares lack
     columns = Columns(**{key: held["reading"][key] for key in COLUMN_PARTS})
     reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
     reading.check()
@@ -412,7 +471,8 @@ def _unpacked(content: Artifact) -> CountFile:
         made.append(_piece(piece, own, cells, reading))
     grids = {piece.grid for piece in made if piece.cells}
     need(not _has_range(reading) or len(grids) <= 1, "its pieces have different score bins")
-    return CountFile(reading, tuple(made), held["sources"], held["inferred"], held["model"], held["fairfix"])
+    about = (held[part] for part in ("sources", "inferred", "model", "fairfix", "share"))
+    return CountFile(reading, tuple(made), *about)
 
 
 def _piece(

@@ -209,7 +209,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     if not isinstance(metric, (Rate, Mean, Own)):
         return None
     own, rate = isinstance(metric, Own), isinstance(metric, Rate) or metric.interval == "rates"
-    weighted = old.rows.weight is not None or new.rows.weight is not None
+    weighted = old.weighted or new.weighted
     weighted |= isinstance(metric, Own) and len({*metric.below} - {0.0}) > 1
     least, span = (metric.bounds[0], metric.bounds[1] - metric.bounds[0]) if own and rate else (0.0, 1.0)
 
@@ -223,7 +223,7 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
         if rows is None:
             return None
         value, base = rows
-        weight = table.weight
+        weight, square = table.weight, table.square_weight
         mass = weight * base
         total = by(mass)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -234,15 +234,15 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
                 estimates.append(own_estimates(metric, of_units, weighted))
             elif isinstance(metric, Rate):
                 sums = [
-                    np.stack([by(weight * part), by(weight**2 * part)], axis=-1)
+                    np.stack([by(weight * part), by(square * part)], axis=-1)
                     for part in (base * value, base * (1 - value))
                 ]
                 estimates.append(proportions(sums[0], sums[1], weighted))
             else:
-                sums = [by(part) for part in powers(weight, value)]
+                sums = [by(part) for part in powers(weight, value, square)]
                 estimates.append(means(metric, table.reading, np.stack(sums)))
             place = mass / total[code]
-            sizes.append(np.nan_to_num(total**2 / by(weight * mass)))
+            sizes.append(np.nan_to_num(total**2 / by(weight * mass * table.spread)))
             shares.append(np.nan_to_num(total / total.sum()))
             centre = (estimates[-1].value - least) / span
             parts.append(np.nan_to_num(place * (value - centre[code]), nan=0.0, posinf=0.0))
@@ -251,15 +251,16 @@ def _units(name: str, old: Table, new: Table, code: Ints, count: int) -> Units |
     with np.errstate(invalid="ignore"):
         change = np.nan_to_num(estimates[1].value - estimates[0].value) / span
     e = d + v * change[code]
-    rise, fall, variance = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0)), by(d * d)
-    apart = by(parts[0] ** 2) + by(parts[1] ** 2)
+    rise, fall = by(np.maximum(e, 0.0)), by(np.maximum(-e, 0.0))
+    variance = by(d * d * new.spread)
+    apart = by(parts[0] ** 2 * old.spread) + by(parts[1] ** 2 * new.spread)
     size = np.minimum(*sizes)
     if rate:
         alike = by(np.abs(places[1] - places[0])) < 1e-9
         ratio = ((rise + fall) * size + 1) / (variance * size**2 + 1)
         size = size * np.minimum(ratio, np.where(alike | weighted, 1.0, 2.0))
     elif weighted:  # a few light rows must not make the variance small by luck
-        spread = np.divide(d * d, v, out=np.zeros_like(d), where=v > 0)
+        spread = np.divide(d * d * new.spread, v, out=np.zeros_like(d), where=v > 0)
         variance = np.maximum(variance, np.divide(by(spread), size, out=np.zeros_like(size), where=size > 0))
     (before, after), (share_before, share_after) = estimates, shares
     return Units(before, after, rate, share_before, share_after, rise, fall, size, variance, apart)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
@@ -17,6 +16,7 @@ from fairfix.cli.options import (
     show_settings,
     talk,
     undecided_option,
+    without_data,
 )
 from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
@@ -45,16 +45,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     show_settings(ctx)
     check_outputs(given)
-    unused: dict[str, Any] = {}
-    if given["from_counts"]:  # the configuration may name data, which other commands read
-        names = ("data", "table", "sql", "model", "trust_model", "features")
-        unused = {
-            name: () if name == "features" else None
-            for name in names
-            if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE
-        }
-    elif not given["data"]:
-        raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
+    unused = without_data(ctx)
     from fairfix.tasks.audit import run_audit, save_counts
 
     with working(given, "auditing"):

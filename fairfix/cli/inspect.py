@@ -59,6 +59,8 @@ def _of_counts(facts: Json) -> Iterator[str]:
 
         reading["bands"] = described(reading["bands"])
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
+    if "share" in facts:
+        yield f"share             {facts['share']}"
     yield f"read as           {_pairs(plain)}"
     for column, levels in facts["levels"].items():
         yield f"levels            {column}: {', '.join(levels)}"
@@ -93,8 +95,13 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
         if "solution" in facts:
             yield from _solution(facts["solution"])
-        proof = facts["proof"]["holdout"]
-        yield f"proof             {proof['rows']:,} held-out rows, {proof['randomized']:.2%} of the decisions random"
+        held = facts["proof"].get("holdout")
+        proof, what = (
+            (facts["proof"]["fit"], "rows of the fit, none held out")
+            if held is None
+            else (held, "held-out rows")
+        )
+        yield f"proof             {proof['rows']:,} {what}, {proof['randomized']:.2%} of the decisions random"
         for row in proof["table"]:
             yield f"  {titled(row['name'])}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):

@@ -156,6 +156,23 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit)
 
 
+def without_data(ctx: click.Context) -> dict[str, Any]:
+    """Return what takes the place of parameters about data where there are counts; else raise where there is no data.
+
+    The configuration may name data, which other commands read.
+    """
+    if not ctx.params["from_counts"]:
+        if not ctx.params["data"]:
+            raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
+        return {}
+    names = ("data", "table", "sql", "model", "trust_model", "features")
+    return {
+        name: () if name == "features" else None
+        for name in names
+        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE
+    }
+
+
 def _waivers(ctx: click.Context) -> dict[str, Any]:
     """Return the waivers of the configuration, and the day by which they are judged."""
     name, tables = ctx.meta.get("fairfix.waivers", ("", ()))

@@ -20,6 +20,7 @@ from fairfix.cli.options import (
     run_options,
     show_settings,
     undecided_option,
+    without_data,
 )
 from fairfix.cli.outputs import check_outputs, locate, write_results
 from fairfix.cli.progress import working
@@ -167,7 +168,7 @@ def _apply_method_table(ctx: click.Context) -> None:
 
 
 @click.command("repair", cls=RepairCommand)
-@options_of(RepairRequest)
+@options_of(RepairRequest, data_required=False)
 @option(
     "--output",
     "-o",
@@ -187,6 +188,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
     fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
+    fairfix repair --from-counts fit.counts --proof-counts test.counts --method ramp
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
     parity among their cells. Checks are about the repaired model, on held-out rows.
@@ -195,11 +197,12 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     show_settings(ctx)
     given = dict(ctx.params)
     check_outputs(given)
+    unused = without_data(ctx)
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
     with working(given, f"repairing by {given['method']}"):
-        request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
+        request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)
         result = run_repair(request)
     locate(result.content, ctx)
     write_results(result.content, given)

@@ -254,6 +254,10 @@ class Counts:
 
         return self.mapped(spread, self.keys, cells)
 
+    def cells_at(self, places: Ints) -> Counts:
+        """Return the counts of some of the cells, in increasing order."""
+        return self.mapped(lambda table: table[places], self.keys, tuple(self.cells[i] for i in places))
+
     def mapped(
         self,
         change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],

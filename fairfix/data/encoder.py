@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
+from fairfix.data.binned import Entries
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -48,6 +49,8 @@ class Rows:
     """Rows that came in; rows left out, by reason."""
     kept: Bools | None = None
     """Which rows that came in are here; None for all."""
+    entries: Entries | None = None
+    """What is known of rows that each stand for an entry of counts; None for plain ones."""
 
     def __len__(self) -> int:
         return int(self.cell.size)
@@ -56,6 +59,8 @@ class Rows:
         """Return the rows with every array changed."""
         arrays = {name: getattr(self, name) for name in ("cell", "label", "score", "decision", "weight")}
         changed: dict[str, Any] = {name: change(array) for name, array in arrays.items() if array is not None}
+        if self.entries is not None:
+            changed["entries"] = self.entries.mapped(change)
         return replace(self, **changed)
 
 

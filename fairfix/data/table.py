@@ -84,6 +84,35 @@ class Table:
         """Row weights, shape (n,); ones when there are none."""
         return np.ones(len(self)) if self.rows.weight is None else self.rows.weight
 
+    @property
+    def square_weight(self) -> Floats:
+        """Squared weights, shape (n,); of entries of counts the sums of those of their rows."""
+        return self.weight**2 if self.rows.entries is None else self.rows.entries.square_weight
+
+    @property
+    def spread(self) -> Floats | float:
+        """What the square of a sum over the rows of an entry of counts has to be multiplied by; 1 for plain rows."""
+        if self.rows.entries is None:
+            return 1.0
+        square = self.weight**2
+        return np.divide(self.square_weight, square, out=np.zeros_like(square), where=square > 0)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights of their own."""
+        entries = self.rows.entries
+        return self.rows.weight is not None if entries is None else entries.weighted
+
+    @property
+    def stands_for(self) -> Ints:
+        """Rows that each one stands for, shape (n,): 1, but for entries of counts."""
+        return np.ones(len(self), dtype=np.int64) if self.rows.entries is None else self.rows.entries.rows
+
+    @property
+    def used(self) -> int:
+        """How many rows there are, those that entries of counts stand for."""
+        return len(self) if self.rows.entries is None else int(self.rows.entries.rows.sum())
+
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
         columns = replace(self.reading.columns, prediction=None, probability="p_positive")

@@ -228,6 +228,9 @@ class Solver:
     """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
     streams: ClassVar[bool] = False
     """Whether it learns from rows that come in pieces, which need not fit into memory."""
+    needs_rows: ClassVar[str] = "it learns from single rows"
+    """Why counts do not do for rows, with what to do instead; empty where a fit to weighted rows, one for each group,
+    label and score bin, is that to the rows up to what bins cannot tell."""
     method: Any
 
     def __init__(self, method: Any) -> None:
@@ -236,6 +239,14 @@ class Solver:
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the predictor with its trace; the inputs are valid."""
         raise NotImplementedError
+
+    def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
+        """Return how much a rule of exact scores may be better than the fit to score bins, beyond its certified gap.
+
+        ``chance`` is what the rule gives each row, (n,), ``reach`` how far its exact ``2 p - 1`` may be from that at
+        the middle of its bin, (n,), None where there is none. None: nothing is proven.
+        """
+        return None
 
     def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
         """Return the predictor of rows that come in pieces; only called where ``streams``."""
@@ -334,6 +345,11 @@ class Repairer:
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
         return self.solver_in_force.uses_labels
+
+    @property
+    def needs_rows(self) -> str:
+        """Why counts do not do for rows; empty where they do."""
+        return self.solver_in_force.needs_rows
 
     @property
     def comparables(self) -> Comparable:

@@ -55,12 +55,15 @@ class ScoredCell(Weighted):
         Shape (n,); None for 1 each.
     labels
         Gathers the labels; None where there are none.
+    square_weight
+        Squared weights of the rows with labels, shape (m,); None where they are those of the weights.
     """
 
     name: str
     score: Floats
     weight: Floats | None
     labels: Callable[[], npt.NDArray[np.generic]] | None
+    square_weight: Floats | None = None
 
     @cached_property
     def label(self) -> npt.NDArray[np.generic] | None:
@@ -110,7 +113,8 @@ def cells_of(problem: RepairProblem) -> Cells:
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
         heavy = [w[where[k]] for (_, _, w), where in zip(parts, rows, strict=True) if w is not None]
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
-        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels))
+        square = None if table.rows.entries is None else table.square_weight[rows[0][k]]
+        cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels, square))
     return Cells(columns, levels, tuple(cells), stratum)
 
 
@@ -251,7 +255,8 @@ def miscalibration(cells: Sequence[ScoredCell]) -> tuple[float, float]:
         full = mass > 0
         mean = p[full] / mass[full]
         off += float(np.abs(p - y).sum())
-        spread = np.bincount(bin_, w * w, 10)[full] * mean * (1 - mean)
+        square = w * w if cell.square_weight is None else cell.square_weight
+        spread = np.bincount(bin_, square, 10)[full] * mean * (1 - mean)
         chance += float(np.sqrt(2 / math.pi * spread).sum())
         total += float(mass.sum())
     return (off / total, chance / total) if total else (0.0, 0.0)

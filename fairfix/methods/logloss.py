@@ -106,6 +106,11 @@ class LogLoss(Repairer):
         """Whether the fit uses labels: always."""
         return True
 
+    @property
+    def needs_rows(self) -> str:
+        """Why counts do not do for rows: only cross validation divides rows."""
+        return "" if self.l2 != "cv" else "`l2=cv` divides the rows into folds; give a number"
+
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds."""
         return between_groups(self.constraint)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
-from fairfix.data.counts import Bools, Floats
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
@@ -227,3 +227,58 @@ class GroupwiseCurve(OfCurves):
         if self.sigmoid is not None:
             score = 2.0 * sigmoid_of(score, *map(float, self.sigmoid[k])) - 1.0
         return self.curves[k](score)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedRule(OfGroups):
+    """One chance of a positive decision for all scores of a bin, group by group: what counts alone can tell of a rule.
+
+    A score is taken as it comes, so that no rounding moves it over an edge. For one rule for everybody there are no
+    columns and one empty tuple of levels.
+    """
+
+    kind: ClassVar[str] = "binned_rule"
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "edges": Array("<f8", ("edges",)),
+        "probabilities": Array("<f8", ("groups", None), 0.0, 1.0),
+    }
+
+    edges: Floats
+    """The least score of each bin but the first, increasing, shape (B - 1,)."""
+    probabilities: Floats
+    """Shape (K, B)."""
+
+    @classmethod
+    def of(cls, columns: Any, levels: Any, starts: Floats, probabilities: Floats) -> BinnedRule:
+        """Return the rule of bins that begin at ``starts``, (B,), with neighbours of equal probabilities as one bin."""
+        new = np.concatenate([[True], (np.diff(probabilities, axis=1) != 0).any(axis=0)])
+        return cls(columns, levels, starts[new][1:].copy(), probabilities[:, new].copy())
+
+    @property
+    def sound(self) -> bool:
+        """Whether edges increase, and there is a chance for each bin."""
+        rising = bool((np.diff(self.edges) > 0).all())
+        return super().sound and rising and self.probabilities.shape[1] == self.edges.size + 1
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some chance is neither 0 nor 1."""
+        return not bool(np.isin(self.probabilities, (0.0, 1.0)).all())
+
+    def bins(self, score: Floats) -> Ints:
+        """Return the bin of each score, same shape."""
+        return np.searchsorted(self.edges, score, side="right")
+
+    def predict(self, table: Table) -> Floats:
+        """Return the chance of each row's group in the bin of its score; NaN for groups not seen in the fit."""
+        assert table.rows.score is not None
+        place = self.bins(table.rows.score)
+        return self.by_group(table, lambda k, rows: self.probabilities[k, place[rows]])
+
+    def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
+        """Return each group's chance at the scores, unless there is one rule."""
+        if not self.columns:
+            return None
+        assert table.rows.score is not None
+        return self.levels, self.probabilities[:, self.bins(table.rows.score)].T

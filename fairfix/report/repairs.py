@@ -63,10 +63,13 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     yield Section(title, tuple(answer(result)), kind="answer")
     yield from judgements(result)
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
-    for one in (held or {}).get("people", ()):
-        yield _people(one, result, told=one is _whom(result, held or {}))
+    rows = "held-out rows" if held else "rows of the fit"
+    for one in (held or fit or {}).get("people", ()):
+        yield _people(one, rows, told=held is not None and one is _whom(result, held))
     if result.get("rule"):
         yield _rule(result)
+    if "counts" in result:
+        yield _counts(result["counts"])
     if held:
         yield from _proof(held, "Proof on held-out rows")
     if fit:
@@ -101,16 +104,21 @@ def _repair_facts(result: Json) -> Iterator[str]:
 def answer(result: Json) -> Iterator[str]:
     """Yield what a repair did: its warnings, the gap before and after it, what it cost, and what it needs."""
     yield from message_lines(result, "warning")
-    held, fit = (result["proof"].get(part) or {"table": ()} for part in ("holdout", "fit"))
+    fit = result["proof"].get("fit") or {"table": ()}
+    proven = result["proof"].get("holdout")
+    held = proven or fit
     row = _of_criterion(result, held["table"])
-    if row is not None:
+    if row is not None and proven:
         yield _gap(result, row, held["rows"], _of_criterion(result, fit["table"]))
         of = _whom(result, held)
         if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
             yield f"{who}."
+    elif row is not None:
+        yield _gap_of_fit(row, held["rows"])
     if result["checks"]:
-        yield " ".join(("Checks are judged after the repair, on held-out rows.", *judged(result)))
-    if cost := _cost(result, held["table"]):
+        rows = "held-out rows" if proven else "the rows of the fit"
+        yield " ".join((f"Checks are judged after the repair, on {rows}.", *judged(result)))
+    if cost := _cost(held["table"], proven=bool(proven)):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))
 
@@ -166,7 +174,20 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     return f"{text}. The interval on held-out rows {where}."
 
 
-def _cost(result: Json, table: Sequence[Json]) -> str:
+def _gap_of_fit(row: Json, rows: int) -> str:
+    """Return the gap before and after the repair where nothing was held out."""
+    of = Comparison.parse(row["id"])
+    write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
+    before, after = (
+        "undefined" if row[at]["value"] is None else write(row[at]["value"]) for at in ("before", "after")
+    )
+    return (
+        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on the {rows:,} rows of the fit: {before} before "
+        f"the repair, {after} after it. The rule was made of these very rows, so this says nothing of others."
+    )
+
+
+def _cost(table: Sequence[Json], *, proven: bool) -> str:
     """Return what the repair cost in accuracy, or in the loss of values, and how many are selected."""
     rows = {row["id"]: row for row in table if not row["attribute"] and not row.get("unlike")}
     parts: list[str] = []
@@ -178,7 +199,8 @@ def _cost(result: Json, table: Sequence[Json]) -> str:
             continue
         write = show if name == "square_loss" else percent
         ends = ""
-        if (change := row.get("change")) and None not in (change["low"], change["high"]):
+        change = row.get("change") if proven else None
+        if change and None not in (change["low"], change["high"]):
             sign = show_signed if name == "square_loss" else points
             ends = f" (a change {ends_of(change['low'], change['high'], sign)})"
         before, after = write(row["before"]["value"]), write(row["after"]["value"])
@@ -235,7 +257,7 @@ def _with_ends(value: Json, write: Callable[..., str]) -> str:
 # ---------------------------------------------------------------------- who, and by which rule
 
 
-def _people(one: Json, result: Json, *, told: bool) -> Section:
+def _people(one: Json, rows: str, *, told: bool) -> Section:
     """Return what changes for each group: rates before and after, and who is decided otherwise.
 
     Who rises and falls most is left out where the answer has ``told`` it.
@@ -275,7 +297,7 @@ def _people(one: Json, result: Json, *, told: bool) -> Section:
                 {"group": "group", **others}, groups, 1, f"Other numbers by {attribute}, before and after"
             )
         )
-    title = f"What changes for whom: {attribute}, on held-out rows"
+    title = f"What changes for whom: {attribute}, on {rows}"
     return Section(title, tuple(lines), tuple(grids), "people", one)
 
 
@@ -353,6 +375,65 @@ def in_words(rule: Json) -> str:
     if f"{start:.4f}" == f"{sure:.4f}":
         return f"no below {start:.4f}, yes above"
     return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
+
+
+def _counts(counts: Json) -> Section:
+    """Return of what counts a repair is, and what of it is certain without a row."""
+    lines = [
+        f"{part}: {_counted(counts[key])}"
+        for part, key in (("fit", "fit"), ("proof", "proof"))
+        if key in counts
+    ]
+    if "no_proof" in counts:
+        lines.append(f"proof: none; {counts['no_proof']}")
+    lines.append(
+        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all of a group whose scores "
+        "are in one bin have one chance of a yes"
+    )
+    certified = counts["certified"]
+    apart = max(
+        (rate["high"] - rate["low"] for one in certified for rate in one["rates"].values() if "low" in rate),
+        default=0.0,
+    )
+    where = "held-out rows" if "proof" in counts else "the rows of the fit"
+    what = "those in the table" if apart < CERTAIN else "between the ends in the table"
+    lines.append(f"certain: wherever the scores lie in their bins, rates on {where} are {what}")
+    best = counts["optimum"]
+    if "bound" in best:
+        lines.append(
+            f"certain: what a rule of exact scores can be better by on the rows of the fit is {best['bound']:.2g} at "
+            f"most, in the {best['of']}; among {best['among']}"
+        )
+    else:
+        lines.append(best["reason"])
+    names = list(certified[0]["rates"])
+    columns: Columns = {
+        "group": lambda one: f"{one['group']} ({one['attribute']})",
+        "rows": lambda one: f"{one['rows']:,}",
+        **{METRICS[name].title: _ends(name) for name in names},
+    }
+    return Section(
+        "Repaired from counts", tuple(lines), (Grid.of(columns, certified, 1, "Certain rates"),), "counts"
+    )
+
+
+def _counted(part: Json) -> str:
+    share = f", share {part['share']}" if "share" in part else ""
+    gone = f"; {part['left_out']:,} rows are hidden, being of small groups" if "left_out" in part else ""
+    return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
+
+
+def _ends(name: str) -> Callable[[Json], str]:
+    """Return the cell of the ends between which a rate lies, or of the rate where they are one."""
+
+    def cell(one: Json) -> str:
+        rate = one["rates"][name]
+        if "reason" in rate:
+            return "–"
+        low, high = (f"{rate[end]:.4f}" for end in ("low", "high"))
+        return low if rate["high"] - rate["low"] < CERTAIN else Interval(f"{low} to {high}")
+
+    return cell
 
 
 def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:

@@ -45,9 +45,14 @@ ROUNDING = 1e-12
 """Part of a sum that rounding may be: a difference of sums below it is none."""
 
 
-def powers(weight: Floats, value: Floats) -> Floats:
-    """Return of each row what :meth:`Means.from_sums` wants the sums of, shape (6, n): w, wx, wx², w², w²x, w²x²."""
-    return np.stack([part * value**k for part in (weight, weight**2) for k in range(3)])
+def powers(weight: Floats, value: Floats, square: Floats | None = None) -> Floats:
+    """Return of each row what :meth:`Means.from_sums` wants the sums of, shape (6, n): w, wx, wx², w², w²x, w²x².
+
+    ``square`` is the sum of the squared weights where a row stands for several of the same value.
+    """
+    return np.stack(
+        [part * value**k for part in (weight, weight**2 if square is None else square) for k in range(3)]
+    )
 
 
 def frozen(numbers: ArrayLike) -> Floats:

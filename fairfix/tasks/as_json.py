@@ -88,7 +88,7 @@ def repair_dict(
     fingerprint: str,
 ) -> dict[str, Any]:
     """Return the JSON form of a repair; ``rows`` is that of :func:`rows_dict`."""
-    verdict, settings = outcome.holdout.after.verdict, outcome.holdout.after.settings
+    verdict, settings = outcome.judged.after.verdict, outcome.judged.after.settings
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
     individual = outcome.repairer.criterion.startswith("decision_flips")
     return {
@@ -117,7 +117,10 @@ def repair_dict(
             for candidate in outcome.selection
         ],
         "solution": outcome.predictor.trace.state(),
-        "proof": {"fit": _proof(outcome.fit), "holdout": _proof(outcome.holdout)},
+        "proof": {
+            "fit": _proof(outcome.fit),
+            **({} if outcome.holdout is None else {"holdout": _proof(outcome.holdout)}),
+        },
         "rule": [
             {"group": r.group, "scores": list(r.scores), "probabilities": list(r.probabilities)}
             for r in outcome.rule

@@ -14,7 +14,7 @@ from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import checks_of, worst
-from fairfix.auditing.countfile import CountFile, audit_counts, count
+from fairfix.auditing.countfile import SUPPRESSED, CountFile, Loss, audit_counts, count, suppressed
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
@@ -22,9 +22,11 @@ from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
+from fairfix.data.shares import Share
 from fairfix.data.table import Table
 from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, UsageError
+from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
 from fairfix.noisy.description import Noise
@@ -44,7 +46,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.messages import message_dict, of_direction, of_source
 from fairfix.tasks.record import add_record
-from fairfix.tasks.request import AuditRequest, function_of
+from fairfix.tasks.request import AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
 
 
@@ -88,7 +90,7 @@ def _run(request: AuditRequest) -> AuditResult:
         report = _of_counts(request)
     else:
         data = open_data(
-            request if request.baseline_data is not None else replace(request, id=None),
+            request if request.baseline_data is not None or request.share else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
         with explaining(data):
@@ -148,12 +150,21 @@ def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, Cou
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
+    if not request.counts_out:
+        with workers_of(request.cluster, request.threads) as workers:
+            return (
+                _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more),
+                None,
+                "",
+            )
+    about: Any = {"inferred": data.inferred, "model": _model(request, data)}
+    if request.share is not None:
+        data, about["share"] = _shared(request, data, request.share)
     with workers_of(request.cluster, request.threads) as workers:
-        data = replace(data, source=data.source.read_by(workers))
-        if not request.counts_out:
-            return _of_data(request, data, settings, more), None, ""
-        about: Any = {"inferred": data.inferred, "model": _model(request, data)}
-        counts = count(data.source, data.reading, **about)
+        counts = count(data.source.read_by(workers), data.reading, **about)
+    if request.suppress_below:
+        counts, losses = suppressed(counts, request.suppress_below)
+        _say_losses(losses, counts, request)
     try:
         report = audit_counts(counts, settings, more)
         require_two_groups(report)
@@ -163,6 +174,37 @@ def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, Cou
         # a piece of data makes no report of its own, and nothing hangs on one
         return None, counts, str(error)
     return report, counts, ""
+
+
+def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, Share]:
+    """Return the rows of a share; a model file scores them alone."""
+    from fairfix.models.shares import SharedSource
+
+    whole = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    share = SharedSource(whole, data.reading, text, request.seed)
+    log.info("counting share %s", share.share)
+    if not share.share.by_id:
+        log.info(
+            "rows without an id are known by their own values: equal rows are of one share; better name an `id`"
+        )
+    source = share if data.model is None else ScoredSource(share, data.model)
+    return replace(data, source=source), share.share
+
+
+def _say_losses(losses: Sequence[Loss], counts: CountFile, request: AuditRequest) -> None:
+    """Say what suppression costs, to whoever has the data."""
+    if not losses:
+        return
+    total = sum(piece.excluded.get(SUPPRESSED, 0) for piece in counts.pieces)
+    log.warning(
+        "`suppress_below=%d` leaves %s rows out of the counts; only you are told of which groups:",
+        request.suppress_below,
+        f"{total:,}",
+    )
+    for one in losses:
+        reach = 100 * one.left_out / one.rows
+        text = "%s of %s: %s of %s rows, so a rate of the group can be off by %.1f points at most"
+        log.warning(text, one.group, one.column, f"{one.left_out:,}", f"{one.rows:,}", reach)
 
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
@@ -203,8 +245,6 @@ def save_counts(result: AuditResult, request: AuditRequest) -> None:
     path = request.counts_out
     counts.save(path)
     log.info("wrote %s: %s rows read, %s counted in one pass", path, f"{counts.read:,}", f"{counts.used:,}")
-    if request.suppress_below:
-        log.info("%s counts every group, those hidden in the report too", path)
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
@@ -246,16 +286,19 @@ def _of_counts(request: AuditRequest) -> AuditReport:
     """Audit saved counts."""
     if request.cluster is not None:
         raise UsageError("`cluster` counts data, and `from_counts` is counted already; leave one out")
+    for name in ("noise", "noise_radius"):
+        if request.has(name):
+            raise UsageError(f"`from_counts`: leave out `{name}`; saved counts have no rows")
     counts = request.from_counts
     if not isinstance(counts, CountFile):
         counts = CountFile.load(counts)
-    _check_agreement(request, counts.reading)
+    check_agreement(request, counts.reading)
     report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))
     require_two_groups(report)
     return report
 
 
-def _check_agreement(request: AuditRequest, reading: Reading) -> None:
+def check_agreement(request: DataRequest, reading: Reading) -> None:
     """Raise where a parameter says something else than the counts were taken with."""
     cuts, cut = (
         reading.thresholds,
@@ -274,7 +317,7 @@ def _check_agreement(request: AuditRequest, reading: Reading) -> None:
                 f"`bands={name}`: in the counts its bands begin at {edges}; leave it out, or count the data again"
             )
     for name, value in held.items():
-        asked = getattr(request, name)
+        asked = getattr(request, name, None)
         if (name in request.explicit or request.has(name)) and asked != value:
             shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
             raise UsageError(

@@ -175,9 +175,8 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
     attributes = [base.groups([name]) for name in base.reading.columns.protected]
     many = sum(len(groups.levels) for groups in attributes)
     for groups in attributes:
-        sums = np.stack(
-            [np.bincount(groups.codes, part, len(groups.levels)) for part in powers(weight, change)]
-        )
+        by_row = powers(weight, change, base.square_weight)
+        sums = np.stack([np.bincount(groups.codes, part, len(groups.levels)) for part in by_row])
         n, total = sums[:2]
         if (total > ROUNDED * n).any():
             return
@@ -267,11 +266,12 @@ def of_small_groups(
     for label in EVENTS.get(metric, ()):
         inside, weight = _event(fit, label)
         codes = groups.codes[inside]
-        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, weight**2))
+        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, fit.square_weight))
+        rows = np.bincount(codes, fit.stands_for[inside], small.size)
         with np.errstate(invalid="ignore", divide="ignore"):
             few = np.nan_to_num(mass**2 / squares) < FEW
         for k in np.flatnonzero(few & ~small):
-            names[k] = f"{groups.names[k]!r} ({int(np.count_nonzero(codes == k)):,} {ROWS[label]})"
+            names[k] = f"{groups.names[k]!r} ({int(rows[k]):,} {ROWS[label]})"
         small |= few
     if not small.any() or small.all():
         return

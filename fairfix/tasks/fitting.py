@@ -82,7 +82,8 @@ class Outcome:
     sizes: Mapping[str, int]
     selection: tuple[Candidate, ...]
     fit: Proof
-    holdout: Proof
+    holdout: Proof | None
+    """None where nothing was held out: then checks are on the rows of the fit, and none of them passes."""
     messages: tuple[Note, ...]
     reading: Reading
     rule: tuple[Rule, ...] = ()
@@ -101,15 +102,20 @@ class Outcome:
     @property
     def criterion(self) -> str:
         """Identifier of the audit comparison that the slack bounds on the rows of the fit."""
-        return _criterion(self.repairer, self.holdout.after.reading)
+        return criterion_of(self.repairer, self.fit.after.reading)
+
+    @property
+    def judged(self) -> Proof:
+        """What the checks are about."""
+        return self.holdout or self.fit
 
     @property
     def checks(self) -> tuple[CheckResult, ...]:
         """The checks, judged on the held-out rows."""
-        return self.holdout.after.checks
+        return self.judged.after.checks
 
 
-def _criterion(repairer: Repairer, reading: Reading) -> str:
+def criterion_of(repairer: Repairer, reading: Reading) -> str:
     """Return what the slack bounds: within strata, where there are strata."""
     if not reading.columns.strata:
         return repairer.bounds_of(reading)
@@ -228,11 +234,11 @@ def repair_table(
     notes += _ties(table, predictor)
     held, aside = _answered(table.take(split.holdout), predictor)
     plain = replace(settings, checks=())
-    notes += [*aside, *_cost_of_rounding(best, predictor, held, plain)]
+    notes += [*aside, *cost_of_rounding(best, predictor, held, plain)]
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
-    more: Any = {"also": (_criterion(best, table.reading),), "comparable": best.comparables, "claim": claim}
+    more: Any = {"also": (criterion_of(best, table.reading),), "comparable": best.comparables, "claim": claim}
     proof = prove(held, predictor, settings, **more)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
 
@@ -241,7 +247,7 @@ def repair_table(
         return best.fit(problem, rng=np.random.default_rng(seed))
 
     free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
-    first = _doubts(best, predictor, fitted, (of_fit, proof), again if free else None, held)
+    first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
     notes = [*of_direction(area, table.reading), *first, *proof.claims, *notes]
@@ -298,7 +304,7 @@ def repair_stream(
     held, aside = _answered(held, predictor)
     of_fit = prove(shown, predictor, replace(settings, checks=()))
     proof = prove(held, predictor, settings)
-    first = _doubts(repairer, predictor, shown, (of_fit, proof), None, held)
+    first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
     wrong = of_direction(area_of(shown, settings.confidence), reading)
     notes = messages((*wrong, *first, *warned(caught), *aside, *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
@@ -373,14 +379,14 @@ def _select(
     return variants[best], shown
 
 
-def _cost_of_rounding(
+def cost_of_rounding(
     repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
 ) -> Iterator[Note]:
     """Yield what a deterministic rule costs against the randomised one that it was rounded from."""
     before = predictor.trace.randomized
     if before is None:
         return
-    name = _criterion(repairer, held.reading)
+    name = criterion_of(repairer, held.reading)
     (gap, right), (rounded_gap, rounded_right) = (
         _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
     )
@@ -403,7 +409,7 @@ def _gap_and_accuracy(
     return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
 
 
-def _doubts(
+def doubts_of(
     repairer: Repairer,
     predictor: RepairedPredictor,
     fitted: Table,
@@ -412,7 +418,7 @@ def _doubts(
     held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    asked = Asked(_criterion(repairer, held.reading), repairer.slack_of_all)
+    asked = Asked(criterion_of(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
     attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
@@ -424,7 +430,7 @@ def _doubts(
     drawn = predictor.trace.randomized
     if holdout is not None and fit is not None and drawn is not None:
         step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
-        left, _ = _gap_and_accuracy(drawn, held, _criterion(repairer, held.reading), plain)
+        left, _ = _gap_and_accuracy(drawn, held, criterion_of(repairer, held.reading), plain)
         yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step, left)
     parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]
     own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]

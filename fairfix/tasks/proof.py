@@ -203,7 +203,7 @@ def prove(
         other += [row for row in rows if _of_score(row.id)]
         rows = [row for row in rows if not _of_score(row.id)]
     return Proof(
-        len(table),
+        table.used,
         share,
         tuple(rows),
         after,
@@ -419,7 +419,7 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     chance = table.rows.decision
     assert chance is not None
     right = np.where(table.rows.label == 1, chance, 1 - chance)
-    if wrong := int(np.count_nonzero(right == 0)):
+    if wrong := int(table.stands_for[right == 0].sum()):
         why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
@@ -456,7 +456,7 @@ def loss_of(name: str, table: Table) -> Floats:
 def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
     """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
     weight = table.weight
-    sums = powers(weight, parts).sum(axis=1, keepdims=True)
+    sums = powers(weight, parts, table.square_weight).sum(axis=1, keepdims=True)
     estimate = Means.from_sums(sums, support, [float((weight * np.abs(parts)).sum())])
     low, high = estimate.limits(1.0 - settings.confidence)
     return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
+from fairfix.auditing.waivers import Waiver
 from fairfix.data.files import open_source
 from fairfix.data.names import did_you_mean
 from fairfix.data.scan import count_table, read_table
@@ -34,8 +35,10 @@ from fairfix.models.repaired import (
 )
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
+from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 from fairfix.tasks.as_json import repair_dict, rows_dict
+from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
     Dataset,
     apply_waivers,
@@ -93,6 +96,21 @@ def run_repair(request: RepairRequest) -> RepairResult:
     waivers = waivers_of(request)
     repairer, choices = chosen_method(request.method, request.parameters)
     checks = checks_of(request.fail_on, request.require)
+    asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
+    if request.from_counts is not None:
+        noise = _noise(request, repairer)
+        outcome, counted = repair_counts(request, repairer, choices, asked, noise)
+        made = _Made(
+            outcome,
+            rows_dict(*counted.rows),
+            fingerprint(counted.counts, pa.schema([])),
+            counted.source,
+            counted.inferred,
+            counted.identity,
+            {"kind": "column", "name": outcome.reading.columns.score},
+            more={"counts": counted.content},
+        )
+        return _result(request, made, waivers)
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     data = open_data(request, score_needed=not repairer.learns)
@@ -100,7 +118,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     features = _learned_from(request, data, repairer)
     _check_ids(request, data)
-    asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if repairer.solver_in_force.streams:
         with explaining(data):
             outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
@@ -124,25 +141,53 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 noise=noise,
                 seen_by_model=data.seen_by_model,
             )
+    base = _base(request, data, outcome.predictor, averaged)
+    from_data = data.source.name, data.inferred, _identity(data), base, tuple(of_source(data.source))
+    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A repair, and what a result says of the data that it was made of."""
+
+    outcome: Outcome
+    rows: Mapping[str, Any]
+    fingerprint: str
+    source: str
+    inferred: Mapping[str, str]
+    identity: Mapping[str, str]
+    """Column -> kind of what identifies a row."""
+    base: Mapping[str, Any]
+    """Where the artifact's scores come from."""
+    notes: tuple[Note, ...] = ()
+    """How the data was read."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of the result."""
+
+
+def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
+    """Return the result, and write the artifact that is asked for."""
+    outcome = made.outcome
     for note in outcome.messages:
         log.info("%s", note.line)
     repaired = Repaired(
-        repairer.name,
+        outcome.repairer.name,
         outcome.repairer.parameters,
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
         request.unseen_group,
-        _identity(data),
-        hash_key(request.seed, data_fingerprint),
-        _base(request, data, outcome.predictor, averaged),
+        made.identity,
+        hash_key(request.seed, made.fingerprint),
+        made.base,
         {},
         request.seed,
     )
-    content = repair_dict(outcome, repaired, data.source.name, rows, data.inferred, data_fingerprint)
-    for note in of_source(data.source):
+    content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
+    content |= made.more
+    for note in made.notes:
         content["messages"].append(message_dict(note))
         content["notes"].append(str(note))
-    facts = {name: content[name] for name in FACTS}
+    facts = {name: content[name] for name in (*FACTS, *made.more)}
     if outcome.predictor.kind in KINDS:
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)

@@ -333,7 +333,8 @@ class AuditRequest(GateRequest):
     )
     suppress_below: int = parameter(
         0,
-        "Hide groups with fewer rows, and others so that their sizes cannot be computed; 0 hides none.",
+        "Hide groups with fewer rows, and others so that their sizes cannot be computed, in the report and in "
+        "`counts_out`; 0 hides none.",
         "ROWS",
         at_least=0,
     )
@@ -349,6 +350,12 @@ class AuditRequest(GateRequest):
     )
     one_pass: bool = parameter(False, "Read the data once: KS and AUC from bins, with certified bounds.")
     counts_out: Any = source("Also save the counts, in one pass, for 'fairfix merge' and `from_counts`.")
+    share: str | None = parameter(
+        None,
+        "Count a part of the rows only, by the hash of their `id`, or of their own values: 0:0.7 to fit a repair and "
+        "0.7:1 to prove it.",
+        "FROM:TO",
+    )
     from_counts: Any = source(
         "Audit saved counts instead of `data`; the columns and their meaning are in the file."
     )
@@ -357,7 +364,9 @@ class AuditRequest(GateRequest):
         "Scored data of the earlier model instead, with the same columns: changes are those of the rows in both.",
         "DATA",
     )
-    id: str | None = parameter(None, "Row identity, by which `baseline_data` matches rows.", "COLUMN")
+    id: str | None = parameter(
+        None, "Row identity, by which `baseline_data` matches rows and `share` takes them.", "COLUMN"
+    )
     fail_on_worse: Names | float = parameter(
         (),
         "Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
@@ -397,6 +406,12 @@ class RepairRequest(GateRequest):
         "COLUMN",
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
+    from_counts: Any = source(
+        "Fit to saved counts instead of `data`, of columns that are named in the file; for rules of the score alone."
+    )
+    proof_counts: Any = source(
+        "With `from_counts`: counts of other rows, on which the repair is proven.  [default: none, nothing is proven]"
+    )
     unlabelled: Any = source(
         "More scored rows with the same columns but no label, to learn rates from.", "DATA"
     )
@@ -502,6 +517,8 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("baseline_data", ("id",), "rows are matched by their ids"),
     ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
+    ("share", ("counts_out",), "a share is for counts"),
+    ("proof_counts", ("from_counts",), "it proves a repair that is made of counts"),
 )
 """(parameter, one of these is needed too, why)."""
 
@@ -551,9 +568,13 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
-        ("individual", "counts_out", "noise", "noise_radius", "noise_membership", "baseline_data"),
+        ("individual", "counts_out", "noise_membership", "baseline_data"),
         ROWS,
     ),
+    ("unlabelled", ("from_counts",), ROWS),
+    ("pairs", ("from_counts",), ROWS),
+    ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
+    ("validation", ("from_counts",), "no rows are set aside to choose by"),
 )
 """(parameter, none of these goes with it, why)."""
 

@@ -17,7 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.auditing.countfile import count
 from fairfix.cli import run as command
+from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import assemble
 from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import run
@@ -40,6 +42,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "calibrate": "sigmoid",
     },
     "thresholds": {"method": "ramp", "solver": "exact", "constraint": "equalized_odds"},
+    "bins of counts": {"method": "ramp", "gamma": 0.8},
     "tube": {"method": "fair-regression", "protected_as_feature": True},
     "tube without draws": {
         "method": "fair-regression",
@@ -81,6 +84,9 @@ def rows() -> pd.DataFrame:
 @cache
 def repaired(name: str) -> Repaired:
     given = {"protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1, **REPAIRS[name]}
+    if name == "bins of counts":
+        counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
+        return fairfix.repair(from_counts=counted, **given).repaired
     made = fairfix.repair(rows(), **given).repaired
     if name != "trees":  # few of them, in the place of the linear model
         return made

@@ -50,7 +50,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
-from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
+from fairfix.methods.fair_regression.parity import MOVES_SCORES, ClosedForm, PlugIn, Reduction
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.reduction import LOSSES
@@ -64,6 +64,7 @@ class Auto(Solver):
 
     method: FairRegression
     option = "`solver=auto`"
+    needs_rows = MOVES_SCORES
     reads: ClassVar = {**PlugIn.reads, **ClosedForm.reads}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

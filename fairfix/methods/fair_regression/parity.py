@@ -32,6 +32,11 @@ from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearMode
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
 
+MOVES_SCORES = (
+    "it gives new scores, and how far apart these are only rows can prove; for decisions take `method=ramp`"
+)
+"""Why counts do not do for rows."""
+
 # ---------------------------------------------------------------------- closed form
 
 
@@ -40,6 +45,7 @@ class ClosedForm(Solver):
 
     method: FairRegression
     option = "`solver=closed-form`"
+    needs_rows = MOVES_SCORES
     reads: ClassVar = {
         "group_slack": anything,
         "loss": but("absolute"),
@@ -146,6 +152,7 @@ class PlugIn(Solver):
 
     method: FairRegression
     option = "`solver=plug-in`"
+    needs_rows = MOVES_SCORES
     reads: ClassVar = {"group_slack": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

@@ -32,6 +32,7 @@ class Exact(Solver):
 
     method: Ramp
     option = "`solver=exact`"
+    needs_rows = ""
     reads: ClassVar = dict.fromkeys(
         ("constraint", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
@@ -47,6 +48,18 @@ class Exact(Solver):
         if self.method.decisions == "deterministic":
             return self._rounded(cells, points, predictor)
         return predictor
+
+    def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
+        """Return the bound where the constraint is about the rates of groups, and scores are taken as they are.
+
+        The mean of an exact optimum ``q`` over a bin keeps all rates, and its square is not above the mean of squares;
+        so all that exact scores can add is ``mean |f - f_bin| |q - chance|``.
+        """
+        method = self.method
+        by_rates = method.constraint in ("demographic_parity", "covariance")
+        if reach is None or not by_rates or method.calibration != "none" or method.rho in ("mean", "labels"):
+            return None
+        return float(np.average(reach * np.maximum(chance, 1.0 - chance), weights=problem.weight))
 
     def _predictor(
         self, cells: Cells, points: Sequence[Points], rules: Sequence[CellRule], trace: FitTrace

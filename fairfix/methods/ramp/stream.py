@@ -32,6 +32,7 @@ class Stream(Solver):
 
     method: Ramp
     option = "`solver=sgd`"
+    needs_rows = "`solver=sgd` takes its steps row by row; take `solver=exact`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),

@@ -45,6 +45,7 @@ class Postprocessed(Solver):
     method: Robust
     uses_labels = True
     sees_groups = False
+    needs_rows = ""
 
     @abstractmethod
     def bins(self, assumed: Assumption | Radii, groups: int) -> int:

@@ -125,7 +125,7 @@ class Binned:
         shape = (len(groups.levels), edges.size, 2)
         index = np.ravel_multi_index((groups.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
-        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / (weight**2).sum()))
+        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / problem.table.square_weight.sum()))
 
     def bins(self, scored: Scored) -> Ints:
         """Return the bin of each row, shape (n,)."""

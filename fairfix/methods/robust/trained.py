@@ -41,6 +41,7 @@ class TrainedRule(Solver):
 
     method: Robust
     uses_labels = True
+    needs_rows = "it trains a rule over the features of rows; take `solver=thresholds`"
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""

@@ -315,6 +315,12 @@ def _groupwise_curve(rule: _Rule) -> int:
     return rule.by_group(recalibrated)
 
 
+def _binned_rule(rule: _Rule) -> int:
+    program = rule.program
+    place = program.search(rule.arrays["edges"].tolist(), rule.raw_score, right=True)
+    return rule.by_group(lambda k: program.take(rule.arrays["probabilities"][k].tolist(), place))
+
+
 def _score_curves(rule: _Rule) -> int:
     score = rule.program.affine(rule.scorer("scorer")[0], 2.0, -1.0)
     return rule.by_group(lambda k: rule.curve(k, score))
@@ -476,6 +482,7 @@ def _blind_rule(rule: _Rule) -> int:
 KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "groupwise_ramp": _groupwise_ramp,
     "groupwise_curve": _groupwise_curve,
+    "binned_rule": _binned_rule,
     "group_tube": _group_tube,
     "truncated_logit": _truncated_logit,
     "score_curves": _score_curves,

@@ -1,0 +1,129 @@
+"""Tables of counts: one weighted row for the rows of a cell, a label and a score bin, its score the middle of the bin.
+
+So whatever works on weighted rows works on counts, and :func:`counts_of` finds the very counts again in such a table.
+What single rows know besides is in :class:`Entries`: how many there are and their squared weights, by which intervals
+are made. No interval may be made of the number of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.counts import Counts, Floats, Grid, Ints, groups_of_cells
+
+if TYPE_CHECKING:
+    from fairfix.data.encoder import Rows
+    from fairfix.data.reading import Reading
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What is known of rows that stand for many: arrays of length n.
+
+    Attributes
+    ----------
+    grid
+        Bins of the score.
+    place
+        Bin of each.
+    rows
+        How many rows it stands for.
+    square_weight
+        Sum of their squared weights.
+    weighted
+        Whether these rows have weights; else each weighs 1.
+    sums
+        Sums of a cell and label that bins cannot give, as in the counts, by the order of the cells; none where some
+        entries were left out.
+    """
+
+    grid: Grid
+    place: Ints
+    rows: Ints
+    square_weight: Floats
+    weighted: bool
+    sums: Mapping[str, Floats] = field(default_factory=dict)
+
+    def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Entries:
+        """Return the entries with every array changed."""
+        changed: Any = {name: change(getattr(self, name)) for name in ("place", "rows", "square_weight")}
+        return replace(self, sums={}, **changed)
+
+
+def middles(grid: Grid, reading: Reading) -> Floats:
+    """Return the middle of each bin, or of the part of it that can hold scores, shape (B,)."""
+    low, high = grid.edges[:-1], np.minimum(grid.edges[1:], reading.range[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle = low + (high - low) / 2
+    return np.where(np.isfinite(middle), middle, low)
+
+
+def of_columns(counts: Counts, keys: tuple[str, ...]) -> Counts:
+    """Return counts with the cells of fewer columns."""
+    if keys == counts.keys:
+        return counts
+    levels, group = groups_of_cells(counts.keys, counts.cells, keys)
+    return replace(counts.fold(group, len(levels)), keys=keys, cells=levels)
+
+
+def entries_of(counts: Counts, reading: Reading) -> Rows:
+    """Return the rows that stand for counts, which have a score and rows, in the order of the table."""
+    from fairfix.data.encoder import Rows
+
+    assert counts.grid is not None
+    cell, label, place = np.nonzero(counts.rows)
+    at = cell, label, place
+    entries = Entries(
+        counts.grid, place, counts.rows[at], counts.square_weights[at], counts.weighted, counts.sums
+    )
+    return Rows(
+        cell,
+        counts.cells,
+        label.astype(np.uint8) if counts.has_labels else None,
+        middles(counts.grid, reading)[place],
+        None,
+        counts.weights[at],
+        counts.read,
+        dict(counts.excluded),
+        entries=entries,
+    )
+
+
+def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
+    """Return the counts that rows stand for, with the decisions of these rows."""
+    own, weight = rows.entries, rows.weight
+    assert own is not None
+    assert weight is not None
+    many, size = len(rows.cells), own.grid.size
+    code = rows.cell if labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+    place = code * size + own.place
+
+    def table(each: npt.NDArray[Any]) -> Floats:
+        added = np.bincount(place, each, many * labels * size).astype(np.float64)
+        return added.reshape(many, labels, size)
+
+    decisions = None
+    if (q := rows.decision) is not None:
+        parts = [w * part for w in (weight, own.square_weight) for part in (q, 1.0 - q)]
+        sums = [np.bincount(code, part, many * labels).reshape(many, labels) for part in parts]
+        decisions = np.stack(sums, axis=-1).astype(np.float64)
+    unordered = Counts(
+        keys,
+        rows.cells,
+        own.grid,
+        table(own.rows).astype(np.int64),
+        table(weight) if own.weighted else None,
+        table(own.square_weight) if own.weighted else None,
+        decisions,
+        own.sums,
+        int(own.rows.sum()) + sum(rows.excluded.values()),
+        dict(rows.excluded),
+    )
+    seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
+    order = np.array(sorted(seen, key=lambda i: rows.cells[i]), dtype=np.int64)
+    return unordered.cells_at(order)

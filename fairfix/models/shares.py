@@ -1,0 +1,61 @@
+"""A source of a share of another one's rows; see :mod:`fairfix.data.shares`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from fairfix.data.encoder import arrow_array
+from fairfix.data.files import Part, Source
+from fairfix.data.reading import Reading
+from fairfix.data.shares import Share
+from fairfix.errors import DataError
+from fairfix.models.repaired import IDENTITY_TYPES, identities, identity_columns
+
+
+class SharedSource(Source):
+    """The rows of another source that are in a share; rows are numbered within it."""
+
+    def __init__(self, source: Source, reading: Reading, text: str, seed: int) -> None:
+        if reading.columns.id is not None:
+            source.require([reading.columns.id])
+        self._identity = identity_columns(source.schema, reading)
+        by_id = reading.columns.id is not None
+        self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
+        self.name, self.remark, self.text, self.schema = (
+            source.name,
+            source.remark,
+            source.text,
+            source.schema,
+        )
+        self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
+        self._source = source
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the parts of the source with the rows of the share."""
+        own = {name: IDENTITY_TYPES[kind] for name, kind in self._identity.items()}
+        inner = list(dict.fromkeys((*columns, *own)))
+        where = f"share {self.share.low:g}:{self.share.high:g} of "
+        return [
+            replace(
+                part,
+                where=where + part.where,
+                first_row=0,
+                batches=partial(self._inside, part, list(columns)),
+            )
+            for part in self._source.parts(inner, {**own, **(types or {})})
+        ]
+
+    def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in part.batches():
+            identity = batch.select(list(self._identity)).columns
+            if self.share.by_id and identity[0].null_count:
+                raise DataError(
+                    f"id column {self.share.columns[0]!r} is missing in {identity[0].null_count:,} rows of "
+                    f"{part.where}; a share is taken of ids, so fill them"
+                )
+            inside = self.share.holds(identities(identity, self._identity))
+            yield batch.select(columns).filter(arrow_array(inside))

@@ -1,0 +1,491 @@
+"""Repair from counts: a rule of group and score bin, fitted and proven without a row.
+
+Counts become weighted rows with their scores at the middles of their bins (:mod:`fairfix.data.binned`), so that methods
+and proofs work on them as on any rows, with the intervals of the rows behind them. What a method finds is then made
+constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`). So its rates do not hang on where in its bin a
+score lies: what is said of them holds for the rows, and :func:`certified` looks whether it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.auditing.checks import Ruling
+from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_alike
+from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.binned import entries_of, middles, of_columns
+from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
+from fairfix.data.names import attribute_name, group_name
+from fairfix.data.reading import Reading, to_probability
+from fairfix.data.scan import check_whole
+from fairfix.data.table import Table
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
+from fairfix.models.trace import Caution, Certificate, Note, messages
+from fairfix.noisy.description import Noise
+from fairfix.noisy.proof import Told
+from fairfix.tasks.audit import check_agreement
+from fairfix.tasks.doubts import Asked, area_of, of_slack
+from fairfix.tasks.fitting import (
+    Outcome,
+    cost_of_rounding,
+    criterion_of,
+    doubts_of,
+    recorded,
+    warned,
+)
+from fairfix.tasks.messages import of_direction
+from fairfix.tasks.people import rules_of
+from fairfix.tasks.proof import Proof, prove
+from fairfix.tasks.request import RepairRequest
+
+ROUNDING = 1e-9
+"""By how much a certified rate is wider than the sums that it is made of: they are added in another order."""
+
+RATES: Mapping[str, tuple[int | None, ...]] = {
+    "selection_rate": (None,),
+    "true_positive_rate": (1,),
+    "false_positive_rate": (0,),
+}
+"""Rates that are certified, with the label of the rows over which each is a mean."""
+
+FIT_ONLY = "judged on the counts of the fit, not on held-out ones"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a repair from counts has beside its outcome: what counts it is made of, and what of it is certain."""
+
+    content: Mapping[str, Any]
+    """The part ``counts`` of the result."""
+    counts: Counts
+    """Counts of the fit."""
+    rows: tuple[int, int, Mapping[str, int]]
+    """Rows read, used and left out, of all counts."""
+    source: str
+    inferred: Mapping[str, str]
+    identity: Mapping[str, str]
+    """Column -> kind of what identifies a new row."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of counts, for the asked columns."""
+
+    name: str
+    content: CountFile
+    counts: Counts
+
+    @property
+    def left_out(self) -> int:
+        """Rows that suppression left out."""
+        return self.counts.excluded.get(SUPPRESSED, 0)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a result says of it."""
+        facts: dict[str, Any] = {"source": self.content.name, "rows": self.counts.used}
+        if self.content.share is not None:
+            facts["share"] = str(self.content.share)
+        return facts | ({"left_out": self.left_out} if self.left_out else {})
+
+    def table(self, reading: Reading) -> Table:
+        """Return the counts as a table."""
+        return Table(reading, entries_of(self.counts, reading), pa.table({}))
+
+
+def repair_counts(
+    request: RepairRequest,
+    repairer: Repairer,
+    choices: Mapping[str, Any],
+    settings: Settings,
+    noise: Noise | None,
+) -> tuple[Outcome, Counted]:
+    """Fit a repair to counts, and prove it on counts of other rows where there are some.
+
+    Raises
+    ------
+    UsageError, DataError, ArtifactError
+        The method needs rows, the counts do not tell what it needs, or the proof would be on rows of the fit.
+    """
+    fit_file = _loaded(request.from_counts)
+    proof_file = None if request.proof_counts is None else _loaded(request.proof_counts)
+    reading = _reading(request, repairer, fit_file[1])
+    _check_method(request, repairer, choices, reading)
+    notes: list[Note] = []
+    if proof_file is not None:
+        require_alike(fit_file, proof_file, "do not prove one another")
+        notes += _held_out(fit_file, proof_file)
+    fit, held = _parts(fit_file, proof_file, reading)
+    settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
+    table, grid = fit.table(reading), fit.counts.grid
+    assert grid is not None
+    problem = RepairProblem(table, noise=noise)
+    with recorded() as caught:
+        rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
+    claim = None
+    if noise is not None and repairer.demands:
+        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+    more: Any = {"also": (criterion_of(repairer, reading),), "claim": claim}
+    notes = [*warned(caught), *rule.trace.notes, *notes]
+    plain = replace(settings, checks=())
+    proof: Proof | None = None
+    shown = table
+    if held is None:
+        of_fit = prove(table, rule, settings, **more, of_fit=True)
+        of_fit = replace(of_fit, after=_unproven(of_fit.after))
+        first = [_nothing_proven()]
+        if rule.trace.randomized is None and not repairer.demands:
+            asked = Asked(criterion_of(repairer, reading), repairer.slack_of_all)
+            first += of_slack(asked, _criterion_on(of_fit, asked, reading))
+    else:
+        of_fit = prove(table, rule, plain, **more, of_fit=True)
+        held, aside = _answered(held, rule)
+        notes += aside
+        shown = held.table(reading)
+        notes += cost_of_rounding(repairer, rule, shown, plain)
+        proof = prove(shown, rule, settings, **more)
+        first = list(doubts_of(repairer, rule, table, (of_fit, proof), None, shown))
+        notes = [*proof.claims, *notes]
+    wrong = of_direction(area_of(table, settings.confidence), reading)
+    by = held or fit
+    notes = [*wrong, *first, *_of_left_out(fit, held), *notes, *_of_identity(request, fit, rule, reading)]
+    outcome = Outcome(
+        replace(repairer),
+        rule,
+        None,
+        {"fit": fit.counts.used, "validation": 0, "holdout": 0 if held is None else held.counts.used},
+        (),
+        of_fit,
+        proof,
+        messages(notes),
+        reading,
+        rules_of(shown, rule),
+    )
+    content = {
+        "bins": grid.size,
+        "width": grid.width,
+        "fit": fit.facts,
+        **({"proof": held.facts} if held is not None else {"no_proof": NO_PROOF}),
+        "certified": list(certified(by.counts, rule, reading, by.left_out)),
+        "optimum": lost,
+    }
+    parts = [one for one in (fit, held) if one is not None]
+    excluded: dict[str, int] = {}
+    for one in parts:
+        for reason, many in one.counts.excluded.items():
+            excluded[reason] = excluded.get(reason, 0) + many
+    rows = sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded
+    name, inferred = fit_file[1].name, fit_file[1].inferred
+    return outcome, Counted(content, fit.counts, rows, name, inferred, _identity(reading))
+
+
+# ---------------------------------------------------------------------- what is asked
+
+
+def _loaded(counts: Any) -> tuple[str, CountFile]:
+    """Return counts with their name for messages."""
+    return (counts.name, counts) if isinstance(counts, CountFile) else (str(counts), CountFile.load(counts))
+
+
+def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:
+    """Return how the counts were read, for the asked protected columns and the id of new rows."""
+    reading, share = content.reading, content.share
+    own = reading.columns.protected
+    asked = tuple(request.protected) or own
+    if absent := [name for name in asked if name not in own]:
+        raise UsageError(
+            f"`protected={absent[0]}`: the counts were taken with {','.join(own)}; name some of these, or count the "
+            "data again"
+        )
+    by_id = share.columns[0] if share is not None and share.by_id else None
+    columns = replace(reading.columns, protected=asked, id=request.id or by_id)
+    bands = {name: edges for name, edges in reading.bands.items() if name in columns.cell_keys}
+    reading = replace(reading, columns=columns, bands=bands)
+    check_agreement(request, reading)
+    reading.check()
+    return reading
+
+
+def _check_method(
+    request: RepairRequest, repairer: Repairer, choices: Mapping[str, Any], reading: Reading
+) -> None:
+    """Raise a UsageError that says why counts do not do, and what does."""
+    name, columns = repairer.name, reading.columns
+    if repairer.needs_rows:
+        raise UsageError(f"`from_counts`: {name} cannot be fitted to counts, since {repairer.needs_rows}")
+    if request.features and tuple(request.features) != ("score",):
+        raise UsageError("`from_counts`: counts have no features; leave out `features`")
+    if request.protected_as_feature:
+        raise UsageError(
+            "`from_counts`: counts have no features; leave out `protected_as_feature`: a rule by group sees the group"
+        )
+    if choices:
+        raise UsageError(
+            f"`{next(iter(choices))}` takes one value with `from_counts`: no rows are set aside to choose by"
+        )
+    if columns.strata and not repairer.knows_strata:
+        raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
+    if columns.prediction or columns.probability:
+        raise UsageError(
+            "`from_counts`: the counts hold decisions, of which score bins say nothing; count the data with its "
+            "score alone"
+        )
+    if not columns.score:
+        raise UsageError("`from_counts`: the counts have no score bins; count the data with `score`")
+
+
+def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Iterator[Note]:
+    """Yield what is known of rows that may be in both files; a UsageError where some surely or probably are."""
+    one, other = fit[1].share, proof[1].share
+    remedy = "count the fit with `share=0:0.7` and the proof with `share=0.7:1`, by one `id` and seed"
+    if repeated([fit, proof]):
+        raise UsageError(
+            f"`proof_counts`: {fit[0]} and {proof[0]} hold the very same counts of some part of the data, and rows of "
+            f"the fit prove nothing; {remedy}"
+        )
+    if one is not None and other is not None and (why := one.apart_from(other)):
+        raise UsageError(f"`proof_counts`: rows of the fit may be in {proof[0]}: {why}; {remedy}")
+    if (one is None) != (other is None):
+        whole = fit[0] if one is None else proof[0]
+        raise UsageError(
+            f"`proof_counts`: rows of the fit may be in {proof[0]}: {whole} counts no share of the rows, but all; "
+            f"{remedy}"
+        )
+    if one is None:
+        yield Caution(
+            "neither counts are of a share of the rows, so nobody can know that no row is in both; the proof takes "
+            "your word for it",
+            "held_out_unknown",
+        )
+
+
+def _parts(
+    fit: tuple[str, CountFile], proof: tuple[str, CountFile] | None, reading: Reading
+) -> tuple[Part, Part | None]:
+    """Return the counts of both files for the asked columns, on one grid of score bins."""
+    files = [fit] if proof is None else [fit, proof]
+    parts = []
+    for name, content in files:
+        counts = content.counts()
+        check_whole(counts, reading, content.name)
+        parts.append(Part(name, content, of_columns(counts, reading.columns.cell_keys)))
+    grids = [one.counts.grid for one in parts]
+    grid, last = grids[0], grids[-1]
+    assert grid is not None
+    assert last is not None
+    if last != grid:  # a rule of the coarser bins is constant on the finer ones
+        common = grid.covering(last, most=max(grid.size, last.size, 2048))
+        parts = [replace(one, counts=one.counts.regrid(common)) for one in parts]
+    return parts[0], parts[1] if proof is not None else None
+
+
+def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
+    """Return held-out counts without groups that the fit lacks, and what is to be said of these."""
+    counts = held.counts
+    _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
+    inside = place >= 0
+    if inside.all():
+        return held, []
+    if not inside.any():
+        raise DataError(
+            "every group of `proof_counts` is one that the counts of the fit lack; prove on others"
+        )
+    gone = int(counts.rows[~inside].sum())
+    kept = counts.cells_at(np.flatnonzero(inside))
+    kept = replace(kept, read=kept.read - gone)
+    text = f"{gone:,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
+    return replace(held, counts=kept), [Caution(text, "unproven")]
+
+
+# ---------------------------------------------------------------------- the rule
+
+
+def fit_to_bins(
+    repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
+) -> tuple[BinnedRule, dict[str, Any]]:
+    """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
+
+    The rule gives all of a bin what the method gives its middle. The second is a bound, or a reason why there is none.
+    """
+    table, fitted = problem.table, repairer.fit(problem, rng=rng)
+    assert isinstance(fitted, OfGroups)
+    assert table.rows.entries is not None
+    grid = table.rows.entries.grid
+    rule = binned(fitted, table, grid)
+    trace = fitted.trace
+    if trace.randomized is not None:
+        assert isinstance(trace.randomized, OfGroups)
+        trace = replace(trace, randomized=binned(trace.randomized, table, grid))
+    by_bin = "the counts of the fit, each score at the middle of its bin"
+    certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
+    hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
+    lost: dict[str, Any] = {"reason": "how much a rule of exact scores could be better is not bounded here"}
+    if certificates and hidden is not None:
+        one = trace.certificates[0]
+        lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
+        certificates += (
+            Certificate(
+                f"{one.objective}, of exact scores (the number is with scores at the middles of their bins)",
+                one.value,
+                one.bound - hidden,
+                one.among,
+                "the rows behind the counts",
+            ),
+        )
+    trace = replace(trace, base=None, fitted=None, base_fitted=None, redrawn=None, certificates=certificates)
+    return replace(rule, trace=trace), lost
+
+
+def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
+    """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
+    edges, reading = grid.edges, table.reading
+    wide = edges[:-1] < edges[1:]  # a threshold on an edge makes a bin without scores
+    score = middles(grid, reading)[wide]
+    code, each = table.codes(fitted.columns, fitted.levels), []
+    for k in range(len(fitted.levels)):
+        alike = table.take(np.full(score.size, int(np.flatnonzero(code == k)[0])))
+        given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
+        each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
+    return BinnedRule.of(fitted.columns, fitted.levels, edges[:-1][wide], np.stack(each))
+
+
+def _reach(table: Table, grid: Grid) -> Floats | None:
+    """Return how far an exact ``2 p - 1`` may be from that of each row's middle; None where there is no probability."""
+    reading = table.reading
+    if reading.score_scale == "raw" or reading.task == "regression":
+        return None
+    ends = np.clip(grid.edges, *reading.range)
+    p, at = (
+        to_probability(ends, reading.score_scale),
+        to_probability(middles(grid, reading), reading.score_scale),
+    )
+    reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
+    assert table.rows.entries is not None
+    return np.asarray(reach[table.rows.entries.place])
+
+
+# ---------------------------------------------------------------------- what is certain
+
+
+def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int) -> Iterator[dict[str, Any]]:
+    """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
+
+    ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
+    there is a reason instead.
+    """
+    low, high = _ends(counts, rule)
+    weights = counts.weights
+    whole = reading.columns.protected
+    for columns in [*((name,) for name in whole), *([whole] if len(whole) > 1 else [])]:
+        levels, group = groups_of_cells(counts.keys, counts.cells, columns)
+        for k, level in enumerate(levels):
+            mass = weights[group == k]
+            rates: dict[str, Any] = {}
+            for name, (label,) in RATES.items():
+                if label is not None and not counts.has_labels:
+                    continue
+                own = mass.sum(axis=1) if label is None else mass[:, label]
+                total = float(own.sum())
+                if not total > 0:
+                    what = (
+                        "its rows have no weight" if label is None else f"it has no rows with label {label}"
+                    )
+                    rates[name] = {"reason": what}
+                elif left_out and counts.weighted:
+                    rates[name] = {"reason": "nobody knows the weights of the rows that are left out"}
+                else:
+                    ends = [float((own * one[group == k]).sum()) for one in (low, high)]
+                    least, most = ends[0] / (total + left_out), (ends[1] + left_out) / (total + left_out)
+                    rates[name] = {"low": max(least - ROUNDING, 0.0), "high": min(most + ROUNDING, 1.0)}
+            rows = int(counts.rows[group == k].sum())
+            yield {
+                "attribute": attribute_name(columns),
+                "group": group_name(level),
+                "rows": rows,
+                "rates": rates,
+            }
+
+
+def _ends(counts: Counts, rule: BinnedRule) -> tuple[Floats, Floats]:
+    """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
+    assert counts.grid is not None
+    edges = counts.grid.edges
+    first = rule.bins(edges[:-1])
+    last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
+    own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
+    each = [rule.probabilities[:, i : j + 1] for i, j in zip(first, last, strict=True)]
+    low = np.stack([one.min(axis=1) for one in each], axis=1)
+    high = np.stack([one.max(axis=1) for one in each], axis=1)
+    return low[own], high[own]
+
+
+# ---------------------------------------------------------------------- what is to be said
+
+NO_PROOF = "no counts of other rows were given, so all figures are of the rows that the rule was made of"
+
+
+def _nothing_proven() -> Caution:
+    return Caution(
+        f"nothing is proven: {NO_PROOF}, and no check passes on them; count a share of the rows apart (`share=0.7:1`) "
+        "and give it as `proof_counts`",
+        "nothing_proven",
+    )
+
+
+def _unproven(report: AuditReport) -> AuditReport:
+    """Return a report on the rows of the fit, on which no check passes."""
+    checks = [
+        replace(one, ruling=Ruling("undecided", "fit_only", f"{FIT_ONLY}, where {one.ruling.reason}"))
+        if one.verdict == "pass"
+        else one
+        for one in report.checks
+    ]
+    return replace(report, checks=tuple(checks))
+
+
+def _criterion_on(proof: Proof, asked: Asked, reading: Reading) -> float:
+    """Return the value of what the slack bounds, of all protected columns together; NaN where it is not shown."""
+    wanted = asked.comparison, attribute_name(reading.columns.protected)
+    return next((row.after.value for row in proof.table if (row.id, row.attribute) == wanted), float("nan"))
+
+
+def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
+    """Yield that rows are missing, and what that can do."""
+    for part, what in ((fit, "the fit"), (held, "the proof")):
+        if part is None or not part.left_out:
+            continue
+        gone, used = part.left_out, part.counts.used
+        yield Caution(
+            f"small groups were hidden in the counts of {what}: {gone:,} of {gone + used:,} rows are left out, nobody "
+            "can tell of which groups; groups without any rows left have no rule, intervals and verdicts are about the "
+            "rows that are left, and the certified rates allow for the others",
+            "suppressed",
+        )
+
+
+def _of_identity(
+    request: RepairRequest, fit: Part, rule: RepairedPredictor, reading: Reading
+) -> Iterator[Caution]:
+    """Yield by what new rows are drawn, where no id is known."""
+    if rule.randomized and reading.columns.id is None:
+        names = ", ".join(_identity(reading))
+        yield Caution(
+            f"decisions will be drawn by {names} and the order of rows that are equal in these, as counts know no "
+            "other columns; name the column of identities of new rows with `id`",
+            "equal_rows",
+        )
+
+
+def _identity(reading: Reading) -> dict[str, str]:
+    """Return what identifies a new row: its id, or all that counts know of it."""
+    columns = reading.columns
+    if columns.id is not None:
+        return {columns.id: "text"}
+    return {str(columns.score): "number", **dict.fromkeys(columns.cell_keys, "text")}

@@ -1,0 +1,109 @@
+"""Repairs from counts: what is certain without a row, against the rows that were counted."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pandas as pd
+from fairfix.data.files import open_source
+from fairfix.data.reading import Columns, Reading
+from fairfix.models.shares import SharedSource
+
+from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+
+LABELS = {"selection_rate": None, "true_positive_rate": 1, "false_positive_rate": 0}
+ID = ("--id", "id")
+
+
+def drawn(rng: np.random.Generator, *, most: int) -> pd.DataFrame:
+    """Return people of groups of any size; scores are smooth, tied, on edges of bins or next to these."""
+    many, groups = int(rng.integers(most // 3, most)), int(rng.integers(2, 5))
+    code = np.concatenate(
+        [np.arange(groups).repeat(4), rng.choice(groups, many, p=rng.dirichlet(np.ones(groups)))]
+    )
+    score = np.clip(rng.beta(2, 2, code.size) + 0.1 * rng.normal(size=groups)[code], 0, 1)
+    edge = np.clip(np.round(score * 1024) / 1024, 0, 1)
+    kind = rng.integers(0, 5)
+    if kind == 1:
+        score = score.round(1)
+    elif kind == 2:
+        score = np.clip(np.nextafter(edge, rng.choice([0.0, 1.0], code.size)), 0, 1)
+    elif kind == 3:
+        score = 0.4 + score / 1024
+    label = (rng.random(code.size) < score).astype(int)
+    label[: 4 * groups] = np.tile([0, 1, 0, 1], groups)
+    rows = {"id": np.arange(code.size), "group": [f"g{k}" for k in code], "label": label, "score": score}
+    return pd.DataFrame(rows)
+
+
+@promise(
+    "wherever the scores lie in their bins, rates on held-out rows are between the ends in the table",
+    level=0.0,
+    quick=2,
+    full=200,
+)
+def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, asked = drawn(rng, most=900), ["--protected", "group", *ID, "--threshold", "0.5"]
+    if rng.random() < 0.5:
+        asked += ["--suppress-below", 12]
+    path = shell.write(frame)
+    for name, share in (("fit", "0:0.6"), ("test", "0.6:1")):
+        if shell.run("audit", path, *asked, "--share", share, "--counts-out", shell.folder / name).status:
+            return NOT_SAID
+    constraint = str(rng.choice(["demographic_parity", "equalized_odds", "equal_opportunity"]))
+    made = ("--method", "ramp", "--constraint", constraint, "--gamma", float(rng.choice([0.0, 0.05, 1.0])))
+    counts = ("--from-counts", shell.folder / "fit", "--proof-counts", shell.folder / "test")
+    artifact = shell.folder / "r.fairfix"
+    done = shell.run("repair", *counts, *made, "-o", artifact)
+    if done.status:
+        return NOT_SAID
+    chance = shell.predict(str(artifact), path, "--unseen-group", "base")
+    held = frame["id"].isin(held_out(path))
+    total = NOT_SAID
+    for one in done.result["counts"]["certified"]:
+        for rate, ends in one["rates"].items():
+            inside = held & (frame["group"] == one["group"])
+            if LABELS[rate] is not None:
+                inside &= frame["label"] == LABELS[rate]
+            if "low" in ends:
+                value = float(chance["p_positive"][inside].mean())
+                where = f"{constraint}, {rate} of {one['group']}: {value} in {ends}"
+                total += judged(ends["low"] <= value <= ends["high"], where)
+    return total
+
+
+def held_out(path: str) -> set[int]:
+    """Return the ids of the second share."""
+    reading = Reading(Columns(("group",), score="score", id="id"))
+    parts = SharedSource(open_source(path), reading, "0.6:1", 0).parts(["id"])
+    return {one for part in parts for batch in part.batches() for one in batch.column(0).to_pylist()}
+
+
+@promise(
+    "what a rule of exact scores can be better by on the rows of the fit is BOUND at most",
+    level=0.0,
+    quick=3,
+    full=120,
+)
+def optimum_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame = drawn(rng, most=250).drop(columns="label")
+    path, artifact = shell.write(frame), shell.folder / "r.fairfix"
+    counted = ("--protected", "group", "--score", "score", "--counts-out", shell.folder / "fit")
+    gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
+    shell.run("audit", path, *counted)
+    made = ("--method", "ramp", "--gamma", gamma, "--slack", slack, *ID, "-o", artifact)
+    done = shell.run("repair", "--from-counts", shell.folder / "fit", *made)
+    if done.status or "bound" not in done.result["counts"]["optimum"]:
+        return NOT_SAID
+    f, own = 2 * frame["score"].to_numpy() - 1, frame["group"].to_numpy()
+    q, center = cvxpy.Variable(f.size), cvxpy.Variable()
+    rates = [q[own == group].sum() / (own == group).sum() for group in np.unique(own)]
+    held = [q >= 0, q <= 1, *(cvxpy.abs(rate - center) <= slack / 2 for rate in rates)]
+    cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / f.size
+    best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
+    chance = shell.predict(str(artifact), path)["p_positive"].to_numpy()
+    value = float(np.mean(gamma / 2 * chance**2 - f * chance))
+    bound = done.result["counts"]["optimum"]["bound"]
+    return judged(
+        value - best <= bound + 1e-7, f"gamma {gamma}, slack {slack}: {value - best} above, told {bound}"
+    )
