@@ -30,7 +30,7 @@ from typing import IO, Any, ClassVar
 import pyarrow as pa
 
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
-from fairfix.data.urls import hidden, hidden_url, name_of, scheme_of
+from fairfix.data.urls import hidden, name_of, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, UsageError
 
 BATCH_ROWS = 65_536
@@ -223,14 +223,14 @@ def open_url(text: str, stated: Mapping[str, str]) -> Source:
     if opener is None:
         able = ", ".join(f"{one}://" for one in OPENERS)
         raise DataError(
-            f"{hidden_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
+            f"{shown_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
         )
     return opener(text, stated)
 
 
 def _open_stored(text: str, stated: Mapping[str, str]) -> Source:
     places = find(text, lambda name: name.lower().endswith(tuple(file_kinds())))
-    return _files_of(places, hidden_url(text), stated)
+    return _files_of(places, shown_url(text), stated)
 
 
 OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
