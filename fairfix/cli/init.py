@@ -10,7 +10,7 @@ import click
 
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
-from fairfix.data.urls import hidden_argument, scheme_of
+from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import UsageError
 
 
@@ -60,7 +60,7 @@ def command(data: str, **given: Any) -> int:
         given["protected"], label=given["label"], score=given["score"], prediction=given["prediction"]
     )
     local = not scheme_of(data) and not Path(data).is_absolute()
-    named = os.path.relpath(data, target.parent) if local else hidden_argument(data)
+    named = os.path.relpath(data, target.parent) if local else shown_argument(data)
     text = first_configuration(source, named, columns, positive_label=given["positive_label"])
     write_text(target, text)
     talk(f"wrote {target}: read it, correct it, then run 'fairfix audit'")

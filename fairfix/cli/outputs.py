@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
-from fairfix.data.urls import hidden_argument, scheme_of
+from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import UsageError
 from fairfix.report.words import as_options
 
@@ -86,7 +86,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
     for text, path in written:
         if scheme_of(path):
-            _check_url(hidden_argument(text), path, report=text.startswith("--out "))
+            _check_url(shown_argument(text), path, report=text.startswith("--out "))
             continue
         _check_streams(text, Path(path), prints="format_" in given)
         if descriptor(path) is not None or is_special(Path(path)):  # such as /dev/null

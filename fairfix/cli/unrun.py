@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from fairfix import __version__
-from fairfix.data.urls import hidden_argument, scheme_of
+from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import FairfixError
 
 REPORTING = ("audit", "repair", "compare", "report")
@@ -33,7 +33,7 @@ class Asked:
     def __init__(self, arguments: Sequence[str]) -> None:
         self.command = next((one for one in arguments if not one.startswith("-")), "")
         self._line = list(arguments)
-        self.line = shlex.join(["fairfix", *map(hidden_argument, arguments)]) if arguments else ""
+        self.line = shlex.join(["fairfix", *map(shown_argument, arguments)]) if arguments else ""
         self._configured: Mapping[str, Any] | None = None
         self._checked: tuple[str, list[tuple[str, str]]] | None = None
 

@@ -37,7 +37,7 @@ from fairfix.data.pushdown import (
 )
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
-from fairfix.data.urls import BACKENDS, hidden_url, is_dry, scheme_of
+from fairfix.data.urls import BACKENDS, is_dry, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
 SHOWN_TABLES = 40
@@ -235,7 +235,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
         if not (hasattr(data, "schema") and hasattr(data, "aggregate")):
             raise DataError(f"cannot read data from a {type(data).__name__} of Ibis; give a table")
         return DatabaseSource(data, _name_of(data))
-    url, table, shown = data, given.get("table"), hidden_url(data)
+    url, table, shown = data, given.get("table"), shown_url(data)
     head, mark, fragment = data.rpartition("#")
     if mark and "@" not in fragment:
         if table is not None:
@@ -301,11 +301,11 @@ def _file_of(url: str) -> str:
     path = Path(rest[1:] if rest.startswith("/") else rest)
     root = Path(rest)
     if path.is_file() and root.is_file() and not path.samefile(root):
-        raise UsageError(f"{hidden_url(url)} is {path} here, and {root}; write the latter with four slashes")
+        raise UsageError(f"{shown_url(url)} is {path} here, and {root}; write the latter with four slashes")
     for one in (path, root):
         if one.is_file():
             return str(one)
-    raise DataError(f"{path} does not exist, which {hidden_url(url)} names")
+    raise DataError(f"{path} does not exist, which {shown_url(url)} names")
 
 
 def _postgres(ibis: ModuleType, url: str) -> Any:

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
-from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, hidden_url, is_database, name_of, scheme_of
+from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -262,14 +262,14 @@ def open_url(text: str, stated: Mapping[str, str]) -> Source:
     if opener is None:
         able = ", ".join(f"{one}://" for one in (*OPENERS, *BACKENDS))
         raise DataError(
-            f"{hidden_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
+            f"{shown_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
         )
     return opener(text, stated)
 
 
 def _open_stored(text: str, stated: Mapping[str, str]) -> Source:
     places = find(text, lambda name: name.lower().endswith(tuple(file_kinds())))
-    return _files_of(places, hidden_url(text), stated)
+    return _files_of(places, shown_url(text), stated)
 
 
 OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
@@ -389,7 +389,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     if is_database(path):
         raise UsageError(
-            f"{hidden_url(str(path))} is a database, which is only read; write a file, and load it from there"
+            f"{shown_url(str(path))} is a database, which is only read; write a file, and load it from there"
         )
     if scheme_of(path):
         with uploaded(str(path)) as file:

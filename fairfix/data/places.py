@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.urls import hidden, hidden_url, name_of, scheme_of, split
+from fairfix.data.urls import hidden, name_of, scheme_of, shown_url, split
 from fairfix.errors import DataError
 
 SILENCE = 15.0
@@ -272,7 +272,7 @@ class ArrowStore(Remote):
     """A file system of pyarrow: S3, Google Cloud Storage, Azure, HDFS."""
 
     def __init__(self, filesystem: Any, base: str, root: str) -> None:
-        self._filesystem, self._base, self._root = filesystem, base, hidden_url(root)
+        self._filesystem, self._base, self._root = filesystem, base, shown_url(root)
 
     def look(self, path: str, shown: str) -> Stamp:
         """Return what the store says of a file."""
@@ -452,12 +452,12 @@ def _stored(url: str) -> tuple[ArrowStore, str]:
     """Return the store that a URL names, and the path in it; a DataError where it cannot be had."""
     scheme, authority, path, query = split(url)
     if not authority.rpartition("@")[2] and scheme != "hdfs":
-        raise DataError(f"{hidden_url(url)} names no bucket; write {scheme}://BUCKET/PATH")
+        raise DataError(f"{shown_url(url)} names no bucket; write {scheme}://BUCKET/PATH")
     if "@" in path and ":" in authority.rpartition("@")[2] and "@" not in authority:
         raise DataError(
-            f"{hidden_url(url)}: write a slash in a user or a password of a URL as %2F, other signs alike"
+            f"{shown_url(url)}: write a slash in a user or a password of a URL as %2F, other signs alike"
         )
-    with answering(hidden_url(url), "opening"):
+    with answering(shown_url(url), "opening"):
         filesystem, base = ARROW[scheme](authority, f"?{query}" if query else "")
     return ArrowStore(filesystem, base, f"{scheme}://{authority}"), path
 
@@ -476,7 +476,7 @@ def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
     places = store.find(path, wanted)
     if not places:
         is_pattern = bool(MAGIC & set(path))
-        raise DataError(f"{hidden_url(url)} {'matches no file' if is_pattern else 'holds no file of rows'}")
+        raise DataError(f"{shown_url(url)} {'matches no file' if is_pattern else 'holds no file of rows'}")
     return places
 
 
@@ -486,13 +486,13 @@ def content_of(path: str | os.PathLike[str], at_most: int | None = None) -> byte
     A DataError where there is none by the URL, or one of more than ``at_most`` bytes; on this machine, an OSError.
     """
     scheme = scheme_of(text := os.fspath(path))
-    if scheme is None:
+    if not scheme:
         return Path(text).read_bytes()
     if scheme not in SCHEMES:
-        raise DataError(f"{hidden_url(text)} has a scheme of which fairfix reads no file")
+        raise DataError(f"{shown_url(text)} has a scheme of which fairfix reads no file")
     places = find(text, lambda _: True)
     if len(places) > 1:
-        raise DataError(f"{hidden_url(text)} are {len(places)} files; name one")
+        raise DataError(f"{shown_url(text)} are {len(places)} files; name one")
     if at_most is not None and (places[0].size or 0) > at_most:
         raise DataError(f"{places[0]} is larger than {at_most >> 20} MiB")
     with places[0].opened() as file:
@@ -503,7 +503,7 @@ def content_of(path: str | os.PathLike[str], at_most: int | None = None) -> byte
 def check_target(url: str) -> None:
     """Raise a DataError where nothing can be written to a URL, before the work is done."""
     scheme, _, path, _ = split(url)
-    shown = hidden_url(url)
+    shown = shown_url(url)
     if scheme not in WRITTEN:
         able = ", ".join(f"{one}://" for one in WRITTEN)
         raise DataError(f"cannot write {shown}: files are written to this machine and to {able}")

@@ -53,10 +53,10 @@ PLAIN = re.compile(r"[\w.:/~%\[\]() -]*")
 """What is shown of a URL beyond its scheme has only such signs."""
 
 
-def scheme_of(text: object) -> str | None:
-    """Return the scheme of a URL in small letters; None for a path and for what is no text."""
+def scheme_of(text: object) -> str:
+    """Return the scheme of a URL in small letters; empty for a path and for what is no text."""
     match = URL.fullmatch(text) if isinstance(text, str) else None
-    return match[1].lower() if match else None
+    return match[1].lower() if match else ""
 
 
 def is_database(data: Any) -> bool:
@@ -85,13 +85,12 @@ def name_of(text: str) -> str:
     return text.rstrip("/").rpartition("/")[2]
 
 
-def hidden_url(url: str) -> str:
+def shown_url(url: str) -> str:
     """Return a URL without user, password, query and fragment; what is no URL as it is.
 
-    Of a database, where signs that end these parts stand where they could be part of a password, nothing is shown after
-    the scheme.
+    Where signs that end these parts stand where they could be part of a password, nothing is shown after the scheme.
     """
-    if (scheme := scheme_of(url)) is None:
+    if not (scheme := scheme_of(url)):
         return url
     if scheme in BACKENDS:
         begin, _, whole = url.partition("://")
@@ -99,7 +98,12 @@ def hidden_url(url: str) -> str:
         place = re.split("[?#]", rest, maxsplit=1)[0]
         sound = PLAIN.fullmatch(place) and not (at and re.search("[?#]", user))
         return f"{begin}://{place if sound else '...'}"
-    _, authority, path, _ = split(url)
+    scheme, authority, path, _ = split(url)
+    port = authority.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
+    if "@" not in authority + path and "@" in url and ":" in authority:  # a password with a sign that ends it
+        return f"{url.partition('://')[0]}://..."
+    if scheme in ("http", "https") and not port.isdigit() and port:
+        return f"{url.partition('://')[0]}://..."
     rest = f"{authority}/{path}" if path or "/" in url.partition("://")[2] else authority
     user, at, host = authority.rpartition("@")
     if not at and ":" in authority and "@" in path:  # a secret key with a slash that is not written as %2F
@@ -112,16 +116,16 @@ def hidden_url(url: str) -> str:
 
 def hidden(text: str) -> str:
     """Return a text without the secrets of the URLs in it."""
-    return TOKEN.sub(r"\1...", WITHIN.sub(lambda match: hidden_url(match[0]), text))
+    return TOKEN.sub(r"\1...", WITHIN.sub(lambda match: shown_url(match[0]), text))
 
 
-def hidden_argument(text: str) -> str:
+def shown_argument(text: str) -> str:
     """Return an argument of a command, which may end in a URL with blanks and quotes, without secrets."""
     before, url, _ = text.partition("://")
     begin = re.search(r"[A-Za-z][A-Za-z0-9+.-]*$", before)
     if not url or begin is None:
         return hidden(text)
-    return text[: begin.start()] + hidden_url(text[begin.start() :])
+    return text[: begin.start()] + shown_url(text[begin.start() :])
 
 
 _DRY = ContextVar("_DRY", default=False)

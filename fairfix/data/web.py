@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fairfix.data import places
 from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, refusal
-from fairfix.data.urls import hidden, hidden_url, name_of, split
+from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
 
 WHOLE = 600.0
@@ -119,7 +119,7 @@ class HttpStore(Remote):
 
     def find(self, url: str) -> list[Place]:
         """Return the one file that a URL names."""
-        shown = hidden_url(url)
+        shown = shown_url(url)
         if "*" in split(url)[2]:
             raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
         path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fairfix.data.files import Source
 from fairfix.data.names import nearest
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
-from fairfix.data.urls import hidden_argument
+from fairfix.data.urls import shown_argument
 from fairfix.tasks.request import DataRequest, parameters_of
 
 GROUPS = frozenset(
@@ -126,7 +126,7 @@ def _command(
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
-    return " ".join((f"fairfix {task} {shlex.quote(hidden_argument(request.data))}", *_options(settings)))
+    return " ".join((f"fairfix {task} {shlex.quote(shown_argument(request.data))}", *_options(settings)))
 
 
 def _usual(method: str | None) -> dict[str, str]:

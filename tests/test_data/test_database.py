@@ -22,7 +22,7 @@ from fairfix.data.counts import Grid
 from fairfix.data.database import only_query, secrets_of
 from fairfix.data.files import open_source
 from fairfix.data.pushdown import bin_of, in_bins
-from fairfix.data.urls import hidden_argument, hidden_url
+from fairfix.data.urls import shown_argument, shown_url
 from fairfix.errors import DataError, FairfixError, UsageError
 
 from tests.conftest import Call, make_frame
@@ -339,8 +339,8 @@ SECRET = "h3mlig"  # noqa: S105  a word to look for
     ("postgresql:///db", "postgresql:///db"), ("loans.csv", "loans.csv"), ("a b/c:d.parquet", "a b/c:d.parquet"),
 ])  # fmt: skip
 def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert hidden_url(url) == shown
-    assert SECRET not in hidden_argument(f"--baseline-data={url}")
+    assert shown_url(url) == shown
+    assert SECRET not in shown_argument(f"--baseline-data={url}")
 
 
 def test_what_is_secret_is_known_in_both_spellings() -> None:

@@ -27,7 +27,7 @@ from fairfix.data import files as io
 from fairfix.data import places
 from fairfix.data import web as web_
 from fairfix.data.files import Source, atomic_output, open_source
-from fairfix.data.urls import hidden, hidden_argument, name_of
+from fairfix.data.urls import hidden, name_of, shown_argument
 from fairfix.errors import DataError
 
 from tests import stores
@@ -663,6 +663,10 @@ def test_no_secret_is_written_anywhere(
     [
         ("https://u:p@h:80/a/b.csv?sig=x#t", "https://h:80/a/b.csv"),
         ("https://token@h/b.csv", "https://h/b.csv"),
+        ("https://u:p?w@h/b.csv", "https://..."),
+        ("https://u:7?w@h/b.csv", "https://..."),
+        ("https://u:p/w@h:80/b.csv", "https://..."),
+        ("https://[::1]:80/b.csv?sig=x", "https://[::1]:80/b.csv"),
         ("see 'https://h/b.csv?sv=1&sig=x' or (s3://k:s@b/c)", "see 'https://h/b.csv' or (s3://b/c)"),
         ("s3://b/a?.csv", "s3://b/a?.csv"),
         ("s3://b/a?.csv?region=eu&access_key=x", "s3://b/a?.csv"),
@@ -681,7 +685,7 @@ def test_a_url_is_shown_without_its_secrets(text: str, shown: str) -> None:
 
 def test_an_argument_is_a_url_to_its_end() -> None:
     """Blanks and quotes in it do not end it."""
-    assert hidden_argument("--data=https://u:p'w d@h/a b.csv?sig=x y") == "--data=https://h/a b.csv"
+    assert shown_argument("--data=https://u:p'w d@h/a b.csv?sig=x y") == "--data=https://h/a b.csv"
     assert name_of("https://h/a/b.csv?sig=x/y") == "b.csv"
     assert name_of("s3://k:s@bucket") == "bucket"
 
