@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "delimiter",
             "decimal",
         ),
-        *("counts_out", "from_counts", "one_pass"),
+        *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),
     ),
     "Groups": (
         *("protected", "bands", "intersect", "reference", "strata", "missing_group", "unseen_group"),
