@@ -23,7 +23,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "delimiter",
             "decimal",
         ),
-        *("table", "sql", "counts_out", "from_counts", "one_pass"),
+        *("table", "sql"),
+        *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),
     ),
     "Groups": (
         *("protected", "bands", "intersect", "reference", "strata", "missing_group", "unseen_group"),

@@ -188,7 +188,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
     fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
-    fairfix repair --from-counts fit.counts --proof-counts test.counts --method ramp
+    fairfix repair --from-counts a.counts --proof-counts b.counts --method ramp
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
     parity among their cells. Checks are about the repaired model, on held-out rows.
