@@ -479,8 +479,9 @@ def test_a_database_is_only_read(data: tuple[str, str], tmp_path: Path, call: Ca
     base = Path(data[1].split("///")[1].removesuffix("#loans"))
     before, beside = base.read_bytes(), sorted(base.parent.iterdir())
     fairfix.audit(data[1], protected="race")
+    source: Any = open_source(data[1])
     with pytest.raises(duckdb.Error, match="read-only"):
-        open_source(data[1])._backend.con.execute("CREATE TABLE x AS SELECT 1")  # type: ignore[attr-defined]
+        source._backend.con.execute("CREATE TABLE x AS SELECT 1")
     status, _, err = call("audit", data[1], "--protected", "race", "--counts-out", data[1], "--no-config")
 
     assert status == 2
