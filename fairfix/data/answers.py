@@ -19,7 +19,7 @@ from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cel
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
 from fairfix.data.reading import Reading
-from fairfix.data.scan import BINS, KeptRows, fineness, fixed_grid, summed, tabulated
+from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, summed, tabulated
 from fairfix.errors import DataError
 
 Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
@@ -173,22 +173,26 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
         reading = replace(reading, columns=columns)
         questions = replace(questions, reading=reading)
     question, total = questions.scores(grid, np.flatnonzero(bins)), 0
-    pieces = [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int32), None, np.zeros(0))]
+    pieces, held, room = list[KeptRows](), 0, KEEP_ROWS
     for answer, rows, into, left in counted_answers(ask, questions, question, counts.cells, where):
         score, n = real_of(answer["score"])[left], whole_of(answer["n"])[left]
         cell: Any = into[rows.cell].astype(np.int32)
         if cell.size and cell.min() < 0:
             raise changed(where)
         label = rows.label if reading.binary else None
-        weight, square = n.astype(np.float64), None
+        weight, square = None if (n == 1).all() else n.astype(np.float64), None
         if reading.columns.weight:
             weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
         inside = bins[grid.index(score)]
         pieces.append(KeptRows(score, cell, label, weight, square).take(inside))
-        total += int(n[inside].sum())
+        total, held = total + int(n[inside].sum()), held + pieces[-1].score.size
+        if held > room:
+            pieces = [KeptRows.joined(pieces).merged()]
+            held = pieces[0].score.size
+            room = max(KEEP_ROWS, 2 * held)  # where little is tied, merge seldom
     if total != int(counts.rows[:, :, bins].sum()):
         raise changed(where)
-    return KeptRows.joined(pieces[1:] or pieces)
+    return KeptRows.joined(pieces or [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int64), None, None)])
 
 
 def changed(where: str) -> DataError:

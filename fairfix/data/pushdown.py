@@ -324,11 +324,20 @@ class Questions:
         return self._asked(rows, [*self.keys, "bin"], self._weights(rows))
 
     def scores(self, grid: Grid, bins: Ints) -> Expression:
-        """Return the third question: a row per cell, label, decision and score, in some of the bins."""
+        """Return the third question: a row per cell, label, decision and score, in some of the bins.
+
+        Of DuckDB, from where no row travels, it is a row per row, since grouping those of many scores costs more.
+        """
+        import ibis
+
         rows = self._sound()
         if bins.size < grid.size:
             rows = rows.filter(in_bins(bin_of(rows.score, grid), bins))
-        return self._asked(rows, [*self.keys, "score"], self._weights(rows))
+        if self.backend != "duckdb":
+            return self._asked(rows, [*self.keys, "score"], self._weights(rows))
+        ends = {f"{end}_{name}": rows[name] for name in self.banded for end in ("low", "high")}
+        weights = {"w": rows.weight, "ww": self.square(rows.weight)} if self.reading.columns.weight else {}
+        return rows.select(*self.keys, "score", n=ibis.literal(1, "int64"), **ends, **weights)
 
     def square(self, value: Expression) -> Expression:
         """Return the square of numbers, 0 and infinity where it is no float, as numpy has them."""
