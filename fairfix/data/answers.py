@@ -173,7 +173,7 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
         reading = replace(reading, columns=columns)
         questions = replace(questions, reading=reading)
     question, total = questions.scores(grid, np.flatnonzero(bins)), 0
-    pieces, held, room = list[KeptRows](), 0, KEEP_ROWS
+    pieces, held, room = list[KeptRows](), 0, float(KEEP_ROWS)
     for answer, rows, into, left in counted_answers(ask, questions, question, counts.cells, where):
         score, n = real_of(answer["score"])[left], whole_of(answer["n"])[left]
         cell: Any = into[rows.cell].astype(np.int32)
@@ -188,8 +188,10 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
         total, held = total + int(n[inside].sum()), held + pieces[-1].score.size
         if held > room:
             pieces = [KeptRows.joined(pieces).merged()]
-            held = pieces[0].score.size
-            room = max(KEEP_ROWS, 2 * held)  # where little is tied, merge seldom
+            before, held = held, pieces[0].score.size
+            room = (
+                max(KEEP_ROWS, 2 * held) if 2 * held < before else math.inf
+            )  # where little is tied, no more
     if total != int(counts.rows[:, :, bins].sum()):
         raise changed(where)
     return KeptRows.joined(pieces or [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int64), None, None)])

@@ -42,7 +42,7 @@ Expression = Any
 OBSERVED = ("1", "0")
 """Labels that a sum is made for where only the answer can tell which ones are positive."""
 
-LISTED_BINS, RANGES = 4096, 64
+LISTED_BINS, RANGES = 4096, 8
 """So many bins are listed in a question; more are asked for in so many ranges."""
 
 EVERY_ROW = 1 << 62
