@@ -114,6 +114,13 @@ class Grid:
         """Return the grid with its bins folded in pairs."""
         return Grid(self.exponent - 1, self.first >> 1, self.last >> 1, self.thresholds)
 
+    def halved_to(self, most: int) -> Grid:
+        """Return the grid, halved until it has at most so many bins, which are more than its thresholds."""
+        grid = self
+        while grid.size > most:
+            grid = grid.halved()
+        return grid
+
     def onto(self, coarser: Grid) -> Ints:
         """Return, for each bin of this grid, the bin of a coarser or wider grid that holds it."""
         assert coarser.thresholds == self.thresholds

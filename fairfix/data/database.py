@@ -22,19 +22,11 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data import files
+from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Bools, Counts
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
-from fairfix.data.pushdown import (
-    Questions,
-    as_coded,
-    check_types,
-    counts_of,
-    fetched,
-    is_text_in_files,
-    planned,
-    summarised,
-)
+from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.urls import BACKENDS, is_dry, scheme_of, shown_url
@@ -401,7 +393,7 @@ def _described(backend: Any, sql: str) -> list[tuple[str, Any]]:
         cursor.execute(f"SELECT * FROM ({sql}) AS q LIMIT 0")  # noqa: S608  the query that is asked for, parsed
         columns, out = cursor.description or (), []
         for column in columns:
-            kind = column.type_display
+            kind = column.type_display.replace("bpchar", "char")
             if kind.isdecimal():  # the number of a type that is no usual one
                 looked = cursor.execute(
                     "SELECT typname, typtype FROM pg_type WHERE oid = %s", (column.type_code,)

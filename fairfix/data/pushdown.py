@@ -11,24 +11,19 @@ threshold, all of them exact. The third question, for exact distances, has a row
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add, or_
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.bands import Edges
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells
+from fairfix.data.counts import Floats, Grid, Ints
 from fairfix.data.encoder import (
-    Encoder,
-    Rows,
     arrow_array,
-    check_excluded,
     group_codes,
     numbers,
     primitive,
@@ -36,25 +31,18 @@ from fairfix.data.encoder import (
 from fairfix.data.reading import Reading
 from fairfix.data.scan import (
     SORT_ROWS,
-    KeptRows,
     fineness,
     fixed_grid,
     summed,
-    tabulated,
-    with_room,
 )
-from fairfix.errors import DataError
 
 Expression = Any
 """What Ibis makes of columns; it is imported by whoever opens a database."""
 
-Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
-"""Asks a question; the columns of the answer have the types that Ibis says."""
-
 OBSERVED = ("1", "0")
 """Labels that a sum is made for where only the answer can tell which ones are positive."""
 
-LISTED_BINS, RANGES = 4096, 64
+LISTED_BINS, RANGES = 4096, 8
 """So many bins are listed in a question; more are asked for in so many ranges."""
 
 EVERY_ROW = 1 << 62
@@ -340,11 +328,20 @@ class Questions:
         return self._asked(rows, [*self.keys, "bin"], self._weights(rows))
 
     def scores(self, grid: Grid, bins: Ints) -> Expression:
-        """Return the third question: a row per cell, label, decision and score, in some of the bins."""
+        """Return the third question: a row per cell, label, decision and score, in some of the bins.
+
+        Of DuckDB, from where no row travels, it is a row per row, since grouping those of many scores costs more.
+        """
+        import ibis
+
         rows = self._sound()
         if bins.size < grid.size:
             rows = rows.filter(in_bins(bin_of(rows.score, grid), bins))
-        return self._asked(rows, [*self.keys, "score"], self._weights(rows))
+        if self.backend != "duckdb":
+            return self._asked(rows, [*self.keys, "score"], self._weights(rows))
+        ends = {f"{end}_{name}": rows[name] for name in self.banded for end in ("low", "high")}
+        weights = {"w": rows.weight, "ww": self.square(rows.weight)} if self.reading.columns.weight else {}
+        return rows.select(*self.keys, "score", n=ibis.literal(1, "int64"), **ends, **weights)
 
     def square(self, value: Expression) -> Expression:
         """Return the square of numbers, 0 and infinity where it is no float, as numpy has them."""
@@ -400,171 +397,6 @@ def whole_of(column: pa.Array) -> Ints:
     return primitive(column.cast(pa.int64()), np.int64)
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The answer to the first question, a row per kind of rows that are counted."""
-
-    cells: tuple[tuple[str, ...], ...]
-    code: Ints
-    """Cell and label, ``cell * labels + label``, shape (k,)."""
-    decision: Floats | None
-    columns: Mapping[str, npt.NDArray[Any]]
-    """Answers by name, each of shape (k,): ``n``, sums, ends of scores."""
-    read: int
-    excluded: Mapping[str, int]
-
-    def sums_of(self, reading: Reading, *, losses: bool) -> dict[str, Floats]:
-        """Return the sums beside the bins, by name, shape (C L, many)."""
-        n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if reading.binary else 1
-        out: dict[str, list[Floats]] = {}
-        powers = (columns.get("w", n), columns.get("ww", n))
-        if self.decision is not None and reading.columns.probability:
-            names = ("yes_1", "no_1", "yes_2", "no_2") if "w" in columns else ("yes_1", "no_1") * 2
-            out["decisions"] = [columns[name] for name in names]
-        elif self.decision is not None:
-            out["decisions"] = [w * part for w in powers for part in (self.decision, 1.0 - self.decision)]
-        for name in summed(reading) if losses else ():
-            out[name] = [self._sum(name, i, labels) for i in range(1, 5 if "w" in columns else 3)]
-        if "log_loss" in out and reading.score_scale != "logit":
-            never = self._sum("impossible", 1, labels) > 0
-            out["log_loss"] = [np.where(never, math.inf, sums) for sums in out["log_loss"]]
-        return {name: self._by_code(reading, parts) for name, parts in out.items()}
-
-    def _sum(self, name: str, number: int, labels: int) -> Floats:
-        """Return a sum, of those for each label the one for the label of the rows."""
-        if f"{name}_{number}" in self.columns:
-            return self.columns[f"{name}_{number}"]
-        no, yes = (self.columns[f"{name}{label}_{number}"] for label in (0, 1))
-        return np.where(self.code % labels, yes, no)
-
-    def _by_code(self, reading: Reading, parts: Sequence[Floats]) -> Floats:
-        size = len(self.cells) * (2 if reading.binary else 1)
-        return np.stack([np.bincount(self.code, part, size) for part in parts], axis=-1)
-
-    def tables(self, reading: Reading) -> dict[str, npt.NDArray[Any]]:
-        """Return rows, and where there are weights their mass, per cell and label, in one bin."""
-        size = len(self.cells) * (2 if reading.binary else 1)
-        rows = np.zeros((size, 1), dtype=np.int64)
-        np.add.at(rows[:, 0], self.code, self.columns["n"])
-        if not reading.columns.weight:
-            return {"rows": rows}
-        mass = {"mass": self.columns["w"], "square_mass": self.columns["ww"]}
-        return {"rows": rows} | {name: self._by_code(reading, [sums]) for name, sums in mass.items()}
-
-
-def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
-    """Ask the first question; a DataError where an entry is none that its column may hold, or must not be missing."""
-    reading, encoder = questions.reading, Encoder(questions.reading, where)
-    pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
-    read, excluded = 0, Counter[str]()
-    for answer in ask(questions.summary()):
-        n = whole_of(answer["n"])
-        if not n.all():  # of no rows, where there is nothing to group by
-            continue
-        rows = encoder.encode(questions.batch(answer), n)
-        read, excluded = read + rows.read, excluded + Counter(dict(rows.excluded))
-        left = slice(None) if rows.kept is None else rows.kept
-        keys = {*questions.keys, "state"}
-        names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
-        columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
-        pieces.append((code_of(rows, reading), rows.decision, {"n": n[left], **columns}))
-    check_excluded(excluded, read, reading)
-    if not pieces:
-        return Summary(encoder.cells, np.zeros(0, dtype=np.int64), None, {}, read, dict(excluded))
-    codes, decisions, answers = zip(*pieces, strict=True)
-    decision = None if decisions[0] is None else np.concatenate(decisions)
-    together = {name: np.concatenate([one[name] for one in answers]) for name in answers[0]}
-    return Summary(encoder.cells, np.concatenate(codes), decision, together, read, dict(excluded))
-
-
-def code_of(rows: Rows, reading: Reading) -> Ints:
-    """Return ``cell * labels + label`` of rows, shape (n,)."""
-    return rows.cell * 2 + rows.label if reading.binary and rows.label is not None else rows.cell
-
-
-def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, *, exact: bool) -> Counts:
-    """Ask the second question where there are scores, and return the counts."""
-    reading, tables, grid = questions.reading, summary.tables(questions.reading), None
-    if not summary.code.size:
-        return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
-    if reading.columns.score:
-        bins, room = fineness(summary.read, exact=exact)
-        whole = tables["rows"][:, 0]
-        grid = with_room(grid_of(summary, reading, bins), whole.size, room)
-        tables = {name: np.zeros((whole.size, grid.size), table.dtype) for name, table in tables.items()}
-        for answer, rows, into, left in counted_answers(
-            ask, questions, questions.binned(grid), summary.cells, where
-        ):
-            place, bare = whole_of(answer["bin"])[left], replace(rows, cell=into[rows.cell])
-            if place.size and not (place.min() >= 0 and place.max() < grid.size and bare.cell.min() >= 0):
-                raise changed(where)
-            at = code_of(bare, reading) * grid.size + place
-            for name, of in (("rows", "n"), ("mass", "w"), ("square_mass", "ww")):
-                if name in tables:
-                    column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
-                    np.add.at(tables[name].reshape(-1), at, column[left])
-        if not np.array_equal(tables["rows"].sum(axis=1), whole):
-            raise changed(where)
-    sums = summary.sums_of(reading, losses=questions.losses)
-    return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
-
-
-def grid_of(summary: Summary, reading: Reading, bins: int) -> Grid:
-    """Return the grid of a scale, or that of the range of the scores."""
-    grid = fixed_grid(reading, bins)
-    if grid is None:
-        low, high = float(summary.columns["low_score"].min()), float(summary.columns["high_score"].max())
-        grid = Grid.over(low, high, bins=bins // 2, thresholds=reading.thresholds)
-    return grid
-
-
-def counted_answers(
-    ask: Batches, questions: Questions, question: Expression, cells: Sequence[tuple[str, ...]], where: str
-) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
-    """Yield (answer, its rows, index of their cells among the given ones, which answers the rows are)."""
-    bare = replace(questions, reading=without_reals(questions.reading))
-    encoder, keys = Encoder(bare.reading, where), bare.reading.columns.cell_keys
-    for answer in ask(question):
-        rows = encoder.encode(bare.batch(answer), whole_of(answer["n"]))
-        _, into = groups_of_cells(keys, encoder.cells, keys, cells)
-        yield answer, rows, into, slice(None) if rows.kept is None else rows.kept
-
-
-def without_reals(reading: Reading) -> Reading:
-    """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
-    columns = replace(reading.columns, score=None, weight=None, probability=None)
-    return replace(
-        reading, columns=columns if reading.task == "classification" else replace(columns, label=None)
-    )
-
-
-def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, where: str) -> KeptRows:
-    """Ask the third question: return the rows of the chosen bins, those of equal score, cell and label as one."""
-    grid, reading = counts.grid, questions.reading
-    assert grid is not None
-    if not any(counts.excluded.values()):  # the scores alone say which rows to look at
-        columns = replace(reading.columns, label=None, prediction=None, probability=None)
-        reading = replace(reading, columns=columns)
-        questions = replace(questions, reading=reading)
-    question, total = questions.scores(grid, np.flatnonzero(bins)), 0
-    pieces = [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int32), None, np.zeros(0))]
-    for answer, rows, into, left in counted_answers(ask, questions, question, counts.cells, where):
-        score, n = real_of(answer["score"])[left], whole_of(answer["n"])[left]
-        cell: Any = into[rows.cell].astype(np.int32)
-        if cell.size and cell.min() < 0:
-            raise changed(where)
-        label = rows.label if reading.binary else None
-        weight, square = n.astype(np.float64), None
-        if reading.columns.weight:
-            weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
-        inside = bins[grid.index(score)]
-        pieces.append(KeptRows(score, cell, label, weight, square).take(inside))
-        total += int(n[inside].sum())
-    if total != int(counts.rows[:, :, bins].sum()):
-        raise changed(where)
-    return KeptRows.joined(pieces[1:] or pieces)
-
-
 def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str, Expression]:
     """Return what would be asked, by what it is for; ``rows`` is the question for the counted columns of all rows."""
     reading = questions.reading
@@ -582,11 +414,6 @@ def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str,
         )
         out[f"instead of the second and third, where the first counts at most {SORT_ROWS:,} rows"] = rows
     return out
-
-
-def changed(where: str) -> DataError:
-    """Return the error that two answers are about other rows."""
-    return DataError(f"{where} changed while it was read; run again, or read a copy that stays as it is")
 
 
 def check_types(schema: pa.Schema, reading: Reading) -> None:

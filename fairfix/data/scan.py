@@ -214,7 +214,7 @@ class Tally:
             elif (wider := grid.covering(ours, most=2 * self.bins)) != grid:
                 grid = self._regrid(grid, wider)
         if not self._tables:  # the cells of the first rows say how fine a table has room
-            grid = with_room(grid, len(self.cells) * self.labels, self.room)
+            grid = grid.halved_to(max(2 * BINS, self.room // (8 * len(self.cells) * self.labels)))
         self.grid = grid
         return grid
 
@@ -312,13 +312,6 @@ def fineness(about: int, *, exact: bool) -> tuple[int, int]:
     fine = exact and about > SORT_ROWS
     bins = FINE_BINS * (1 if about <= 2 * KEEP_ROWS else 4) if fine else BINS
     return bins, max(TABLE_BYTES, int(0.4 * about)) if exact else TABLE_BYTES
-
-
-def with_room(grid: Grid, tables: int, room: int) -> Grid:
-    """Return the grid as fine as so many tables, one per cell and label, have room."""
-    while grid.size > 2 * BINS and 8 * tables * grid.size > room:
-        grid = grid.halved()
-    return grid
 
 
 def fixed_grid(reading: Reading, bins: int) -> Grid | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -480,8 +481,9 @@ def test_a_database_is_only_read(data: tuple[str, str], tmp_path: Path, call: Ca
     base = Path(data[1].split("///")[1].removesuffix("#loans"))
     before, beside = base.read_bytes(), sorted(base.parent.iterdir())
     fairfix.audit(data[1], protected="race")
+    source: Any = open_source(data[1])
     with pytest.raises(duckdb.Error, match="read-only"):
-        open_source(data[1])._backend.con.execute("CREATE TABLE x AS SELECT 1")  # type: ignore[attr-defined]
+        source._backend.con.execute("CREATE TABLE x AS SELECT 1")
     status, _, err = call("audit", data[1], "--protected", "race", "--counts-out", data[1], "--no-config")
 
     assert status == 2
@@ -546,3 +548,24 @@ def test_a_table_that_changes_between_the_questions_is_refused(
 
     with pytest.raises(DataError, match="changed while it was read"):
         fairfix.audit(connection.table("loans"), protected="race")
+
+
+@pytest.mark.usefixtures("two_passes")
+@pytest.mark.filterwarnings("default")
+def test_spark_answers_as_a_file_does(tmp_path: Path) -> None:
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    if not shutil.which("java"):
+        pytest.skip("there is no Java, which pyspark runs in")
+    path, _ = both(tmp_path, make_frame(2000))
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    builder = sql.SparkSession.builder.master("local[1]")
+    for name, setting in settings.items():
+        builder = builder.config(name, setting)
+    session = builder.getOrCreate()
+    try:
+        table = ibis.pyspark.connect(session).read_parquet(path)
+        for asked in ({"weight": "weight", "strata": "town"}, {"score": "x", "score_scale": "logit"}):
+            one, other = (fairfix.audit(data, protected="race", **asked).to_dict() for data in (path, table))
+            assert not differences(without_source(one), without_source(other))
+    finally:
+        session.stop()

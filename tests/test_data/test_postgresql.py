@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,31 +115,36 @@ TYPES = {
     "inet": ("inet", "('10.0.0.' || (i % 2))::inet", ["10.0.0.0/32", "10.0.0.1/32"]),
     "nan": ("double precision", "CASE i % 2 WHEN 0 THEN 'NaN'::float8 ELSE 1.5 END", ["(missing)", "1.5"]),
     "domain": ("short", "CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END", ["a", "b"]),
-    "citext": ("char(3)", "CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END", ["a  ", "b  "]),
+    "char": ("char(3)", "CASE i % 2 WHEN 0 THEN 'a' ELSE 'b' END", ["a  ", "b  "]),
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def types(server: str) -> str:
+    """Make a table with a column of every type."""
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE TYPE mood AS ENUM ('ok', 'sad'); CREATE DOMAIN short AS text")
+        columns = ", ".join(f'"{name}" {kind}' for name, (kind, _, _) in TYPES.items())
+        connection.execute(f"CREATE TABLE types ({columns}, label int, score numeric, bad int[])")
+        made = ", ".join(text for _, text, _ in TYPES.values())
+        entries = f"{made}, (i / 3) % 2, (i % 97) / 97.0, ARRAY[i]"
+        connection.execute(f"INSERT INTO types SELECT {entries} FROM generate_series(1, 900) AS s(i)")
+    return server
+
+
 @pytest.mark.parametrize("many", [False, True])
-def test_values_mean_what_they_say(many: bool, server: str, request: pytest.FixtureRequest) -> None:
+def test_values_mean_what_they_say(many: bool, types: str, request: pytest.FixtureRequest) -> None:
     if many:
         request.getfixturevalue("two_passes")
-    else:
-        with psycopg.connect(server) as connection:
-            connection.execute("CREATE TYPE mood AS ENUM ('ok', 'sad'); CREATE DOMAIN short AS text")
-            columns = ", ".join(f'"{name}" {kind}' for name, (kind, _, _) in TYPES.items())
-            connection.execute(f"CREATE TABLE types ({columns}, label int, score numeric, bad int[])")
-            made = ", ".join(text for _, text, _ in TYPES.values())
-            entries = f"{made}, (i / 3) % 2, (i % 97) / 97.0, ARRAY[i]"
-            connection.execute(f"INSERT INTO types SELECT {entries} FROM generate_series(1, 900) AS s(i)")
     for name, (_, _, groups) in TYPES.items():
-        if name == "domain" and not many:  # the type of a domain is known of a query alone
-            continue
+        if not many and name not in ("numeric", "uuid", "enum", "time zone", "nan"):
+            continue  # the others go the same way, but for a domain, which is known of a query alone
         read = {"sql": "SELECT * FROM types"} if many else {"table": "types"}
         asked: Any = {"protected": name, "missing_group": "group", "bands": {name: "values"}, **read}
-        content = fairfix.audit(server, **asked).to_dict()["attributes"][0]["groups"]
+        content = fairfix.audit(types, **asked).to_dict()["attributes"][0]["groups"]
         assert sorted(group["group"] for group in content) == groups, name
     with pytest.raises(DataError, match="'bad' is of type list"):
-        fairfix.audit(server, table="types", protected="bad")
+        fairfix.audit(types, table="types", protected="bad")
 
 
 def test_hostile_names_and_values_are_names_and_values(server: str, request: pytest.FixtureRequest) -> None:
@@ -212,21 +214,20 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
     assert call("audit", server, "--table", "risk.good", "--protected", "race", "--no-config")[0] == 0
 
 
-def test_the_password_is_in_nothing_that_is_written(data: tuple[str, str], tmp_path: Path) -> None:
+def test_the_password_is_in_nothing_that_is_written(
+    data: tuple[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secrets = [PASSWORD, quote(PASSWORD, safe="")]
     url = data[1].removesuffix("#loans")
     bare = url.replace(quote(PASSWORD, safe=""), "").replace("owner:@", "owner@")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "fairfix.toml").write_text('[report]\nmodel = "m"\n')
     written = []
 
-    def run(*arguments: str, **more: str) -> None:
-        environment = {**os.environ, **more}
-        done = subprocess.run(
-            [sys.executable, "-m", "fairfix", *arguments], cwd=tmp_path, env=environment, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode in (0, 2), done.stderr
-        written.append(done.stdout + done.stderr)
+    def run(*arguments: str) -> None:
+        status, out, err = call(*arguments)
+        assert status in (0, 2), err
+        written.append(out + err)
 
     asked = ("--table", "loans", "--protected", "race", "--score", "score")
     outs = [f"--out={kind}=out.{i}" for i, kind in enumerate(("json", "html", "markdown", "junit"))]
@@ -245,7 +246,8 @@ def test_the_password_is_in_nothing_that_is_written(data: tuple[str, str], tmp_p
     assert (
         json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1
     )
-    run("audit", bare, *asked, "--config", "fairfix.toml", "--one-pass", PGPASSWORD=PASSWORD)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    run("audit", bare, *asked, "--config", "fairfix.toml", "--one-pass")
     run("audit", f"{bare}?password={quote(PASSWORD, safe='')}", *asked, "--dry-run")
     run("audit", url, *asked, "--show-settings")
     run("audit", url, "--table", "loans", "--protected", "no", "--debug", "--out", "json=bad.json")
