@@ -65,7 +65,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
     rows = "held-out rows" if held else "rows of the fit"
     for one in (held or fit or {}).get("people", ()):
-        yield _people(one, rows, told=held is not None and one is _whom(result, held))
+        yield _people(one, rows, in_answer=held is not None and one is _whom(result, held))
     if result.get("rule"):
         yield _rule(result)
     if "counts" in result:
@@ -257,10 +257,10 @@ def _with_ends(value: Json, write: Callable[..., str]) -> str:
 # ---------------------------------------------------------------------- who, and by which rule
 
 
-def _people(one: Json, rows: str, *, told: bool) -> Section:
+def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
     """Return what changes for each group: rates before and after, and who is decided otherwise.
 
-    Who rises and falls most is left out where the answer has ``told`` it.
+    Who rises and falls most is left out where it is ``in_answer`` already.
     """
     groups, attribute = one["groups"], one["attribute"]
     metric = _given(groups)
@@ -268,7 +268,7 @@ def _people(one: Json, rows: str, *, told: bool) -> Section:
     lines: list[str] = []
     grids: list[Grid] = []
     if metric:
-        lines += () if told else _most(groups, metric)
+        lines += () if in_answer else _most(groups, metric)
         name = "yes" if decided else "mean"
         columns: dict[str, str | Callable[[Json], str]] = {
             "group": "group",
