@@ -397,7 +397,7 @@ def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:
     was, now = stats.norm.cdf((at + other[:, None]) / noise), at >= 0
     hit = ((now - was) * (2 / (1 + np.exp(-at)) - 1)).mean(axis=1)
     truths = {
-        "Demographic parity difference [race]": (
+        "By race, the demographic parity difference": (
             np.ptp(now.mean(axis=1)) - np.ptp(was.mean(axis=1)),
             "worse",
         ),
@@ -405,7 +405,7 @@ def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:
     }
     for title, (true, larger) in truths.items():
         part = text.partition(f"{title} was ")[2]
-        ends = numbers(r"^.*?the change is from # points to # points", part)
+        ends = numbers(r"^.*?the change is from # to # points", part)
         if ends is None:
             continue
         said = re.match(r"[^;]*; it is (better|worse), with 95% confidence", part)
