@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import Any
 
 import pyarrow as pa
@@ -354,16 +354,35 @@ class ArrowStore(Remote):
         """Upload a file of this machine as a whole.
 
         Closing a stream of pyarrow completes the upload, whatever has been written before. So nothing may come between:
-        one call writes all, closing raises where a part was lost, and no signal reaches the thread that does both.
+        one call writes all, closing raises where a part was lost, and signals wait until both are done.
         """
+        content = pa.memory_map(file).read_buffer() if Path(file).stat().st_size else b""
+        with (
+            answering(f"{self._root}/{path}", "writing"),
+            uninterrupted(),
+            self._filesystem.open_output_stream(f"{self._base}/{path}", compression=None) as stream,
+        ):
+            stream.write(content)
 
-        def upload() -> None:
-            content = pa.memory_map(file).read_buffer() if Path(file).stat().st_size else b""
-            with self._filesystem.open_output_stream(f"{self._base}/{path}", compression=None) as stream:
-                stream.write(content)
 
-        with answering(f"{self._root}/{path}", "writing"), ThreadPoolExecutor(1) as alone:
-            alone.submit(upload).result()
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let signals to stop wait until the block has ended; they come to the main thread alone."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+    kept = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for first in came[:1]:
+            signal.raise_signal(first)
 
 
 def _second(time_: datetime | str | None) -> int | None:
