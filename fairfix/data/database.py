@@ -247,9 +247,8 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     with asking(shown, secrets):
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
-    source = DatabaseSource(expression, name, secrets)
-    weakref.finalize(source, backend.disconnect)
-    return source
+    weakref.finalize(expression, backend.disconnect)  # which copies of the source share
+    return DatabaseSource(expression, name, secrets)
 
 
 def _name_of(table: Any) -> str:

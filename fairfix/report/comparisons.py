@@ -91,8 +91,7 @@ def _of_gap(
     if left := len(points) - len(shown):
         lines.append(
             f"{left} other {'point is' if left == 1 else 'points are'} no better in the gap, nor in {main}, than "
-            "one of these"
-            "these" + ("" if detail else " (shown with --detail)")
+            "one of these" + ("" if detail else " (shown with --detail)")
         )
     if detail:
         qualities = dict.fromkeys(name for point in points for name in point["qualities"])

@@ -184,7 +184,7 @@ def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]
     """The table has a row per point with its interval, the frontier mark and whether the group is needed."""
     out = renderer("text")(json.loads((runs[0] / "json").read_text()), detail=True, width=160)
 
-    assert "ks.to_overall [sex]" in out
+    assert "KS distance, to overall [sex]" in out
     assert "uses group" in out
     assert any("*" in line and line.startswith("ramp") for line in out.splitlines())
     assert any(line.startswith("fair-regression") and line.endswith("no") for line in out.splitlines())
