@@ -65,12 +65,12 @@ check: lint types docs-check ## Lint, types, docs in step with --help, all tests
 	$(MAKE) portable
 
 # numpy takes no instruction beyond its baseline where the features that it dispatches on are switched off
-portable: $(VENV)/test.stamp $(LOWEST)/test.stamp ## Test the numbers as other processors, threads and versions make them
+portable: $(VENV)/test.stamp $(LOWEST)/test.stamp ## Test numbers, but for slow laws, as other processors, threads and versions make them
 	OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 		NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python tests/dispatched.py)" \
-		$(BIN)/python -m pytest -q -n auto --dist worksteal $(NUMERIC)
+		$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not slow' $(NUMERIC)
 	OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 \
-		$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal $(NUMERIC)
+		$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal -m 'not slow' $(NUMERIC)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

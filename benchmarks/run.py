@@ -30,6 +30,7 @@ SCRIPTS = {
     "noisy_repair.py": (),
     "coverage.py": ("--simulations", "2000"),
     "gates.py": ("--sets", "1000"),
+    "scale.py": (),
     "promises.py": (),
 }
 """Script -> its arguments, in the order of the page."""

@@ -22,7 +22,10 @@ PASSWORD = "s3cr:et/p@ss#w?rd%"  # noqa: S105  of a server that lives as long as
 
 
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
-    """Return where two JSON values differ: integers and texts at all, other numbers by more than 1e-9 of them."""
+    """Return where two JSON values differ: integers and texts at all, other numbers by more than 1e-9 of them.
+
+    A number that is next to nothing is the difference of two that are not, and has their error.
+    """
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted({*one, *other})
         return [line for key in keys for line in differences(one.get(key), other.get(key), f"{place}.{key}")]
@@ -30,7 +33,7 @@ def differences(one: Any, other: Any, place: str = "") -> list[str]:
         pairs = enumerate(zip(one, other, strict=True))
         return [line for i, (a, b) in pairs for line in differences(a, b, f"{place}[{i}]")]
     if isinstance(one, float) and isinstance(other, float):
-        near = one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+        near = one == other or abs(one - other) <= max(1e-9 * max(abs(one), abs(other)), 1e-12)
         return [] if near else [f"{place}: {one!r} {other!r}"]
     return [] if one == other else [f"{place}: {one!r} {other!r}"]
 
