@@ -37,7 +37,18 @@ COMMANDS: dict[str, type[Request]] = {
     "compare": CompareRequest,
     "predict": PredictRequest,
 }
-SAYING = {"format_", "out", "detail", "output", "picture", "undecided", "quiet", "verbose", "debug", "dry_run"}
+SAYING = {
+    "format_",
+    "out",
+    "detail",
+    "output",
+    "picture",
+    "undecided",
+    "quiet",
+    "verbose",
+    "debug",
+    "dry_run",
+}
 """Options of output, of the exit status, and of what is told meanwhile."""
 CONFIGURED = {"config", "no_config", "show_settings"}
 """Options of the configuration; it has waivers, and the environment the day by which they are judged."""
