@@ -197,6 +197,11 @@ def _loaded(counts: Any) -> tuple[str, CountFile]:
 def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:
     """Return how the counts were read, for the asked protected columns and the id of new rows."""
     reading, share = content.reading, content.share
+    if content.model:
+        raise UsageError(
+            f"`from_counts`: the scores are those of the model file {content.model['file']}, which a rule of counts "
+            "could not ask at predict time; write its scores to a column and count that, with `score`"
+        )
     own = reading.columns.protected
     asked = tuple(request.protected) or own
     if absent := [name for name in asked if name not in own]:

@@ -478,6 +478,14 @@ def test_what_counts_cannot_is_refused_with_a_remedy(name: str, people: Path) ->
         repair(str(people / "north-fit.counts"), **asked)
 
 
+def test_scores_of_a_model_file_are_to_be_written_first(people: Path) -> None:
+    """A rule of counts asks no model; the message names the file and the way."""
+    content = CountFile.load(people / "north-fit.counts")
+    scored_by = replace(content, model={"file": "risk.joblib", "sha256": "0" * 64})
+    with pytest.raises(UsageError, match=r"model file risk\.joblib.*write its scores to a column"):
+        repair(scored_by, method="ramp")
+
+
 @pytest.mark.parametrize("name", available())
 def test_a_method_fits_to_counts_or_says_why_not(name: str, people: Path) -> None:
     """Each method, as it is without parameters, is one of the methods above, or names its reason."""
