@@ -289,7 +289,8 @@ def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, .
     """Return the counts without the cells of fewer rows than ``least``, and what that costs the groups that lose rows.
 
     Other cells go too, until the sizes of small ones cannot be computed from what is left and the number of rows left
-    out (:mod:`fairfix.auditing.suppression`). Nothing else is left of them, and all parts of the data are one piece.
+    out (:mod:`fairfix.auditing.suppression`). Nothing else is left of them but, where score bins follow the data, the
+    width of these, and all parts of the data are one piece.
     The losses are for whoever has the data: they are not in the file.
     """
     counts = content.counts()
@@ -306,6 +307,8 @@ def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, .
         levels, group = groups_of_cells(counts.keys, counts.cells, (column,))
         sizes, gone = (np.bincount(group, part, len(levels)).astype(int) for part in (rows, rows * hide))
         losses += [Loss(column, levels[k][0], int(sizes[k]), int(gone[k])) for k in np.flatnonzero(gone)]
+    if not _has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
+        kept = kept.trimmed()
     piece = Piece.of(replace(kept, excluded=excluded))
     return replace(content, pieces=(piece,)), tuple(losses)
 

@@ -110,6 +110,11 @@ class Grid:
                 return Grid(exponent, first, last, self.thresholds)
             exponent -= 1
 
+    def between(self, first: int, last: int) -> Grid:
+        """Return the grid from the grid bin that holds bin ``first`` to the one that holds bin ``last``."""
+        grid_index, _ = self._layout
+        return replace(self, first=int(grid_index[first]), last=int(grid_index[last]))
+
     def halved(self) -> Grid:
         """Return the grid with its bins folded in pairs."""
         return Grid(self.exponent - 1, self.first >> 1, self.last >> 1, self.thresholds)
@@ -208,6 +213,20 @@ class Counts:
         into = self.grid.onto(grid)
         moved: Any = {
             name: moved_bins(t, into, grid.size) for name, t in self._tables() if name != "decisions"
+        }
+        return replace(self, grid=grid, **moved)
+
+    def trimmed(self) -> Counts:
+        """Return the counts without the score bins below the first and above the last one that has rows."""
+        if self.grid is None or not self.cells:
+            return self
+        seen = np.flatnonzero(self.rows.any(axis=(0, 1)))
+        grid = self.grid.between(int(seen[0]), int(seen[-1]))
+        own, into = slice(seen[0], seen[-1] + 1), self.grid.onto(grid)
+        moved: Any = {
+            name: moved_bins(t[..., own], into[own], grid.size)
+            for name, t in self._tables()
+            if name != "decisions"
         }
         return replace(self, grid=grid, **moved)
 

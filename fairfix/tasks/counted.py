@@ -38,6 +38,7 @@ from fairfix.tasks.fitting import (
     criterion_of,
     doubts_of,
     recorded,
+    unproven,
     warned,
 )
 from fairfix.tasks.messages import of_direction
@@ -149,6 +150,7 @@ def repair_counts(
         held, aside = _answered(held, rule)
         notes += aside
         shown = held.table(reading)
+        notes += unproven(table, shown)
         notes += cost_of_rounding(repairer, rule, shown, plain)
         proof = prove(shown, rule, settings, **more)
         first = list(doubts_of(repairer, rule, table, (of_fit, proof), None, shown))
@@ -267,6 +269,12 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
         yield Caution(
             "neither counts are of a share of the rows, so nobody can know that no row is in both; the proof takes "
             "your word for it",
+            "held_out_unknown",
+        )
+    elif not one.by_id:
+        yield Note(
+            "no id parts the rows, but the values of each as they are written: a person who comes with other values, "
+            "such as in another file with scores rounded or of other precision, may be in both; better name an `id`",
             "held_out_unknown",
         )
 

@@ -230,9 +230,9 @@ def repair_table(
         if selection:
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
-    notes = [*warned(caught), *predictor.trace.notes, *_unproven(table, split)]
-    notes += _ties(table, predictor)
-    held, aside = _answered(table.take(split.holdout), predictor)
+    kept = table.take(split.holdout)
+    notes = [*warned(caught), *predictor.trace.notes, *unproven(table, kept), *_ties(table, predictor)]
+    held, aside = _answered(kept, predictor)
     plain = replace(settings, checks=())
     notes += [*aside, *cost_of_rounding(best, predictor, held, plain)]
     claim = None
@@ -504,12 +504,12 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
         yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 
-def _unproven(table: Table, split: Split) -> Iterator[Caution]:
+def unproven(table: Table, held: Table) -> Iterator[Caution]:
     """Yield a caution for every group without held-out rows."""
     for name in table.reading.columns.protected:
-        groups = table.groups([name])
-        seen = np.bincount(groups.codes[split.holdout], minlength=len(groups.levels))
-        for group, rows in zip(groups.names, seen, strict=True):
-            if not rows:
+        groups, proven = table.groups([name]), held.groups([name])
+        seen = {proven.names[k] for k in np.unique(proven.codes)}
+        for group in groups.names:
+            if group not in seen:
                 lacking = f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
                 yield Caution(lacking, "unproven")

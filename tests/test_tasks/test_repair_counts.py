@@ -372,6 +372,21 @@ def _ids(folder: Path, share: str) -> list[str]:
     return out
 
 
+def test_a_group_that_no_row_proves_is_named() -> None:
+    """Checks on the groups of the proof alone would let a group without held-out rows pass unseen."""
+    frame = scored(0, 3000).to_pandas()
+    lost = frame["race"].iloc[0]
+    fit = count(frame.iloc[:2000], PLAIN)
+    held = frame.iloc[2000:]
+    for rows, named in ((held, False), (held[held["race"] != lost], True)):
+        texts = [
+            str(note)
+            for note in repair(fit, proof_counts=count(rows, PLAIN)).outcome.messages
+            if note.code == "unproven"
+        ]
+        assert any(repr(lost) in text and "no held-out rows" in text for text in texts) == named
+
+
 def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A gate that holds on the counts of the fit is undecided, one that fails there fails; the answer says so."""
     base = ["repair", "--from-counts", str(people / "fit.counts"), "--method", "ramp", "--no-config"]
@@ -435,6 +450,20 @@ def test_rows_of_the_fit_prove_nothing(name: str, people: Path) -> None:
     with pytest.raises(UsageError, match=words) as error:
         repair(str(people / "north-fit.counts"), proof_counts=other)
     assert "share=0.7:1" in str(error.value)
+
+
+def test_shares_by_values_part_rows_as_they_are_written(tmp_path: Path) -> None:
+    """Rows whose scores are rounded have other hashes, so without an id the repair says that people may be in both."""
+    frame = scored(0, 2000).to_pandas().drop(columns="id", errors="ignore")
+    rounded = frame.assign(score=frame["score"].astype(np.float32))
+    asked: Any = {"protected": "race", "label": "label", "score": "score"}
+    fit = audit(frame, share="0:0.5", counts_out=tmp_path / "a.counts", **asked).counts
+    held = audit(rounded, share="0.5:1", counts_out=tmp_path / "b.counts", **asked).counts
+    notes = [
+        note for note in repair(fit, proof_counts=held).outcome.messages if note.code == "held_out_unknown"
+    ]
+
+    assert ["may be in both" in note for note in notes] == [True]
 
 
 def test_counts_without_shares_are_a_matter_of_trust(people: Path) -> None:
@@ -534,6 +563,27 @@ def test_hidden_cells_cannot_be_computed() -> None:
     assert left.read == left.used + left.excluded[SUPPRESSED] == len(frame)
     assert {(one.column, one.group): one.left_out for one in losses}["race", "few"] == 7
     assert suppressed(count(scored(0, 900), PLAIN), 2)[1] == ()
+
+
+def test_score_bins_do_not_tell_of_scores_that_are_left_out() -> None:
+    """Bins that follow the data end with the rows that are left, whose places in them stay as they were."""
+    frame, reading = small()
+    below, within, above = -900.0, 0.5, 8000.0
+    reading = replace(reading, score_scale="raw", thresholds=(below, within, above))
+    frame.loc[:1, "score"] = [-1000.0, 12345.0]
+    whole = count(frame, reading)
+    content, _ = suppressed(whole, 20)
+    counts, before = content.counts(), whole.counts()
+    shown = frame["race"] + frame["town"].astype(str)
+    score = frame["score"][shown.isin({race + town for race, town in counts.cells})].to_numpy()
+    assert counts.grid is not None
+    assert before.grid is not None
+
+    assert before.grid.edges[0] <= -1000 < 12345 <= before.grid.edges[-1]
+    assert counts.grid.edges[0] > score.min() - 2 * counts.grid.width
+    assert counts.grid.edges[-1] < score.max() + 2 * counts.grid.width
+    many = np.bincount(counts.grid.index(score), minlength=counts.grid.size)
+    np.testing.assert_array_equal(counts.rows.sum(axis=(0, 1)), many)
 
 
 def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: Path, caplog: Any) -> None:
