@@ -17,6 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, combinations
 from typing import Any, get_args
 
 import numpy as np
@@ -289,8 +290,8 @@ def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, .
     """Return the counts without the cells of fewer rows than ``least``, and what that costs the groups that lose rows.
 
     Other cells go too, until the sizes of small ones cannot be computed from what is left and the number of rows left
-    out (:mod:`fairfix.auditing.suppression`). Nothing else is left of them but, where score bins follow the data, the
-    width of these, and all parts of the data are one piece.
+    out (:mod:`fairfix.auditing.suppression`), nor those of small groups of fewer columns. Nothing else is left of them
+    but, where score bins follow the data, the width of these, and all parts of the data are one piece.
     The losses are for whoever has the data: they are not in the file.
     """
     counts = content.counts()
@@ -298,6 +299,13 @@ def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, .
     (hide,) = hidden_groups([(np.arange(rows.size), rows.size)], rows, least, [False])
     if not hide.any():
         return content, ()
+    for columns in chain.from_iterable(combinations(counts.keys, n) for n in range(1, len(counts.keys))):
+        _, group = groups_of_cells(counts.keys, counts.cells, columns)
+        inside = np.isin(group, group[hide])
+        one = len(set(group[hide])) == 1  # whose size, if small, is the number of rows left out
+        if one and rows[inside].sum() < least and not inside.all():
+            others = np.flatnonzero(~inside)
+            hide[others[np.argmin(rows[others])]] = True
     if hide.all():
         raise DataError(f"`suppress_below={least}` leaves no counts to save; a smaller number keeps more")
     kept, left_out = counts.cells_at(np.flatnonzero(~hide)), int(rows[hide].sum())

@@ -565,6 +565,19 @@ def test_hidden_cells_cannot_be_computed() -> None:
     assert suppressed(count(scored(0, 900), PLAIN), 2)[1] == ()
 
 
+def test_the_rows_left_out_are_not_those_of_one_small_group() -> None:
+    """A group whose cells are all small is hidden with a cell of another one: else the rows left out are its size."""
+    frame, reading = small()
+    frame["race"] = frame["race"].replace("few", "none")
+    frame.loc[:10, "race"] = "few"
+    frame.loc[:10, "town"] = [0] * 6 + [1] * 5
+    content, losses = suppressed(count(frame, reading), 12)
+
+    assert {(one.column, one.group): one.left_out for one in losses}["race", "few"] == 11
+    assert content.counts().excluded[SUPPRESSED] >= 11 + 6
+    assert len({one.group for one in losses if one.column == "race"}) == 2
+
+
 def test_score_bins_do_not_tell_of_scores_that_are_left_out() -> None:
     """Bins that follow the data end with the rows that are left, whose places in them stay as they were."""
     frame, reading = small()
