@@ -58,6 +58,7 @@ def rows(n: int = 4000) -> pd.DataFrame:
     frame["word"] = np.where(frame.label == 1, "repaid", "lost")
     frame["draw"] = np.round(rng.random(n), 2)
     frame["single"] = frame.score.astype(np.float32)
+    frame["widened"] = np.where(rng.random(n) < 0.5, float(np.float32(0.7)), np.round(rng.random(n), 2))
     frame["sure"] = np.where(
         rng.random(n) < 0.3, frame.label, frame.score
     )  # infinite log loss on none of them
@@ -87,6 +88,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "probabilities": {"protected": "race", "probability": "draw", "weight": "weight"},
     "regression": {"protected": "race", "label": "x", "score": "logit", "task": "regression"},
     "bands": {"protected": ("race", "weight"), "bands": "weight=1,1.5"},
+    "bands of numbers once in 32 bits": {"protected": ("race", "widened"), "bands": "widened=0.1,0.7"},
     "quartiles": {"protected": "amount", "bands": "amount=quartiles", "missing_group": "group"},
     "infinite loss": {"protected": "race", "score": "wrong"},
     "gaps": {"protected": "old", "label": "y_gap", "score": "s_gap", "weight": "amount", "probability": "p_gap",
@@ -225,6 +227,7 @@ TYPES = {
     "time": "TIME '10:00:00' + INTERVAL 1 MINUTE * (i % 3)",
     "float": "(i % 3)::FLOAT + 0.1::FLOAT",
     "double": "CASE i % 3 WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN 1e300 ELSE -0.5 END",
+    "zeros": "CASE i % 3 WHEN 0 THEN -0.0::DOUBLE WHEN 1 THEN 0.0::DOUBLE ELSE 1.5 END",
     "blob": "('\\x0' || (i % 3))::BLOB",
     "enum": "('g' || (i % 3))::ENUM ('g0', 'g1', 'g2')",
     "null": "CASE WHEN i % 3 = 0 THEN NULL ELSE 'g' || (i % 3) END",
