@@ -91,7 +91,7 @@ class Source(ABC):
 
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file; a UsageError where the source has none."""
-        raise UsageError(f"{self.name} is no files; name a file as `output`, not a folder")
+        raise UsageError(f"{self.name} does not consist of files; let `output` be a file, not a folder")
 
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""

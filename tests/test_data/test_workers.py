@@ -288,9 +288,14 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
     for name in files:
         assert (Path(here) / name).read_bytes() == (Path(there) / name).read_bytes()
     assert (Path(here) / "a/x.parquet").read_bytes() == Path(alone).read_bytes()
-    status, _, err = call("predict", rule, str(data), "-o", f"{data}/")
-    assert status == 2
-    assert "is the folder of the data, whose files would be replaced" in err
+    (tmp_path / "link").symlink_to(data)
+    (data / "x.parquet").write_bytes((data / "y.parquet").read_bytes())
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    for taken, replaced in ((f"{data}/", "a/x"), (f"{tmp_path}/link/", "a/x"), (f"{data}/a/", "x")):
+        status, _, err = call("predict", rule, str(data), "-o", taken)
+        assert status == 2
+        assert f"--output {taken} would replace {replaced}.parquet, a file of the data" in err
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
     status, _, err = call("predict", rule, str(data), "-o", alone, "--cluster", cluster)
     assert status == 2
     assert "--cluster writes a file for each file of data" in err
