@@ -373,6 +373,7 @@ def test_errors_say_what_to_do(
     ("duckdb:///nowhere.duckdb#t", "does not exist"), ("duckdb:///{parquet}#t", "cannot connect"),
     ("snowflake://u:h3mlig@acct/db#t", "pip install 'ibis-framework[snowflake]'"),
     ("postgresql://u:h3mlig@127.0.0.1:1/db#t", "Connection refused"),
+    ("postgresql://u:h3/mlig@127.0.0.1:1/db#t", "write / as %2F"), ("mysql://u:h3[mlig@127.0.0.1/db#t", "[ as %5B"),
     ("duckdb:///{base}#loan", "did you mean 'loans'?"),
     ("mongodb://u:h3mlig@host/db", "has a scheme that fairfix does not know"),
 ])  # fmt: skip
@@ -384,7 +385,7 @@ def test_what_cannot_be_opened_is_named_without_secrets(
 
     assert (status, out) == (2, "")
     assert words in err
-    assert SECRET not in err
+    assert not any(part in err for part in (SECRET, "h3", "mlig"))
 
 
 def test_options_of_databases_are_refused_with_files(data: tuple[str, str], call: Call) -> None:
