@@ -342,7 +342,7 @@ def secrets_of(url: str) -> list[str]:
 def _check_user(url: str, shown: str) -> None:
     """Raise a UsageError where a user or a password ends before the ``@``: a driver would quote what comes after."""
     user = url.partition("://")[2].rpartition("@")[0]
-    wrong = r"[/@[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[str(scheme_of(url))] == "postgres" else r"[[\]]"
+    wrong = r"[/@\[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[str(scheme_of(url))] == "postgres" else r"[\[\]]"
     if not QUERY.search(user) and re.search(wrong, user):
         raise UsageError(
             f"{shown}: the user or the password has a sign that means something else in a URL; write / as %2F, @ as "
