@@ -93,5 +93,5 @@ def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:
         for _, written in predict_files(request, given["output"], given["cluster"]):
             files, rows = files + 1, rows + written
             done(1)
-    talk(f"wrote {rows:,} rows to {files:,} files in {given['output']}")
+    talk(f"wrote {rows:,} rows to {files:,} file{'s' * (files != 1)} in {given['output']}")
     return 0

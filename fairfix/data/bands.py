@@ -147,10 +147,13 @@ def pieces(edges: Edges) -> tuple[list[float], list[int]]:
 
 def bands_of(numbers: Floats, edges: Edges, kind: pa.DataType) -> Ints:
     """Return the band of each number, shape (n,); edges are rounded to 16 bits where ``kind``, of the column, is so."""
-    if pa.types.is_float16(kind):
-        edges = tuple(float(np.float16(edge)) for edge in edges)
-    cuts, bands = pieces(edges)
+    cuts, bands = pieces(halved(edges) if pa.types.is_float16(kind) else edges)
     return np.array(bands)[np.searchsorted(cuts, numbers, side="right")]
+
+
+def halved(edges: Edges) -> Edges:
+    """Return edges rounded to 16 bits."""
+    return tuple(float(np.float16(edge)) for edge in edges)
 
 
 def as_number(level: str) -> float | None:

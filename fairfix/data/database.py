@@ -8,6 +8,7 @@ other rows than the first are refused. What is secret in a URL is in no message.
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote
 from uuid import uuid4
 
 import pyarrow as pa
@@ -29,7 +30,8 @@ from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
-from fairfix.data.urls import BACKENDS, is_dry, scheme_of, shown_url
+from fairfix.data.urls import BACKENDS, QUERY, is_dry, scheme_of, shown_url
+from fairfix.data.workers import Cluster, Workers
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
 
 SHOWN_TABLES = 40
@@ -85,6 +87,14 @@ class DatabaseSource(Source):
     def about_rows(self) -> int:  # type: ignore[override]  # as above
         """Number of rows."""
         return self.rows or 0
+
+    def read_by(self, workers: Workers) -> Self:
+        """Return the source as it is: its rows come by its own connection; a UsageError for a cluster."""
+        if isinstance(workers, Cluster):
+            raise UsageError(
+                f"`cluster` reads files, and {self.name} is counted by its database; leave it out"
+            )
+        return super().read_by(workers)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
@@ -241,6 +251,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
             else f"say what is read of {shown}: give one of them"
         )
         raise UsageError(f"`table` and `sql`: {both}" if table else f"`table` or `sql`: {both}")
+    _check_user(url, shown)
     secrets = secrets_of(url)
     with asking(shown, secrets, "cannot connect to {}"):
         backend = _connected(url, shown)
@@ -274,7 +285,7 @@ def _connected(url: str, shown: str) -> Any:
     ibis, backend = _ibis(), BACKENDS[str(scheme_of(url))]
     try:
         if backend == "duckdb":
-            settings = dict(parse_qsl(urlsplit(url).query))
+            settings = dict(parse_qsl(url.partition("?")[2]))
             # what has no room in memory must not be written beside the data
             settings.setdefault("temp_directory", tempfile.gettempdir())
             return ibis.duckdb.connect(_file_of(url), read_only=True, **settings)
@@ -318,11 +329,25 @@ def _postgres(ibis: ModuleType, url: str) -> Any:
 def secrets_of(url: str) -> list[str]:
     """Return the parts of a URL that no message may have."""
     user, at, _ = url.partition("://")[2].rpartition("@")
-    password = user.partition(":")[2] if at else ""
+    name, _, password = user.partition(":") if at else ("", "", "")
     query = [
-        value for name, value in parse_qsl(urlsplit(url).query) if name not in ("sslmode", "dbname", "host")
+        value
+        for name, value in parse_qsl(url.partition("?")[2].partition("#")[0])
+        if name not in ("sslmode", "dbname", "host")
     ]
-    return [secret for part in (password, *query) for secret in {part, unquote(part)} if secret]
+    secrets = [secret for part in (password, *query) for secret in {part, unquote(part)} if secret]
+    return secrets + [f'"{unquote(name)}"'] * bool(name)  # so it is quoted; bare it may be any word
+
+
+def _check_user(url: str, shown: str) -> None:
+    """Raise a UsageError where a user or a password ends before the ``@``: a driver would quote what comes after."""
+    user = url.partition("://")[2].rpartition("@")[0]
+    wrong = r"[/@\[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[str(scheme_of(url))] == "postgres" else r"[\[\]]"
+    if not QUERY.search(user) and re.search(wrong, user):
+        raise UsageError(
+            f"{shown}: the user or the password has a sign that means something else in a URL; write / as %2F, @ as "
+            "%40, [ as %5B, ] as %5D and % as %25"
+        )
 
 
 @contextmanager

@@ -437,6 +437,8 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
 
 
 def _level_name(value: Any) -> str:
+    if isinstance(value, float):
+        value += 0.0  # -0.0 is 0.0
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

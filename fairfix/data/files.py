@@ -91,7 +91,7 @@ class Source(ABC):
 
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file; a UsageError where the source has none."""
-        raise UsageError(f"{self.name} is no files; name a file as `output`, not a folder")
+        raise UsageError(f"{self.name} does not consist of files; let `output` be a file, not a folder")
 
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""
@@ -145,12 +145,12 @@ class FileSource(Source):
         self.places = list(places)
 
     def files(self) -> list[tuple[str, Source]]:
-        """Return (path, source) of each file, read as all of them are."""
+        """Return (path, source) of each file, read as all of them are; a URL's path without its query."""
         out: list[tuple[str, Source]] = []
         for place in self.places:
             one = copy(self)
             one.places, one.rows = [place], None
-            out.append((place.path, one))
+            out.append((place.shown if scheme_of(place.path) else place.path, one))
         return out
 
     @classmethod

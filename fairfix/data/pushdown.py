@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.bands import Edges
+from fairfix.data.bands import Edges, halved, pieces
 from fairfix.data.counts import Floats, Grid, Ints
 from fairfix.data.encoder import (
     arrow_array,
@@ -137,15 +137,12 @@ class Questions:
 
     @property
     def bands(self) -> dict[str, Edges]:
-        """Columns of numbers that are cut into bands in the database, with their edges in the column's type."""
+        """Columns of numbers that are cut into bands in the database, with the cuts where a band may begin."""
         out = {}
         for name, edges in self.reading.bands.items():
             kind = self.table[name].type()
             if edges and kind.is_numeric():
-                cuts = np.array(edges)
-                if kind.is_float32() or kind.is_float16():
-                    cuts = cuts.astype(kind.to_pandas().type).astype(np.float64)
-                out[name] = tuple(map(float, cuts))
+                out[name] = tuple(pieces(halved(edges) if kind.is_float16() else edges)[0])
         return out
 
     @property

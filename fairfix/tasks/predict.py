@@ -58,17 +58,22 @@ def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> 
     repaired, source = _opened(request)
     sources = dict(source.files())
     top = os.path.commonpath([os.path.dirname(path) for path in sources])  # noqa: PTH120  of stores too
+    taken = {os.path.realpath(path) if os.path.isabs(path) else path for path in sources}  # noqa: PTH117
     files = []
     for path, single in sources.items():
-        target = f"{folder.rstrip('/')}/{os.path.relpath(path, top)}"
-        stored = scheme_of(target)
-        if path in (os.path.abspath(target), target.partition("://")[2]):  # noqa: PTH100  as sources have it
-            raise UsageError(f"`output={folder}` is the folder of the data, whose files would be replaced")
-        if stored:
-            check_target(target)
+        own = os.path.relpath(path, top)
+        files.append(FileOfMany(own, single, f"{folder.rstrip('/')}/{own}"))
+    for one in files:
+        stored = scheme_of(one.target)
+        if (one.target.partition("://")[2] if stored else os.path.realpath(one.target)) in taken:
+            raise UsageError(
+                f"`output={folder}` would replace {one.where}, a file of the data; name another folder"
+            )
+    for one in files:
+        if scheme_of(one.target):
+            check_target(one.target)
         else:
-            make_folder_of(target)
-        files.append(FileOfMany(os.path.relpath(path, top), single, target))
+            make_folder_of(one.target)
     with workers_of(cluster, 1) as workers:
         done = workers.each(files, partial(_write, repaired, replace(request, data=None, artifact=None)))
         for one, (rows, notes) in zip(files, done, strict=True):

@@ -153,6 +153,20 @@ def test_a_store_gives_the_report_of_this_machine(
         assert f"bytes from s3://loans/2024/data/0.{ending}" in said
 
 
+def test_a_folder_of_predictions_has_no_query_in_its_names(
+    web: Callable[..., Server], tmp_path: Path, frames: Frames, call: Call
+) -> None:
+    """A signed URL has its signature there, which must not become the name of a file."""
+    rows, rule = str(tmp_path / "new.csv"), str(tmp_path / "r.fairfix")
+    frames(300).to_csv(rows, index=False)
+    call("repair", rows, "--method", "ramp", "--protected", "race", "-o", rule, "--no-config")
+    url = f"{web({'/a/new.csv': Path(rows).read_bytes()}).url}/a/new.csv?sig=s3cret&name=x.csv"
+    status, _, err = call("predict", rule, url, "-o", f"{tmp_path}/out/")
+
+    assert status == 0, err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new.csv"]
+
+
 def test_a_process_predicts_from_store_to_store(
     store: Server, away: None, call: Call, frames: Frames
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from fairfix import audit
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
 from fairfix.data.encoder import MISSING, Encoder, group_codes
@@ -163,6 +164,7 @@ def test_any_text_type_names_the_same_groups(make: Any, values: list[str | None]
         (pa.array([True, False, None]), ["True", "False", MISSING]),
         (pa.array([3, 1, None], pa.int16()), ["3", "1", MISSING]),
         (pa.array([1.5, float("nan"), 2.0]), ["1.5", MISSING, "2.0"]),
+        (pa.array([0.0, -0.0, 1.0]), ["0.0", "0.0", "1.0"]),
         (pa.array([None, None]), [MISSING, MISSING]),
         (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),
     ],
@@ -174,10 +176,14 @@ def test_other_types_are_named_by_their_text(array: pa.Array, names: list[str]) 
         assert [levels[c] for c in codes] == names[start:]
 
 
-def test_lists_cannot_name_groups() -> None:
-    """A nested column is refused by name."""
+def test_lists_cannot_name_groups(tmp_path: Path) -> None:
+    """A nested column is refused by name, also where the file has it."""
+    table = pa.table({"g": [[1], [2]], "label": [0, 1], "score": [0.2, 0.8]})
+    pq.write_table(table, tmp_path / "lists.parquet")
     with pytest.raises(ColumnError, match=r"'g' is of type list"):
-        group_codes(pa.array([[1], [2]]), "g")
+        group_codes(table["g"].chunk(0), "g")
+    with pytest.raises(ColumnError, match=r"'g' is of type list"):
+        audit(tmp_path / "lists.parquet", protected="g")
 
 
 @pytest.mark.parametrize(

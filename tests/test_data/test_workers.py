@@ -262,6 +262,21 @@ def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> N
     assert "--cluster counts data, and --from-counts is counted already" in err
 
 
+def test_a_database_needs_no_cluster(cluster: str, tmp_path: Path, call: Call) -> None:
+    """It counts its rows itself."""
+    duckdb = pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
+    pytest.importorskip("ibis", reason="the extra `sql` is not installed")
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i % 2 AS g, i % 3 = 0 AS label, 0.5 AS score FROM range(9) AS s(i)"
+        )
+    url = f"duckdb:///{tmp_path}/t.duckdb#t"
+    status, _, err = call("audit", url, "--protected", "g", "--cluster", cluster, "--no-config")
+
+    assert status == 2
+    assert "--cluster reads files" in err
+
+
 def test_a_folder_gets_a_file_of_predictions_for_each_file(
     cluster: str, tmp_path: Path, frames: Frames, call: Call
 ) -> None:
@@ -288,9 +303,14 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
     for name in files:
         assert (Path(here) / name).read_bytes() == (Path(there) / name).read_bytes()
     assert (Path(here) / "a/x.parquet").read_bytes() == Path(alone).read_bytes()
-    status, _, err = call("predict", rule, str(data), "-o", f"{data}/")
-    assert status == 2
-    assert "is the folder of the data, whose files would be replaced" in err
+    (tmp_path / "link").symlink_to(data)
+    (data / "x.parquet").write_bytes((data / "y.parquet").read_bytes())
+    before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    for taken, replaced in ((f"{data}/", "a/x"), (f"{tmp_path}/link/", "a/x"), (f"{data}/a/", "x")):
+        status, _, err = call("predict", rule, str(data), "-o", taken)
+        assert status == 2
+        assert f"--output {taken} would replace {replaced}.parquet, a file of the data" in err
+    assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
     status, _, err = call("predict", rule, str(data), "-o", alone, "--cluster", cluster)
     assert status == 2
     assert "--cluster writes a file for each file of data" in err

@@ -42,7 +42,11 @@ class ParquetSource(FileSource):
         for place in self.places:
             meta = self._facts[place]
             require(columns, meta.schema.to_arrow_schema().names, f"{place.name} (of {self.name})")
-            coded = [name for name, kind in (types or {}).items() if pa.types.is_dictionary(kind)]
+            coded = [
+                name
+                for name, kind in (types or {}).items()
+                if pa.types.is_dictionary(kind) and not pa.types.is_nested(self.schema.field(name).type)
+            ]
             rows = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
             for run in joined(rows):
                 batches = partial(_batches, place, meta, run, list(columns), coded)
