@@ -142,11 +142,12 @@ class Cluster(Workers):
         try:
             yield
         except dask.KilledWorker as error:
+            # Dask blames whatever the workers had to do when they died, which need not be what killed them
             number = str(error.task).rpartition("-")[2]
-            where = pieces[int(number)].where if number.isdecimal() else pieces[0].where
+            what = f"{pieces[int(number)].where} among" if number.isdecimal() else "the adding of parts among"
             raise DataError(
-                f"{where}: the workers that read it died, {error.allowed_failures + 1} one after another; look at "
-                "their logs and their memory, or try this piece alone"
+                f"the workers of the cluster died, {error.allowed_failures + 1} one after another, with {what} what "
+                "they had to do; look at their logs and their memory"
             ) from error
         except (dask.CancelledError, OSError, TimeoutError) as error:
             raise DataError(f"the cluster went away, or a worker cannot read its part: {error}") from error

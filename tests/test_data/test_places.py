@@ -454,6 +454,7 @@ def test_a_run_that_breaks_off_writes_nothing(error: type[BaseException], store:
 def test_an_interrupt_during_the_upload_waits_for_its_end(moment: str, store: Server) -> None:
     """The object is whole: no signal comes between its opening, what is written and the end of the upload."""
     put("o.bin", b"old")
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
 
     def interrupt(asked: stores.Asked) -> None:
         if moment in asked.path:
@@ -461,8 +462,11 @@ def test_an_interrupt_during_the_upload_waits_for_its_end(moment: str, store: Se
             os.kill(os.getpid(), signal.SIGINT)
 
     store.before = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        write("s3://loans/o.bin", BIG)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write("s3://loans/o.bin", BIG)
+    finally:
+        signal.signal(signal.SIGINT, kept)
     assert stored() == {"loans/o.bin": BIG}
 
 

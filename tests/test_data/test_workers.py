@@ -187,11 +187,13 @@ def test_a_worker_that_dies_is_replaced(cluster: str, tmp_path: Path, frames: Fr
     assert (found.counts.rows == whole.counts.rows).all()
 
 
-def test_a_part_that_kills_every_worker_is_named(cluster: str, tmp_path: Path, frames: Frames) -> None:
-    """It ends the run instead of the whole cluster."""
+def test_a_part_that_kills_every_worker_ends_the_run(cluster: str, tmp_path: Path, frames: Frames) -> None:
+    """Instead of the whole cluster; the message says what the workers had to do, as far as Dask knows."""
     with (
         workers_of(cluster) as workers,
-        pytest.raises(DataError, match=r"^part 6: the workers that read it died, 2 one after another"),
+        pytest.raises(
+            DataError, match=r"the workers of the cluster died, 2 one after another, with (part|the add)"
+        ),
     ):
         scan(Deadly(frames(1000), tmp_path, 99).read_by(workers), READING)
 
