@@ -43,6 +43,13 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
     )
 
 
+def pytest_configure() -> None:
+    """Let no setting of the shell reach a test: each option can be set by a variable, and none of them is meant for a test."""
+    for name in list(os.environ):
+        if name.startswith("FAIRFIX_") and name != "FAIRFIX_DATA_DIR":
+            del os.environ[name]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, so that no worker is left alone with one of them at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
@@ -97,10 +104,8 @@ def frames() -> Frames:
 
 @pytest.fixture
 def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, with no setting from outside."""
+    """Work in an empty folder, where no configuration lies."""
     monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith("FAIRFIX_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

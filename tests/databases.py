@@ -44,9 +44,9 @@ def without_source(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def missing(name: str, why: str) -> NoReturn:
-    """Skip for what is not there, or fail where ``FAIRFIX_REQUIRE`` says that it must be."""
-    if name in os.environ.get("FAIRFIX_REQUIRE", "").split(","):
-        pytest.fail(f"{why}, and FAIRFIX_REQUIRE asks for {name}")
+    """Skip for what is not there, or fail where ``TESTS_REQUIRE`` says that it must be."""
+    if name in os.environ.get("TESTS_REQUIRE", "").split(","):
+        pytest.fail(f"{why}, and TESTS_REQUIRE asks for {name}")
     pytest.skip(why)
 
 
