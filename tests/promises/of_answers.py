@@ -218,11 +218,15 @@ def fewer_rows_do_not_decide(rng: np.random.Generator, shell: Shell) -> Tried:
     full=1000,
 )
 def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tried:
-    sizes = np.round(np.exp(rng.uniform(np.log(400), np.log(2500), int(rng.integers(2, 5))))).astype(int)
-    shift = rng.choice([0.0, 0.5, 1.5], p=[0.1, 0.1, 0.8]) * rng.normal(size=sizes.size)
+    # from the hundreds, whose interval reaches beyond any slack, to thousands, whose interval lies on one side of it
+    sizes = np.round(np.exp(rng.uniform(np.log(400), np.log(8000), int(rng.integers(2, 5))))).astype(int)
+    shift = rng.choice([0.0, 0.5, 1.5], p=[0.1, 0.4, 0.5]) * rng.normal(size=sizes.size)
     frame, world = draw_people(rng, sizes, shift, 1.0), draw_people(rng, [10_000] * sizes.size, shift, 1.0)
+    # ties, which decisions that are not drawn cannot split: the gap stays above the slack
+    if rng.random() < 0.5:
+        frame, world = (people.assign(score=people["score"].round(1)) for people in (frame, world))
     constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
-    slack = float(rng.choice([0.0, 0.05, 0.2]))
+    slack = float(rng.choice([0.0, 0.02, 0.2, 0.4]))
     words = ["--method", "ramp", "--constraint", constraint, "--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
     done = shell.run("repair", shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
