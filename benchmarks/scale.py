@@ -205,11 +205,41 @@ def servers(folder: Path, without: set[str]) -> Iterator[dict[str, tuple[str, in
             settings = {**keys, "AWS_REGION": "us-east-1"}
             child("upload", str(folder), "s3://bank/parts", settings)
             out["s3"] = ("s3://bank/parts", newest(), settings)
+        if "dask" not in without:
+            out["dask"] = stack.enter_context(cluster())
         if "postgresql" not in without:
             url = stack.enter_context(postgresql())
             child("fill", str(folder), url)
             out["postgresql"] = (f"{url}#loans", postmaster(), {})
         yield out
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Run a scheduler and two workers that have fairfix imported already, as those of a cluster in use have."""
+    code = """
+import sys
+from distributed import Client, LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        client.run(__import__, "fairfix.tasks.audit")
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+    # workers are started anew, and read the code of a file
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cluster.py"
+        file.write_text(code, encoding="utf-8")
+        with subprocess.Popen(
+            [sys.executable, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        ) as process:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process.pid, {}
+            process.communicate()
 
 
 def newest() -> int:
@@ -248,6 +278,7 @@ def main(rows: int, without: set[str]) -> Iterator[str]:
                 ("Parquet, one thread", [parts, "--threads", "1"], ""),
                 ("Parquet, two threads", [parts, "--threads", "2"], ""),
                 ("Parquet, Dask with two workers", [parts, "--cluster", "local:2"], ""),
+                ("Parquet, Dask with two workers that run already", [parts, "--cluster", ""], "dask"),
                 ("Parquet in S3, two threads", ["", "--threads", "2"], "s3"),
                 ("DuckDB", [base], ""),
                 ("PostgreSQL", [""], "postgresql"),
