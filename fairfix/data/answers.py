@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, groups_of_cells
 from fairfix.data.encoder import Encoder, Rows, check_excluded
+from fairfix.data.places import CHANGED
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
 from fairfix.data.reading import Reading
 from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, summed, tabulated
@@ -82,7 +83,7 @@ def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
     """Ask the first question; a DataError where an entry is none that its column may hold, or must not be missing."""
     reading, encoder = questions.reading, Encoder(questions.reading, where)
     pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
-    read, excluded = 0, Counter[str]()
+    read, excluded, labels = 0, Counter[str](), 2 if reading.binary else 1
     for answer in ask(questions.summary()):
         n = whole_of(answer["n"])
         if not n.all():  # of no rows, where there is nothing to group by
@@ -93,7 +94,7 @@ def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
         keys = {*questions.keys, "state"}
         names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
         columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
-        pieces.append((code_of(rows, reading), rows.decision, {"n": n[left], **columns}))
+        pieces.append((code_of(rows.cell, rows.label, labels), rows.decision, {"n": n[left], **columns}))
     check_excluded(excluded, read, reading)
     if not pieces:
         return Summary(encoder.cells, np.zeros(0, dtype=np.int64), None, {}, read, dict(excluded))
@@ -101,11 +102,6 @@ def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
     decision = None if decisions[0] is None else np.concatenate(decisions)
     together = {name: np.concatenate([one[name] for one in answers]) for name in answers[0]}
     return Summary(encoder.cells, np.concatenate(codes), decision, together, read, dict(excluded))
-
-
-def code_of(rows: Rows, reading: Reading) -> Ints:
-    """Return ``cell * labels + label`` of rows, shape (n,)."""
-    return rows.cell * 2 + rows.label if reading.binary and rows.label is not None else rows.cell
 
 
 def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, *, exact: bool) -> Counts:
@@ -121,10 +117,10 @@ def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, 
         for answer, rows, into, left in counted_answers(
             ask, questions, questions.binned(grid), summary.cells, where
         ):
-            place, bare = whole_of(answer["bin"])[left], replace(rows, cell=into[rows.cell])
-            if place.size and not (place.min() >= 0 and place.max() < grid.size and bare.cell.min() >= 0):
+            place, cell = whole_of(answer["bin"])[left], into[rows.cell]
+            if place.size and not (place.min() >= 0 and place.max() < grid.size and cell.min() >= 0):
                 raise changed(where)
-            at = code_of(bare, reading) * grid.size + place
+            at = code_of(cell, rows.label, 2 if reading.binary else 1) * grid.size + place
             for name, of in (("rows", "n"), ("mass", "w"), ("square_mass", "ww")):
                 if name in tables:
                     column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
@@ -189,9 +185,8 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
         if held > room:
             pieces = [KeptRows.joined(pieces).merged()]
             before, held = held, pieces[0].score.size
-            room = (
-                max(KEEP_ROWS, 2 * held) if 2 * held < before else math.inf
-            )  # where little is tied, no more
+            # where little is tied, merging again would be no use
+            room = max(KEEP_ROWS, 2 * held) if 2 * held < before else math.inf
     if total != int(counts.rows[:, :, bins].sum()):
         raise changed(where)
     return KeptRows.joined(pieces or [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int64), None, None)])
@@ -199,4 +194,4 @@ def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, whe
 
 def changed(where: str) -> DataError:
     """Return the error that two answers are about other rows."""
-    return DataError(f"{where} changed while it was read; run again, or read a copy that stays as it is")
+    return DataError(CHANGED.format(place=where))

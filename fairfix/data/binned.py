@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.counts import Counts, Floats, Grid, Ints, groups_of_cells
+from fairfix.data.counts import Counts, Floats, Grid, Ints, code_of, groups_of_cells
 
 if TYPE_CHECKING:
     from fairfix.data.encoder import Rows
@@ -23,31 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entries:
-    """What is known of rows that stand for many: arrays of length n.
-
-    Attributes
-    ----------
-    grid
-        Bins of the score.
-    place
-        Bin of each.
-    rows
-        How many rows it stands for.
-    square_weight
-        Sum of their squared weights.
-    weighted
-        Whether these rows have weights; else each weighs 1.
-    sums
-        Sums of a cell and label that bins cannot give, as in the counts, by the order of the cells; none where some
-        entries were left out.
-    """
+    """What is known of rows that stand for many: arrays of length n."""
 
     grid: Grid
+    """Bins of the score."""
     place: Ints
+    """Bin of each."""
     rows: Ints
+    """How many rows it stands for."""
     square_weight: Floats
+    """Sum of their squared weights."""
     weighted: bool
+    """Whether these rows have weights; else each weighs 1."""
     sums: Mapping[str, Floats] = field(default_factory=dict)
+    """Sums of a cell and label that bins cannot give, as in the counts, by the order of the cells; none where some
+    entries were left out."""
 
     def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Entries:
         """Return the entries with every array changed."""
@@ -100,7 +90,7 @@ def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
     assert own is not None
     assert weight is not None
     many, size = len(rows.cells), own.grid.size
-    code = rows.cell if labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+    code = code_of(rows.cell, rows.label, labels)
     place = code * size + own.place
 
     def table(each: npt.NDArray[Any]) -> Floats:
@@ -124,6 +114,4 @@ def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:
         int(own.rows.sum()) + sum(rows.excluded.values()),
         dict(rows.excluded),
     )
-    seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
-    order = np.array(sorted(seen, key=lambda i: rows.cells[i]), dtype=np.int64)
-    return unordered.cells_at(order)
+    return unordered.in_order()

@@ -281,8 +281,13 @@ class Counts:
         return self.mapped(spread, self.keys, cells)
 
     def cells_at(self, places: Ints) -> Counts:
-        """Return the counts of some of the cells, in increasing order."""
+        """Return the counts of some of the cells, in the order of their places."""
         return self.mapped(lambda table: table[places], self.keys, tuple(self.cells[i] for i in places))
+
+    def in_order(self) -> Counts:
+        """Return the counts of the cells that have rows, sorted."""
+        seen = np.flatnonzero(self.rows.any(axis=(1, 2)))
+        return self.cells_at(np.array(sorted(seen, key=lambda i: self.cells[i]), dtype=np.int64))
 
     def mapped(
         self,
@@ -294,6 +299,11 @@ class Counts:
         changed: Any = {name: change(table) for name, table in self._tables()}
         sums = {name: change(table) for name, table in self.sums.items()}
         return replace(self, keys=keys, cells=cells, sums=sums, **changed)
+
+
+def code_of(cell: Ints, label: npt.NDArray[Any] | None, labels: int = 2) -> Ints:
+    """Return ``cell * labels + label``, shape (n,): the cell itself where labels are not binary or not known."""
+    return cell if labels == 1 or label is None else cell * labels + label
 
 
 def groups_of_cells(

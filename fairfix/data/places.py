@@ -47,8 +47,8 @@ BLOCKS = 64
 MAGIC = frozenset("*?[")
 """Signs of a pattern."""
 
-CHANGED = "{place} changed while it was read; run again when nothing writes to it"
-"""What is said of two versions of a file."""
+CHANGED = "{place} changed while it was read; run again when nothing writes to it, or read a copy"
+"""What is said of two versions of a file or of a table."""
 
 Stamp = dict[str, Any]
 """What is known of a version of a file: size, when it was modified, its tag; as far as its place tells."""

@@ -32,7 +32,7 @@ from fairfix.data.bands import (
     quantile_edges,
 )
 from fairfix.data.binned import counts_of
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, groups_of_cells, moved_bins
 from fairfix.data.encoder import (
     Encoder,
     Rows,
@@ -100,7 +100,7 @@ class KeptRows:
 
     def merged(self) -> KeptRows:
         """Return the rows with those of equal score, cell and label merged and their weights added."""
-        code = self.cell if self.label is None else self.cell * 2 + self.label
+        code = code_of(self.cell, self.label)
         order = np.lexsort((code, self.score))
         rows, code = self.take(order), code[order]
         new = (rows.score[1:] != rows.score[:-1]) | (code[1:] != code[:-1])
@@ -170,7 +170,7 @@ class Tally:
         self.used += len(rows)
         if self.kept is not None:
             self._keep(rows)
-        code = rows.cell if self.labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+        code = code_of(rows.cell, rows.label, self.labels)
         self._count_bins(rows, code)
         w = 1.0 if rows.weight is None else rows.weight
         if rows.decision is not None:
@@ -302,9 +302,7 @@ def tabulated(
         read,
         excluded,
     )
-    seen = np.flatnonzero(unordered.rows.any(axis=(1, 2)))
-    order = np.array(sorted(seen, key=lambda i: cells[i]), dtype=np.int64)
-    return unordered.mapped(lambda table: table[order], unordered.keys, tuple(cells[i] for i in order))
+    return unordered.in_order()
 
 
 def fineness(about: int, *, exact: bool) -> tuple[int, int]:
