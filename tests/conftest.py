@@ -44,7 +44,7 @@ def make_frame(n: int = 400, seed: int = 0, groups: int = 3) -> pd.DataFrame:
 
 
 def pytest_configure() -> None:
-    """Let no setting of the shell reach a test: each option can be set by a variable, and none of them is meant for a test."""
+    """Let no setting of the shell reach a test: each option can be set by a variable, none of which is meant for it."""
     for name in list(os.environ):
         if name.startswith("FAIRFIX_") and name != "FAIRFIX_DATA_DIR":
             del os.environ[name]

@@ -84,7 +84,7 @@ class DatabaseSource(Source):
         return self._rows
 
     @property
-    def about_rows(self) -> int:  # type: ignore[override]  # as above
+    def about_rows(self) -> int:  # type: ignore[override]  # it asks for the rows
         """Number of rows."""
         return self.rows or 0
 

@@ -1,11 +1,13 @@
-"""Push-down: counts of a table that stays in its database, as statements of Ibis and what becomes of their answers.
+"""Push-down: what is asked of a table that stays in its database, as statements of Ibis.
 
 Two questions make the counts. The first has a row per cell, label and decision, as they are written in the table, with
-the number of rows and every sum that bins cannot give; the second adds the score bins. The values come back as Arrow
-columns and go through the same :class:`~fairfix.data.encoder.Encoder` as rows of a file, each standing for as many rows
-as were counted, so groups, truth values, bands and what is done with missing entries are the same. A bin in SQL is the
-integer that :meth:`fairfix.data.counts.Grid.index` gives: a product with a power of two, a floor, and a comparison per
-threshold, all of them exact. The third question, for exact distances, has a row per score in the bins that matter.
+the number of rows and every sum that bins cannot give; the second adds the score bins. The third, for exact distances,
+has a row per score in the bins that matter. A bin in SQL is the integer that :meth:`fairfix.data.counts.Grid.index`
+gives: a product with a power of two, a floor, and a comparison per threshold, all of them exact.
+
+The values come back as Arrow columns, of which :mod:`fairfix.data.answers` makes counts. They go through the same
+:class:`~fairfix.data.encoder.Encoder` as rows of a file, each standing for as many rows as were counted, so groups,
+truth values, bands and what is done with missing entries are the same.
 """
 
 from __future__ import annotations
@@ -22,19 +24,9 @@ import pyarrow as pa
 
 from fairfix.data.bands import Edges, halved, pieces
 from fairfix.data.counts import Floats, Grid, Ints
-from fairfix.data.encoder import (
-    arrow_array,
-    group_codes,
-    numbers,
-    primitive,
-)
+from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
 from fairfix.data.reading import Reading
-from fairfix.data.scan import (
-    SORT_ROWS,
-    fineness,
-    fixed_grid,
-    summed,
-)
+from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid, summed
 
 Expression = Any
 """What Ibis makes of columns; it is imported by whoever opens a database."""

@@ -25,12 +25,8 @@ class SharedSource(Source):
         self._identity = identity_columns(source.schema, reading)
         by_id = reading.columns.id is not None
         self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
-        self.name, self.remark, self.text, self.schema = (
-            source.name,
-            source.remark,
-            source.text,
-            source.schema,
-        )
+        self.name, self.remark = source.name, source.remark
+        self.text, self.schema = source.text, source.schema
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
         self._source = source
 

@@ -174,7 +174,7 @@ def test_a_query_runs_where_numbers_have_no_types(name: str) -> None:
 
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_model_gives_what_predict_gives(name: str) -> None:
-    runtime = pytest.importorskip("onnxruntime")
+    runtime = pytest.importorskip("onnxruntime", reason="runs the models")
     content = export(repaired(name), "onnx")
     feed = columns(name) | ({"fairfix_draw": draws(name)} if exported(repaired(name)).drawn else {})
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -224,7 +224,7 @@ def test_bands_of_few_bits_are_those_of_predict() -> None:
         base.register("data", frame)
         queried = base.execute(str(export(made, "sql"))).df()
     np.testing.assert_allclose(queried["p_positive"], wanted, rtol=1e-12)
-    runtime = pytest.importorskip("onnxruntime")
+    runtime = pytest.importorskip("onnxruntime", reason="runs the models")
     session = runtime.InferenceSession(export(made, "onnx"), providers=["CPUExecutionProvider"])
     feed = {name: frame[name].to_numpy(float) for name in ("dose", "score")}
     np.testing.assert_allclose(session.run(["p_positive"], feed)[0], wanted, rtol=1e-12)
