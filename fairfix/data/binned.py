@@ -40,6 +40,9 @@ class Entries:
     sums
         Sums of a cell and label that bins cannot give, as in the counts, by the order of the cells; none where some
         entries were left out.
+    exact
+        Whether the score of an entry is that of all of its rows, and not the middle of their bin: then it is another
+        score than that of the bins.
     """
 
     grid: Grid
@@ -48,6 +51,7 @@ class Entries:
     square_weight: Floats
     weighted: bool
     sums: Mapping[str, Floats] = field(default_factory=dict)
+    exact: bool = False
 
     def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Entries:
         """Return the entries with every array changed."""
@@ -92,6 +96,37 @@ def entries_of(counts: Counts, reading: Reading) -> Rows:
         dict(counts.excluded),
         entries=entries,
     )
+
+
+def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
+    """Return entries in parts, such as by what is drawn for their rows: of which entry, and which share of it, (m,).
+
+    The parts of an entry are behind one another and add up to it. Weights are divided as they are; the numbers of rows
+    are rounded to whole ones, so that they add up too.
+    """
+    own, weight = rows.entries, rows.weight
+    assert own is not None
+    assert weight is not None
+    if entry.size == len(rows):
+        return rows
+    first = np.flatnonzero(np.diff(entry, prepend=-1))
+    many = np.diff(np.append(first, entry.size))
+    before = np.cumsum(chance) - chance
+    upto = np.rint(own.rows[entry] * np.minimum(before + chance - np.repeat(before[first], many), 1.0))
+    upto[first + many - 1] = own.rows
+    parts = np.diff(upto, prepend=0.0)
+    parts[first] = upto[first]
+    sums = own.sums if own.weighted else {name: np.tile(each, 2) for name, each in own.sums.items()}
+    whole = rows.mapped(lambda array: array[entry])
+    entries = replace(
+        own,
+        place=own.place[entry],
+        rows=parts.astype(np.int64),
+        square_weight=own.square_weight[entry] * chance,
+        weighted=True,
+        sums=sums,
+    )
+    return replace(whole, weight=weight[entry] * chance, entries=entries)
 
 
 def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:

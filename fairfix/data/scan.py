@@ -587,9 +587,17 @@ def _numbers(source: Source, name: str) -> Iterator[Floats]:
 
 def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
-    if table.rows.entries is not None:
+    if (own := table.rows.entries) is not None:
         keys, labels = table.reading.columns.cell_keys, 2 if table.reading.binary else 1
-        return Scan(counts_of(table.rows, keys, labels), None, table.reading)
+        rows = _of_scores(table.rows, table.reading) if own.exact else table.rows
+        counts = counts_of(rows, keys, labels)
+        if not own.exact:
+            return Scan(counts, None, table.reading)
+        assert rows.score is not None
+        _, into = groups_of_cells(keys, rows.cells, keys, counts.cells)
+        label = rows.label if table.reading.binary else None
+        kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, table.square_weight)
+        return Scan(counts, kept, table.reading)
     tally = Tally(table.reading, BINS)
     tally.add(table.rows)
     rows = table.rows
@@ -597,3 +605,24 @@ def count_table(table: Table) -> Scan:
         label = rows.label if table.reading.binary else None
         tally.kept = [KeptRows(rows.score, rows.cell, label, rows.weight)]
     return tally.scan()
+
+
+def _of_scores(rows: Rows, reading: Reading) -> Rows:
+    """Return entries of counts whose scores are exact, with the bins and the sums of these scores."""
+    own, score, weight = rows.entries, rows.score, rows.weight
+    assert own is not None
+    assert score is not None
+    assert weight is not None
+    grid = fixed_grid(reading, BINS)
+    if grid is None:
+        ends = float(score.min()), float(score.max())
+        grid = Grid.over(*ends, bins=BINS // 2, thresholds=reading.thresholds)
+    labels = 2 if reading.binary else 1
+    code = rows.cell if labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+    sums: dict[str, Floats] = {}
+    for name, value in quantities(rows, reading, losses=True):
+        each = [w * power for w in (weight, own.square_weight) for power in (value, value * value)]
+        many = len(rows.cells) * labels
+        added_up: Any = [np.bincount(code, part, many) for part in (each if own.weighted else each[:2])]
+        sums[name] = np.stack(added_up, axis=-1).reshape(len(rows.cells), labels, -1)
+    return replace(rows, entries=replace(own, grid=grid, place=grid.index(score), sums=sums))

@@ -8,6 +8,7 @@ score lies: what is said of them holds for the rows, and :func:`certified` looks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,9 +28,11 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
+from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
+from fairfix.optim.parity import ks_to_overall
 from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.doubts import Asked, area_of, of_slack
 from fairfix.tasks.fitting import (
@@ -43,7 +46,7 @@ from fairfix.tasks.fitting import (
 )
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
-from fairfix.tasks.proof import Proof, prove
+from fairfix.tasks.proof import Proof, loss_of, prove, results_on
 from fairfix.tasks.request import RepairRequest
 
 ROUNDING = 1e-9
@@ -55,6 +58,8 @@ RATES: Mapping[str, tuple[int | None, ...]] = {
     "false_positive_rate": (0,),
 }
 """Rates that are certified, with the label of the rows over which each is a mean."""
+
+UNKNOWN_WEIGHTS = "nobody knows the weights of the rows that are left out"
 
 FIT_ONLY = "judged on the counts of the fit, not on held-out ones"
 
@@ -127,9 +132,12 @@ def repair_counts(
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
     table, grid = fit.table(reading), fit.counts.grid
     assert grid is not None
-    problem = RepairProblem(table, noise=noise)
+    by_group = repairer.solver_in_force.counts_as_groups
+    problem = RepairProblem(table, noise=noise, protected_as_feature=by_group)
     with recorded() as caught:
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
+    if rule.gives == "value":  # what a proof knows of values is all of them
+        settings = replace(settings, exact=True)
     claim = None
     if noise is not None and repairer.demands:
         claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
@@ -170,12 +178,18 @@ def repair_counts(
         reading,
         rules_of(shown, rule),
     )
+    sure = list(certified(by.counts, rule, reading, by.left_out))
+    losses: dict[str, Any] = {}
+    if isinstance(rule, BinnedTube):
+        distances, losses = certified_values(shown, by.counts, rule, by.left_out)
+        sure = [{**one, "distance": distances[one["attribute"], one["group"]]} for one in sure]
     content = {
         "bins": grid.size,
         "width": grid.width,
         "fit": fit.facts,
         **({"proof": held.facts} if held is not None else {"no_proof": NO_PROOF}),
-        "certified": list(certified(by.counts, rule, reading, by.left_out)),
+        "certified": sure,
+        **({"losses": losses} if losses else {}),
         "optimum": lost,
     }
     parts = [one for one in (fit, held) if one is not None]
@@ -299,7 +313,7 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
+def _answered(held: Part, rule: OfGroups) -> tuple[Part, list[Note]]:
     """Return held-out counts without groups that the fit lacks, and what is to be said of these."""
     counts = held.counts
     _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
@@ -322,15 +336,22 @@ def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
 
 def fit_to_bins(
     repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
-) -> tuple[BinnedRule, dict[str, Any]]:
+) -> tuple[BinnedRule | BinnedTube, dict[str, Any]]:
     """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
 
-    The rule gives all of a bin what the method gives its middle. The second is a bound, or a reason why there is none.
+    The rule gives all of a bin what the method gives its middle: a chance of a yes, or values with their chances. The
+    second is a bound, or a reason why there is none.
     """
     table, fitted = problem.table, repairer.fit(problem, rng=rng)
     assert isinstance(fitted, OfGroups)
     assert table.rows.entries is not None
     grid = table.rows.entries.grid
+    unknown: dict[str, Any] = {
+        "reason": "how much a rule of exact scores could be better is not bounded here"
+    }
+    if isinstance(fitted, GroupTube):
+        trace = replace(fitted.trace, fitted=None, redrawn=None)
+        return replace(binned_values(fitted, table, grid), trace=trace), unknown
     rule = binned(fitted, table, grid)
     trace = fitted.trace
     if trace.randomized is not None:
@@ -339,7 +360,7 @@ def fit_to_bins(
     by_bin = "the counts of the fit, each score at the middle of its bin"
     certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
     hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
-    lost: dict[str, Any] = {"reason": "how much a rule of exact scores could be better is not bounded here"}
+    lost = unknown
     if certificates and hidden is not None:
         one = trace.certificates[0]
         lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
@@ -356,17 +377,29 @@ def fit_to_bins(
     return replace(rule, trace=trace), lost
 
 
+def _bins_of(grid: Grid, reading: Reading) -> tuple[Floats, Floats]:
+    """Return the least score and the middle of every bin that can have scores, shape (B,) each."""
+    wide = grid.edges[:-1] < grid.edges[1:]  # a threshold on an edge makes a bin without scores
+    return grid.edges[:-1][wide], middles(grid, reading)[wide]
+
+
+def binned_values(fitted: GroupTube, table: Table, grid: Grid) -> BinnedTube:
+    """Return the tube that gives all of a bin what another one gives its middle."""
+    starts, score = _bins_of(grid, table.reading)
+    real = table.reading.task == "regression"
+    return BinnedTube.of(fitted, starts, score if real else to_probability(score, table.reading.score_scale))
+
+
 def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
     """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
-    edges, reading = grid.edges, table.reading
-    wide = edges[:-1] < edges[1:]  # a threshold on an edge makes a bin without scores
-    score = middles(grid, reading)[wide]
+    reading = table.reading
+    starts, score = _bins_of(grid, reading)
     code, each = table.codes(fitted.columns, fitted.levels), []
     for k in range(len(fitted.levels)):
         alike = table.take(np.full(score.size, int(np.flatnonzero(code == k)[0])))
         given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
         each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
-    return BinnedRule.of(fitted.columns, fitted.levels, edges[:-1][wide], np.stack(each))
+    return BinnedRule.of(fitted.columns, fitted.levels, starts, np.stack(each))
 
 
 def _reach(table: Table, grid: Grid) -> Floats | None:
@@ -387,21 +420,23 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
 # ---------------------------------------------------------------------- what is certain
 
 
-def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int) -> Iterator[dict[str, Any]]:
+def certified(
+    counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading, left_out: int
+) -> Iterator[dict[str, Any]]:
     """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
 
     ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
     there is a reason instead.
     """
-    low, high = _ends(counts, rule)
+    decides = isinstance(rule, BinnedRule) or bool(reading.thresholds)
+    ends_of_cells = _ends(counts, rule, reading) if decides else ()
     weights = counts.weights
-    whole = reading.columns.protected
-    for columns in [*((name,) for name in whole), *([whole] if len(whole) > 1 else [])]:
+    for columns in _attributes(reading):
         levels, group = groups_of_cells(counts.keys, counts.cells, columns)
         for k, level in enumerate(levels):
             mass = weights[group == k]
             rates: dict[str, Any] = {}
-            for name, (label,) in RATES.items():
+            for name, (label,) in RATES.items() if decides else ():
                 if label is not None and not counts.has_labels:
                     continue
                 own = mass.sum(axis=1) if label is None else mass[:, label]
@@ -412,9 +447,9 @@ def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int)
                     )
                     rates[name] = {"reason": what}
                 elif left_out and counts.weighted:
-                    rates[name] = {"reason": "nobody knows the weights of the rows that are left out"}
+                    rates[name] = {"reason": UNKNOWN_WEIGHTS}
                 else:
-                    ends = [float((own * one[group == k]).sum()) for one in (low, high)]
+                    ends = [float((own * one[group == k]).sum()) for one in ends_of_cells]
                     least, most = ends[0] / (total + left_out), (ends[1] + left_out) / (total + left_out)
                     rates[name] = {"low": max(least - ROUNDING, 0.0), "high": min(most + ROUNDING, 1.0)}
             rows = int(counts.rows[group == k].sum())
@@ -426,17 +461,98 @@ def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int)
             }
 
 
-def _ends(counts: Counts, rule: BinnedRule) -> tuple[Floats, Floats]:
+def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tuple[Floats, Floats]:
     """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
     assert counts.grid is not None
     edges = counts.grid.edges
     first = rule.bins(edges[:-1])
     last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
     own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
-    each = [rule.probabilities[:, i : j + 1] for i, j in zip(first, last, strict=True)]
+    chance = rule.probabilities if isinstance(rule, BinnedRule) else rule.chances_from(reading.cut)
+    each = [chance[:, i : j + 1] for i, j in zip(first, last, strict=True)]
     low = np.stack([one.min(axis=1) for one in each], axis=1)
     high = np.stack([one.max(axis=1) for one in each], axis=1)
     return low[own], high[own]
+
+
+def certified_values(
+    table: Table, counts: Counts, rule: BinnedTube, left_out: int
+) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, Any]]:
+    """Return the distance of each group's values to everybody's, by attribute and group, and the losses over everybody.
+
+    Each is its least and its largest value wherever scores lie in their bins, expected over the draws, or a reason.
+    ``left_out`` rows may be of any group and have any value.
+    """
+    valued = results_on(table, rule)[1]
+    value, weight = valued.rows.score, valued.weight
+    assert value is not None
+    total = float(weight.sum())
+    distances: dict[tuple[str, str], dict[str, Any]] = {}
+    for columns in _attributes(table.reading):
+        groups = valued.groups(columns)
+        far = ks_to_overall(value, groups.codes, weight, len(groups.levels))
+        mass = np.bincount(groups.codes, weight, len(groups.levels))
+        for name, distance, own in zip(groups.names, far.tolist(), mass.tolist(), strict=True):
+            if left_out and counts.weighted:
+                ends: dict[str, Any] = {"reason": UNKNOWN_WEIGHTS}
+            else:  # a share of the rows moves a distribution function by no more than itself
+                reach = left_out / (own + left_out) + left_out / (total + left_out) + ROUNDING
+                ends = {"low": max(distance - reach, 0.0), "high": min(distance + reach, 1.0)}
+            distances[attribute_name(columns), name] = ends
+    known = [name for name in ("log_loss", "square_loss") if name in counts.sums]
+    losses: dict[str, dict[str, Any]] = {}
+    for name in known:
+        if left_out:
+            losses[name] = {"reason": "rows that are left out may have any loss"}
+        elif valued.rows.label is None:
+            losses[name] = _around(*_loss_of_real_labels(valued, counts))
+        else:
+            loss = float(weight @ loss_of(name, valued)) / total
+            infinite = {"reason": "infinite: some rows have a label whose probability is 0"}
+            losses[name] = _around(loss, loss) if math.isfinite(loss) else infinite
+    return distances, losses
+
+
+def _around(low: float, high: float) -> dict[str, Any]:
+    """Return the ends of a loss, with room for rounding."""
+    return {"low": max(low - ROUNDING * abs(high), 0.0), "high": high + ROUNDING * abs(high)}
+
+
+def _loss_of_real_labels(valued: Table, counts: Counts) -> tuple[float, float]:
+    """Return the ends of the square loss of entries with values on real labels, of which counts have sums by cell.
+
+    With the error ``r`` of the score and the move ``d`` from score to value the loss is ``E (r + d)^2``. By cell the
+    means of both are known, so is ``E r^2``, and ``E d^2`` up to the bins; of their covariance there is the inequality
+    of Cauchy and Schwarz.
+    """
+    own, value, weight = valued.rows.entries, valued.rows.score, valued.weight
+    assert own is not None
+    assert value is not None
+
+    def by_cell(each: Floats) -> Floats:
+        return np.asarray(np.bincount(valued.rows.cell, each, len(valued.rows.cells)), dtype=np.float64)
+
+    mass = by_cell(weight)
+    score, label, square = (counts.sums[name][:, 0, 0] for name in ("score", "label", "square_loss"))
+    first, last = own.grid.edges[own.place], own.grid.edges[own.place + 1]
+    near = (value - np.clip(value, first, last)) ** 2
+    far = np.maximum((value - first) ** 2, (value - last) ** 2)
+    error, move = (label - score) / mass, (score - by_cell(weight * value)) / mass
+    spread = np.maximum(square / mass - error**2, 0.0)
+    least, most = (np.maximum(by_cell(weight * one) / mass - move**2, 0.0) for one in (near, far))
+    fixed = spread + (error + move) ** 2
+    best = np.clip(spread, least, most)
+    low, high = (
+        float(mass @ (fixed + one + side * 2 * np.sqrt(spread * one))) / float(mass.sum())
+        for one, side in ((best, -1.0), (most, 1.0))
+    )
+    return low, high
+
+
+def _attributes(reading: Reading) -> list[tuple[str, ...]]:
+    """Return the protected columns one by one, and crossed where there are several."""
+    whole = reading.columns.protected
+    return [*((name,) for name in whole), *([whole] if len(whole) > 1 else [])]
 
 
 # ---------------------------------------------------------------------- what is to be said

@@ -441,7 +441,8 @@ def doubts_of(
     if holdout is not None:
         yield from of_gaps(asked, holdout.before, holdout.after)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
-    expected = predictor.gives == "decision" or not shown[0].randomized  # not one draw of values
+    by_row = fitted.rows.entries is None
+    expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
     if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
         yield from of_slack(asked, fit.after.value)
     if not same and not own:
