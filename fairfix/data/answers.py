@@ -18,8 +18,9 @@ import pyarrow as pa
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
+from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
-from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, summed, tabulated
+from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, tabulated
 from fairfix.errors import DataError
 
 Batches = Callable[[Expression], Iterator[pa.RecordBatch]]

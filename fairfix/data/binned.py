@@ -7,7 +7,7 @@ are made. No interval may be made of the number of entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,21 @@ def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
         sums=sums,
     )
     return replace(whole, weight=weight[entry] * chance, entries=entries)
+
+
+def rebinned(rows: Rows, grid: Grid, quantities: Iterable[tuple[str, Floats]], labels: int) -> Rows:
+    """Return entries whose scores are exact, with the bins of these scores and the sums of what is known of each."""
+    own, weight, many = rows.entries, rows.weight, len(rows.cells)
+    assert own is not None
+    assert weight is not None
+    assert rows.score is not None
+    code = rows.cell if labels == 1 or rows.label is None else rows.cell * 2 + rows.label
+    weights = (weight, own.square_weight) if own.weighted else (weight,)
+    sums: dict[str, Floats] = {}
+    for name, value in quantities:
+        each = [np.bincount(code, w * power, many * labels) for w in weights for power in (value, value**2)]
+        sums[name] = np.stack(each, axis=-1).reshape(many, labels, -1).astype(np.float64)
+    return replace(rows, entries=replace(own, grid=grid, place=grid.index(rows.score), sums=sums))
 
 
 def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:

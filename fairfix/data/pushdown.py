@@ -28,12 +28,12 @@ from fairfix.data.encoder import (
     numbers,
     primitive,
 )
+from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
 from fairfix.data.scan import (
     SORT_ROWS,
     fineness,
     fixed_grid,
-    summed,
 )
 
 Expression = Any

@@ -328,16 +328,16 @@ class BinnedTube(GroupTube):
         assert table.rows.score is not None
         return self.bins(table.rows.score).astype(np.float64)
 
-    def chances_from(self, cut: float) -> Floats:
+    def share_from(self, cut: float) -> Floats:
         """Return the chance of a value of ``cut`` or more in each group and bin, shape (K, B)."""
         bins = np.arange(self.edges.size + 1, dtype=np.float64)
         out = np.zeros((len(self.levels), bins.size))
         for k in range(len(self.levels)):
-            place, value, chance = self.tube.chances(k, bins)
+            place, value, chance = self.tube.outcomes(k, bins)
             np.add.at(out[k], place, np.where(value >= cut, chance, 0.0))
         return np.clip(out, 0.0, 1.0)
 
-    def chances(self, table: Table) -> tuple[Ints, Floats, Floats]:
+    def outcomes(self, table: Table) -> tuple[Ints, Floats, Floats]:
         """Return all values that rows can get, over the draws: the row, a value and its chance for each, shape (m,).
 
         None of rows of groups that were not seen in the fit.
@@ -346,7 +346,7 @@ class BinnedTube(GroupTube):
         parts = []
         for k in range(len(self.levels)):
             inside = np.flatnonzero(code == k)
-            number, value, chance = self.tube.chances(k, place[inside])
+            number, value, chance = self.tube.outcomes(k, place[inside])
             parts.append((inside[number], value, chance))
         row, value, chance = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(row, kind="stable")

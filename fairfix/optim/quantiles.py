@@ -117,7 +117,7 @@ class Tube:
         ends = [self._value(group, one.low + edge * (one.high - one.low)) for edge in (EDGE, 1 - EDGE)]
         return np.asarray((ends[0] < ends[1])[at] & (part == 0))
 
-    def chances(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
+    def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
         """Return all values that scores inside atoms of one group can get, over the draws.
 
         A number of the score, a value and its chance for each, shape (m,); by score, values increasing.

@@ -2,14 +2,14 @@
 
 Counts become weighted rows with their scores at the middles of their bins (:mod:`fairfix.data.binned`), so that methods
 and proofs work on them as on any rows, with the intervals of the rows behind them. What a method finds is then made
-constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`). So its rates do not hang on where in its bin a
-score lies: what is said of them holds for the rows, and :func:`certified` looks whether it does.
+constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`, :class:`~fairfix.models.scorers.BinnedTube`). So
+its rates do not hang on where in its bin a score lies: what is said of them holds for the rows
+(:mod:`fairfix.tasks.certain`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
-from fairfix.data.names import attribute_name, group_name
+from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
@@ -32,34 +32,23 @@ from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.optim.parity import ks_to_overall
 from fairfix.tasks.audit import check_agreement
+from fairfix.tasks.certain import certified, certified_values
 from fairfix.tasks.doubts import Asked, area_of, of_slack
 from fairfix.tasks.fitting import (
     Outcome,
     cost_of_rounding,
     criterion_of,
     doubts_of,
+    groups_in_words,
     recorded,
     unproven,
     warned,
 )
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
-from fairfix.tasks.proof import Proof, loss_of, prove, results_on
+from fairfix.tasks.proof import Proof, prove
 from fairfix.tasks.request import RepairRequest
-
-ROUNDING = 1e-9
-"""By how much a certified rate is wider than the sums that it is made of: they are added in another order."""
-
-RATES: Mapping[str, tuple[int | None, ...]] = {
-    "selection_rate": (None,),
-    "true_positive_rate": (1,),
-    "false_positive_rate": (0,),
-}
-"""Rates that are certified, with the label of the rows over which each is a mean."""
-
-UNKNOWN_WEIGHTS = "nobody knows the weights of the rows that are left out"
 
 FIT_ONLY = "judged on the counts of the fit, not on held-out ones"
 
@@ -155,17 +144,23 @@ def repair_counts(
             first += of_slack(asked, _criterion_on(of_fit, asked, reading))
     else:
         of_fit = prove(table, rule, plain, **more, of_fit=True)
-        held, aside = _answered(held, rule)
-        notes += aside
+        held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
-        notes += unproven(table, shown)
+        gaps += [Gap(columns, groups, str(why)) for columns, groups, why in unproven(table, shown)]
+        whys = [Caution(why, "unproven") for why in dict.fromkeys(gap.why for gap in gaps)]
+        if held.left_out:
+            hidden = f"{held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
+            gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
         proof = prove(shown, rule, settings, **more)
-        first = list(doubts_of(repairer, rule, table, (of_fit, proof), None, shown))
+        proof = replace(proof, after=_without_passes(proof.after, gaps))
+        first = [*whys, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
         notes = [*proof.claims, *notes]
     wrong = of_direction(area_of(table, settings.confidence), reading)
     by = held or fit
-    notes = [*wrong, *first, *_of_left_out(fit, held), *notes, *_of_identity(request, fit, rule, reading)]
+    hidden_rows = list(_of_left_out(fit, held))
+    first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
+    notes = [*wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
     outcome = Outcome(
         replace(repairer),
         rule,
@@ -313,8 +308,18 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-def _answered(held: Part, rule: OfGroups) -> tuple[Part, list[Note]]:
-    """Return held-out counts without groups that the fit lacks, and what is to be said of these."""
+@dataclass(frozen=True)
+class Gap:
+    """Groups of an attribute for which a proof proves nothing, or not for all of their rows, and why in words."""
+
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]
+    """Their names; none where nobody can tell which."""
+    why: str
+
+
+def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[Part, list[Gap]]:
+    """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
     counts = held.counts
     _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
     inside = place >= 0
@@ -327,8 +332,34 @@ def _answered(held: Part, rule: OfGroups) -> tuple[Part, list[Note]]:
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
-    text = f"{gone:,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    return replace(held, counts=kept), [Caution(text, "unproven")]
+    lost = [cell for cell, there in zip(counts.cells, inside, strict=True) if not there]
+    levels = groups_of_cells(counts.keys, lost, rule.columns)[0]
+    is_in, them = ("is", "it") if len(levels) == 1 else ("are", "them")
+    text = (
+        f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the rows of the fit lack {them}"
+        f", so there is no rule for {gone:,} held-out rows, and nothing is proven for {them}"
+    )
+    gaps = []
+    for columns in each_and_crossed(protected):
+        own = groups_of_cells(counts.keys, lost, columns)[0]
+        gaps.append(Gap(columns, tuple(map(group_name, own)), text))
+    return replace(held, counts=kept), gaps
+
+
+def _without_passes(report: AuditReport, gaps: Sequence[Gap]) -> AuditReport:
+    """Return a report in which no check passes that is about a group with a gap."""
+    checks = []
+    for one in report.checks:
+        asked, why = one.check.comparison.group, ""
+        for gap in gaps:
+            if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
+                why = why or gap.why
+        if one.verdict == "pass" and why:
+            reason = f"not proven for everybody: {why}; for the others {one.ruling.reason}"
+            checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
+        else:
+            checks.append(one)
+    return replace(report, checks=tuple(checks))
 
 
 # ---------------------------------------------------------------------- the rule
@@ -417,144 +448,6 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
     return np.asarray(reach[table.rows.entries.place])
 
 
-# ---------------------------------------------------------------------- what is certain
-
-
-def certified(
-    counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading, left_out: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
-
-    ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
-    there is a reason instead.
-    """
-    decides = isinstance(rule, BinnedRule) or bool(reading.thresholds)
-    ends_of_cells = _ends(counts, rule, reading) if decides else ()
-    weights = counts.weights
-    for columns in _attributes(reading):
-        levels, group = groups_of_cells(counts.keys, counts.cells, columns)
-        for k, level in enumerate(levels):
-            mass = weights[group == k]
-            rates: dict[str, Any] = {}
-            for name, (label,) in RATES.items() if decides else ():
-                if label is not None and not counts.has_labels:
-                    continue
-                own = mass.sum(axis=1) if label is None else mass[:, label]
-                total = float(own.sum())
-                if not total > 0:
-                    what = (
-                        "its rows have no weight" if label is None else f"it has no rows with label {label}"
-                    )
-                    rates[name] = {"reason": what}
-                elif left_out and counts.weighted:
-                    rates[name] = {"reason": UNKNOWN_WEIGHTS}
-                else:
-                    ends = [float((own * one[group == k]).sum()) for one in ends_of_cells]
-                    least, most = ends[0] / (total + left_out), (ends[1] + left_out) / (total + left_out)
-                    rates[name] = {"low": max(least - ROUNDING, 0.0), "high": min(most + ROUNDING, 1.0)}
-            rows = int(counts.rows[group == k].sum())
-            yield {
-                "attribute": attribute_name(columns),
-                "group": group_name(level),
-                "rows": rows,
-                "rates": rates,
-            }
-
-
-def _ends(counts: Counts, rule: BinnedRule | BinnedTube, reading: Reading) -> tuple[Floats, Floats]:
-    """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
-    assert counts.grid is not None
-    edges = counts.grid.edges
-    first = rule.bins(edges[:-1])
-    last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
-    own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
-    chance = rule.probabilities if isinstance(rule, BinnedRule) else rule.chances_from(reading.cut)
-    each = [chance[:, i : j + 1] for i, j in zip(first, last, strict=True)]
-    low = np.stack([one.min(axis=1) for one in each], axis=1)
-    high = np.stack([one.max(axis=1) for one in each], axis=1)
-    return low[own], high[own]
-
-
-def certified_values(
-    table: Table, counts: Counts, rule: BinnedTube, left_out: int
-) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, Any]]:
-    """Return the distance of each group's values to everybody's, by attribute and group, and the losses over everybody.
-
-    Each is its least and its largest value wherever scores lie in their bins, expected over the draws, or a reason.
-    ``left_out`` rows may be of any group and have any value.
-    """
-    valued = results_on(table, rule)[1]
-    value, weight = valued.rows.score, valued.weight
-    assert value is not None
-    total = float(weight.sum())
-    distances: dict[tuple[str, str], dict[str, Any]] = {}
-    for columns in _attributes(table.reading):
-        groups = valued.groups(columns)
-        far = ks_to_overall(value, groups.codes, weight, len(groups.levels))
-        mass = np.bincount(groups.codes, weight, len(groups.levels))
-        for name, distance, own in zip(groups.names, far.tolist(), mass.tolist(), strict=True):
-            if left_out and counts.weighted:
-                ends: dict[str, Any] = {"reason": UNKNOWN_WEIGHTS}
-            else:  # a share of the rows moves a distribution function by no more than itself
-                reach = left_out / (own + left_out) + left_out / (total + left_out) + ROUNDING
-                ends = {"low": max(distance - reach, 0.0), "high": min(distance + reach, 1.0)}
-            distances[attribute_name(columns), name] = ends
-    known = [name for name in ("log_loss", "square_loss") if name in counts.sums]
-    losses: dict[str, dict[str, Any]] = {}
-    for name in known:
-        if left_out:
-            losses[name] = {"reason": "rows that are left out may have any loss"}
-        elif valued.rows.label is None:
-            losses[name] = _around(*_loss_of_real_labels(valued, counts))
-        else:
-            loss = float(weight @ loss_of(name, valued)) / total
-            infinite = {"reason": "infinite: some rows have a label whose probability is 0"}
-            losses[name] = _around(loss, loss) if math.isfinite(loss) else infinite
-    return distances, losses
-
-
-def _around(low: float, high: float) -> dict[str, Any]:
-    """Return the ends of a loss, with room for rounding."""
-    return {"low": max(low - ROUNDING * abs(high), 0.0), "high": high + ROUNDING * abs(high)}
-
-
-def _loss_of_real_labels(valued: Table, counts: Counts) -> tuple[float, float]:
-    """Return the ends of the square loss of entries with values on real labels, of which counts have sums by cell.
-
-    With the error ``r`` of the score and the move ``d`` from score to value the loss is ``E (r + d)^2``. By cell the
-    means of both are known, so is ``E r^2``, and ``E d^2`` up to the bins; of their covariance there is the inequality
-    of Cauchy and Schwarz.
-    """
-    own, value, weight = valued.rows.entries, valued.rows.score, valued.weight
-    assert own is not None
-    assert value is not None
-
-    def by_cell(each: Floats) -> Floats:
-        return np.asarray(np.bincount(valued.rows.cell, each, len(valued.rows.cells)), dtype=np.float64)
-
-    mass = by_cell(weight)
-    score, label, square = (counts.sums[name][:, 0, 0] for name in ("score", "label", "square_loss"))
-    first, last = own.grid.edges[own.place], own.grid.edges[own.place + 1]
-    near = (value - np.clip(value, first, last)) ** 2
-    far = np.maximum((value - first) ** 2, (value - last) ** 2)
-    error, move = (label - score) / mass, (score - by_cell(weight * value)) / mass
-    spread = np.maximum(square / mass - error**2, 0.0)
-    least, most = (np.maximum(by_cell(weight * one) / mass - move**2, 0.0) for one in (near, far))
-    fixed = spread + (error + move) ** 2
-    best = np.clip(spread, least, most)
-    low, high = (
-        float(mass @ (fixed + one + side * 2 * np.sqrt(spread * one))) / float(mass.sum())
-        for one, side in ((best, -1.0), (most, 1.0))
-    )
-    return low, high
-
-
-def _attributes(reading: Reading) -> list[tuple[str, ...]]:
-    """Return the protected columns one by one, and crossed where there are several."""
-    whole = reading.columns.protected
-    return [*((name,) for name in whole), *([whole] if len(whole) > 1 else [])]
-
-
 # ---------------------------------------------------------------------- what is to be said
 
 NO_PROOF = "no counts of other rows were given, so all figures are of the rows that the rule was made of"
@@ -591,10 +484,11 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         if part is None or not part.left_out:
             continue
         gone, used = part.left_out, part.counts.used
+        passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
             f"small groups were hidden in the counts of {what}: {gone:,} of {gone + used:,} rows are left out, nobody "
             "can tell of which groups; groups without any rows left have no rule, intervals and verdicts are about the "
-            "rows that are left, and the certified rates allow for the others",
+            f"rows that are left{passes}, and the certified rates allow for the others",
             "suppressed",
         )
 

@@ -321,7 +321,7 @@ def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[T
     """Return the rows with base and with repaired values, and which of these are drawn."""
     if table.rows.entries is not None:  # nobody knows which row of an entry draws which value
         assert isinstance(predictor, BinnedTube)
-        entry, value, chance = predictor.chances(table)
+        entry, value, chance = predictor.outcomes(table)
         parts = table.divided(entry, chance)
         return _base(parts, predictor, of_fit), parts.with_score(value), predictor.drawn(table)[entry]
     fitted = predictor.trace.fitted if of_fit else None
@@ -449,8 +449,8 @@ def _losses_of_values(
     for name in LOSSES:
         if name in was and name in now and base.rows.entries is not None:
             moved = now[name].value - was[name].value
-            known = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
-            yield ProofRow(name, was[name], now[name], known)
+            by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
+            yield ProofRow(name, was[name], now[name], by_value)
         elif name in was and name in now:
             change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())

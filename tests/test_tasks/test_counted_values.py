@@ -65,7 +65,7 @@ def distances(value: Floats, weight: Floats, group: Any) -> dict[str, float]:
 def shipped(result: Any, frame: pd.DataFrame, weight: Floats) -> tuple[Table, Any, Floats, Floats]:
     """Return rows of a frame, the row of every value that one can get, the value, and its weight."""
     table = read_table(frame, result.repaired.reading, columns=())
-    row, value, chance = result.repaired.predictor.chances(table)
+    row, value, chance = result.repaired.predictor.outcomes(table)
     return table, row, value, weight[row] * chance
 
 
@@ -116,7 +116,7 @@ def test_what_is_certain_of_values_is_so_on_the_rows(name: str, decisions: str) 
     assert decisions == "deterministic" or of_fit["after"]["value"] <= 0.05 + 1e-9
 
 
-def test_chances_are_those_of_the_draws() -> None:
+def test_shares_are_those_of_the_draws() -> None:
     """Each value is given to the share of even draws that is its chance, to one draw at either end."""
     frame, reading = world("heavy ties", 200, 1)
     result = repair(count(frame, reading), None, slack=0.03)

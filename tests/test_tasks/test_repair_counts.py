@@ -32,7 +32,8 @@ from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.report import renderer
-from fairfix.tasks.counted import certified, fit_to_bins
+from fairfix.tasks.certain import certified
+from fairfix.tasks.counted import fit_to_bins
 from fairfix.tasks.proof import prove
 
 from tests.data import scored
