@@ -54,6 +54,7 @@ Code = Literal[
     "not_comparable",
     "few_common_rows",
     "fit_only",
+    "not_proven",
 ]
 """Why a check has its verdict."""
 
@@ -74,7 +75,9 @@ OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 """Operator -> the same in the other direction."""
 
-AT_ANY_LIMIT = frozenset(("not_computed", "not_shown", "not_comparable", "few_common_rows", "fit_only"))
+AT_ANY_LIMIT = frozenset(
+    ("not_computed", "not_shown", "not_comparable", "few_common_rows", "fit_only", "not_proven")
+)
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 
 _SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?)\s*"

@@ -41,8 +41,9 @@ from fairfix.data.codec import (
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
+from fairfix.data.quantities import summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
-from fairfix.data.scan import Scan, check_whole, scan, summed
+from fairfix.data.scan import Scan, check_whole, scan
 from fairfix.data.shares import Share
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added

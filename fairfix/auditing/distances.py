@@ -136,7 +136,7 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
     for a, b in pairs:
         least, most = _bounds(a, b)
         chosen |= (most >= least[:, None] - ROUNDING).any(axis=0)
-    return np.asarray(chosen & counts.rows.any(axis=(0, 1)))
+    return np.asarray(chosen & counts.weights.any(axis=(0, 1)))
 
 
 def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:

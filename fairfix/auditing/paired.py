@@ -30,7 +30,7 @@ from fairfix.auditing.own import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.sums import means, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
-from fairfix.data.scan import quantities
+from fairfix.data.quantities import quantities
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.stats.estimates import Estimates, Limits, Means, Proportions, carrying_rows, powers, sidak
@@ -173,12 +173,17 @@ class Units:
         """Whether both files err alike, in every unit."""
         return bool((self.variance <= self.apart * (1 + 1e-9)).all())
 
+    @property
+    def width(self) -> float:
+        """How far two values can be apart; infinite where they have no ends."""
+        return self.old.support[1] - self.old.support[0]
+
     def reaches(self, level: float) -> Reaches:
         """Return how far limits at a two-sided miscoverage reach."""
         return Reaches(_reach_of(self.old, level), _reach_of(self.new, level), self._change(level))
 
     def _change(self, level: float) -> Limits:
-        width = self.old.support[1] - self.old.support[0]
+        width = self.width
         if not self.rate:
             either, change = self.rise + self.fall, self.rise - self.fall
             carried = carrying_rows(either, self.size * self.variance + change**2, self.size)
@@ -196,6 +201,11 @@ class Units:
             for x, y in ((fall_up, rise_down), (rise_up, fall_down))
         )
         return down, up
+
+
+def _possible(ends: tuple[float, float], width: float) -> tuple[float, float]:
+    """Return limits of a change of what lies in a range of a width, without what no change can be."""
+    return max(ends[0], -width), min(ends[1], width)
 
 
 def _reach_of(estimates: Estimates, level: float) -> Limits:
@@ -452,14 +462,15 @@ class Changes:
             return ends
         if kind in ("ratio", "min"):  # the smallest number is minus the largest of their negatives
             ends = -ends[1], -ends[0]
-        return (*ends, whole.alike)
+        return (*_possible(ends, 1.0 if kind == "ratio" else whole.width), whole.alike)
 
     def _of_group(self, units: Units, at: int) -> tuple[float, float, bool] | str:
         value = float(units.new.value[at] - units.old.value[at])
         if math.isnan(value):
             return "the group has no value"
         down, up = units.reaches(sidak(self.alpha, len(units.old))).change  # as in the group table
-        return value - float(down[at]), value + float(up[at]), False
+        ends = value - float(down[at]), value + float(up[at])
+        return (*_possible(ends, units.width), False)
 
     def _units(self, name: str, keys: tuple[str, ...]) -> Units | None:
         if (name, keys) not in self._cache:

@@ -19,8 +19,9 @@ from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, grou
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.places import CHANGED
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
+from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
-from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, summed, tabulated
+from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, tabulated
 from fairfix.errors import DataError
 
 Batches = Callable[[Expression], Iterator[pa.RecordBatch]]

@@ -7,7 +7,7 @@ are made. No interval may be made of the number of entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ class Entries:
     sums: Mapping[str, Floats] = field(default_factory=dict)
     """Sums of a cell and label that bins cannot give, as in the counts, by the order of the cells; none where some
     entries were left out."""
+    exact: bool = False
+    """Whether the score of an entry is that of all of its rows, and not the middle of their bin: then it is another
+    score than that of the bins."""
 
     def mapped(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Entries:
         """Return the entries with every array changed."""
@@ -82,6 +85,52 @@ def entries_of(counts: Counts, reading: Reading) -> Rows:
         dict(counts.excluded),
         entries=entries,
     )
+
+
+def divided(rows: Rows, entry: Ints, chance: Floats) -> Rows:
+    """Return entries in parts, such as by what is drawn for their rows: of which entry, and which share of it, (m,).
+
+    The parts of an entry are behind one another and add up to it. Weights are divided as they are; the numbers of rows
+    are rounded to whole ones, so that they add up too.
+    """
+    own, weight = rows.entries, rows.weight
+    assert own is not None
+    assert weight is not None
+    if entry.size == len(rows):
+        return rows
+    first = np.flatnonzero(np.diff(entry, prepend=-1))
+    many = np.diff(np.append(first, entry.size))
+    before = np.cumsum(chance) - chance
+    upto = np.rint(own.rows[entry] * np.minimum(before + chance - np.repeat(before[first], many), 1.0))
+    upto[first + many - 1] = own.rows
+    parts = np.diff(upto, prepend=0.0)
+    parts[first] = upto[first]
+    sums = own.sums if own.weighted else {name: np.tile(each, 2) for name, each in own.sums.items()}
+    whole = rows.mapped(lambda array: array[entry])
+    entries = replace(
+        own,
+        place=own.place[entry],
+        rows=parts.astype(np.int64),
+        square_weight=own.square_weight[entry] * chance,
+        weighted=True,
+        sums=sums,
+    )
+    return replace(whole, weight=weight[entry] * chance, entries=entries)
+
+
+def rebinned(rows: Rows, grid: Grid, quantities: Iterable[tuple[str, Floats]], labels: int) -> Rows:
+    """Return entries whose scores are exact, with the bins of these scores and the sums of what is known of each."""
+    own, weight, many = rows.entries, rows.weight, len(rows.cells)
+    assert own is not None
+    assert weight is not None
+    assert rows.score is not None
+    code = code_of(rows.cell, rows.label, labels)
+    weights = (weight, own.square_weight) if own.weighted else (weight,)
+    sums: dict[str, Floats] = {}
+    for name, value in quantities:
+        each = [np.bincount(code, w * power, many * labels) for w in weights for power in (value, value**2)]
+        sums[name] = np.stack(each, axis=-1).reshape(many, labels, -1).astype(np.float64)
+    return replace(rows, entries=replace(own, grid=grid, place=grid.index(rows.score), sums=sums))
 
 
 def counts_of(rows: Rows, keys: tuple[str, ...], labels: int) -> Counts:

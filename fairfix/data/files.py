@@ -31,7 +31,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import SCHEMES, Place, content_of, find, local, uploaded
+from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -287,6 +287,7 @@ def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Sour
         )
     name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
     (kind,) = kinds.values()
+    places = named_apart(places)
     if stated and not kind.text:
         raise UsageError(f"`{min(stated)}` is of CSV files, and {name} is {kind.kind}; leave it out")
     return kind(places, name, **stated)

@@ -18,6 +18,11 @@ def group_name(levels: Iterable[str]) -> str:
     return " & ".join(levels)
 
 
+def each_and_crossed(columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return columns one by one, and all of them crossed where there are several."""
+    return [*((name,) for name in columns), *([columns] if len(columns) > 1 else [])]
+
+
 def stratum_name(columns: Iterable[str], levels: Iterable[str]) -> str:
     """Return the name of a stratum: ``town=Elm & product=car``."""
     return " & ".join(f"{column}={level}" for column, level in zip(columns, levels, strict=True))

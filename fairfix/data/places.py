@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
@@ -59,7 +60,7 @@ class Place:
     """A file that can be opened again and again; printed without secrets."""
 
     name: str
-    """Last part of its path, by which messages call it."""
+    """Last part of its path, by which messages call it; more parts where several files have one name."""
     shown: str
     path: str = field(repr=False)
     """As its store takes it."""
@@ -142,6 +143,18 @@ def local(path: str | os.PathLike[str]) -> Place:
     """Return the place of a file on this machine that is there."""
     text, here = os.fspath(path), Here()
     return Place(Path(text).name, text, text, here, here.look(text, text))
+
+
+def named_apart(places: Sequence[Place]) -> list[Place]:
+    """Return places by as many last parts of their paths as tell all of them apart."""
+    parts = [re.split(r"[/\\]", place.shown.partition("?")[0]) for place in places]
+    for many in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(each[-many:]) for each in parts]
+        if len(set(names)) == len(places):
+            return [
+                replace(one, name=name) if many > 1 else one for one, name in zip(places, names, strict=True)
+            ]
+    return list(places)
 
 
 # ---------------------------------------------------------------------- what travels

@@ -25,8 +25,9 @@ import pyarrow as pa
 from fairfix.data.bands import Edges, halved, pieces
 from fairfix.data.counts import Floats, Grid, Ints
 from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
+from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid, summed
+from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid
 
 Expression = Any
 """What Ibis makes of columns; it is imported by whoever opens a database."""

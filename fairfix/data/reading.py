@@ -91,7 +91,7 @@ class Reading:
         if protected and not columns.protected:
             raise UsageError("no protected column is named; name one with `protected=COLUMN`")
         seen: dict[str, str] = {}
-        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight"):
+        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight", "id"):
             names = getattr(columns, part)
             for name in names if isinstance(names, tuple) else filter(None, (names,)):
                 if name in seen:

@@ -31,7 +31,7 @@ from fairfix.data.bands import (
     proposal,
     quantile_edges,
 )
-from fairfix.data.binned import counts_of
+from fairfix.data.binned import counts_of, rebinned
 from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, groups_of_cells, moved_bins
 from fairfix.data.encoder import (
     Encoder,
@@ -44,7 +44,8 @@ from fairfix.data.encoder import (
     row_name,
 )
 from fairfix.data.files import Part, Source, open_source
-from fairfix.data.reading import Reading, to_probability
+from fairfix.data.quantities import quantities
+from fairfix.data.reading import Reading
 from fairfix.data.table import Table, assemble
 from fairfix.data.workers import added
 from fairfix.errors import DataError
@@ -328,48 +329,6 @@ def _tally(table: npt.NDArray[Any], place: Ints, weight: Floats | None) -> None:
         np.add.at(table, place, 1 if weight is None else weight)
 
 
-def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
-    """Yield (name, value per row) of what is summed exactly beside the bins.
-
-    ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
-    ``log_loss`` (probabilities), each only where it is defined.
-    """
-    score, label = rows.score, rows.label
-    if score is None or not losses:
-        return
-    if reading.task == "regression":
-        yield "score", score
-        if label is not None:
-            error = score - label
-            yield "label", label
-            yield "square_loss", error * error
-            yield "absolute_loss", np.abs(error)
-        return
-    if reading.score_scale == "raw":
-        yield "score", score
-        return
-    chance = to_probability(score, reading.score_scale)
-    yield "score", chance
-    if label is None:
-        return
-    error = np.abs(label - chance)
-    yield "square_loss", error * error
-    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
-        loss: Floats = np.logaddexp(0.0, np.where(label == 1, -score, score))
-    else:
-        with np.errstate(divide="ignore"):  # infinite where the observed label had the probability 0
-            loss = np.abs(np.log(np.where(label == 1, chance, 1.0 - chance)))
-    yield "log_loss", loss
-
-
-def summed(reading: Reading) -> tuple[str, ...]:
-    """Return the names of what :func:`quantities` yields with losses."""
-    none, columns = np.zeros(0), reading.columns
-    label, score = none if columns.label else None, none if columns.score else None
-    rows = Rows(none.astype(np.int64), (), label, score, None, None, 0)
-    return tuple(name for name, _ in quantities(rows, reading, losses=True))
-
-
 def scan(
     source: Source,
     reading: Reading,
@@ -586,8 +545,7 @@ def _numbers(source: Source, name: str) -> Iterator[Floats]:
 def count_table(table: Table) -> Scan:
     """Count a table in memory, decisions and losses included."""
     if table.rows.entries is not None:
-        keys, labels = table.reading.columns.cell_keys, 2 if table.reading.binary else 1
-        return Scan(counts_of(table.rows, keys, labels), None, table.reading)
+        return _count_entries(table)
     tally = Tally(table.reading, BINS)
     tally.add(table.rows)
     rows = table.rows
@@ -595,3 +553,22 @@ def count_table(table: Table) -> Scan:
         label = rows.label if table.reading.binary else None
         tally.kept = [KeptRows(rows.score, rows.cell, label, rows.weight)]
     return tally.scan()
+
+
+def _count_entries(table: Table) -> Scan:
+    """Count entries of counts, whose scores are middles of bins, or exact."""
+    rows, reading = table.rows, table.reading
+    keys, labels = reading.columns.cell_keys, 2 if reading.binary else 1
+    assert rows.entries is not None
+    if not rows.entries.exact:
+        return Scan(counts_of(rows, keys, labels), None, reading)
+    assert rows.score is not None
+    grid = fixed_grid(reading, BINS)
+    if grid is None:
+        ends = float(rows.score.min()), float(rows.score.max())
+        grid = Grid.over(*ends, bins=BINS // 2, thresholds=reading.thresholds)
+    counts = counts_of(rebinned(rows, grid, quantities(rows, reading, losses=True), labels), keys, labels)
+    _, into = groups_of_cells(keys, rows.cells, keys, counts.cells)
+    label = rows.label if reading.binary else None
+    kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, table.square_weight)
+    return Scan(counts, kept, reading)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.binned import divided
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
@@ -113,6 +114,10 @@ class Table:
         """How many rows there are, those that entries of counts stand for."""
         return len(self) if self.rows.entries is None else int(self.rows.entries.rows.sum())
 
+    def divided(self, entry: Ints, chance: Floats) -> Table:
+        """Return entries of counts in parts: of which entry, and which share of it, (m,); see :mod:`.binned`."""
+        return replace(self, rows=divided(self.rows, entry, chance), draw=None)
+
     def with_decision(self, decision: Floats) -> Table:
         """Return the table with the given probabilities of a positive decision instead of its own."""
         columns = replace(self.reading.columns, prediction=None, probability="p_positive")
@@ -124,11 +129,20 @@ class Table:
 
     def with_score(self, score: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
-        columns = replace(self.reading.columns, score="prediction", prediction=None, probability=None)
+        label = (
+            None if self.rows.label is None else self.reading.columns.label
+        )  # counts of real labels have none
+        columns = replace(
+            self.reading.columns, score="prediction", prediction=None, probability=None, label=label
+        )
         cuts = (self.reading.cuts or (0.5,)) if self.reading.task == "classification" else ()
         reading = replace(self.reading, columns=columns, score_scale="probability", thresholds=cuts)
-        rows = replace(self.rows, score=_frozen(np.array(score, dtype=np.float64)), decision=None)
-        return replace(self, reading=reading, rows=rows)
+        own = self.rows.entries
+        entries = None if own is None else replace(own, sums={}, exact=True)
+        score = _frozen(np.array(score, dtype=np.float64))
+        return replace(
+            self, reading=reading, rows=replace(self.rows, score=score, decision=None, entries=entries)
+        )
 
     @cached_property
     def draws(self) -> Floats:

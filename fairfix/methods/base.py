@@ -228,6 +228,8 @@ class Solver:
     """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
     streams: ClassVar[bool] = False
     """Whether it learns from rows that come in pieces, which need not fit into memory."""
+    counts_as_groups: ClassVar[bool] = False
+    """Whether a fit to counts takes their protected columns as features, as a rule of score and group."""
     needs_rows: ClassVar[str] = "it learns from single rows"
     """Why counts do not do for rows, with what to do instead; empty where a fit to weighted rows, one for each group,
     label and score bin, is that to the rows up to what bins cannot tell."""

@@ -9,7 +9,7 @@ together and never mixes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,7 +31,7 @@ from fairfix.data.codec import (
     record,
     truth,
 )
-from fairfix.data.counts import Bools, Floats
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
@@ -245,9 +245,13 @@ class GroupTube(GroupedScore):
         """Whether some rows get a value that is drawn."""
         return self.tube.drawn
 
+    def moved(self, table: Table) -> Floats:
+        """Return what of each row is moved, shape (n,): its score."""
+        return self.scorer(table)
+
     def predict(self, table: Table) -> Floats:
         """Return the value of each row; NaN for groups not seen in the fit."""
-        return self.of_scores(table, self.scorer(table))
+        return self.of_scores(table, self.moved(table))
 
     def of_scores(self, table: Table, score: Floats) -> Floats:
         """Return the value of each row from its score, shape (n,)."""
@@ -256,10 +260,107 @@ class GroupTube(GroupedScore):
 
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
-        score = self.scorer(table)
+        score = self.moved(table)
         return np.asarray(
             self.by_group(table, lambda k, rows: self.tube.hangs_on_draw(k, score[rows])) == 1.0
         )
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedTube(GroupTube):
+    """A tube of score bins: all scores of a bin and group have the same values with the same chances.
+
+    The atoms of its tube are the numbers of the bins. A score is taken as it comes, so that no rounding moves it over
+    an edge.
+    """
+
+    kind: ClassVar[str] = "binned_tube"
+    parts: ClassVar[Mapping[str, Part]] = {**GroupTube.parts, "edges": Array("<f8", ("edges",))}
+
+    edges: Floats
+    """The least score of each bin but the first, increasing, shape (B - 1,)."""
+
+    @classmethod
+    def of(cls, tube: GroupTube, starts: Floats, middle: Floats) -> BinnedTube:
+        """Return the tube of bins that begin at ``starts``, each with the values of the score in its middle, (B,) each.
+
+        Where the tube leaves scores as they are, it is that middle itself.
+        """
+        new = np.diff(middle, prepend=-np.inf) > 0  # far out, log-odds of several bins are one probability
+        starts, middle, own = starts[new], middle[new], tube.tube
+        bins = np.arange(middle.size, dtype=np.float64)
+        if own.outputs is None:
+            level, upto = (bins + 0.5) / bins.size, np.append(bins[1:] / bins.size, 1.0)
+            levels = tuple(Levels(bins, bins, level, level) for _ in tube.levels)
+            made = Tube(levels, middle, np.tile(upto, (len(levels), 1)))
+        else:
+            made = replace(own, levels=tuple(_at_middles(one, bins, middle) for one in own.levels))
+        return cls(tube.columns, tube.levels, tube.scorer, made, starts[1:].copy())
+
+    def held(self) -> Mapping[str, Any]:
+        """Return the value of every part."""
+        return {**super().held(), "edges": self.edges}
+
+    @classmethod
+    def made_of(cls, held: Mapping[str, Any]) -> BinnedTube:
+        """Return what has these values of its parts."""
+        tube = GroupTube.made_of(held)
+        return cls(tube.columns, tube.levels, tube.scorer, tube.tube, held["edges"])
+
+    @property
+    def sound(self) -> bool:
+        """Whether edges increase, every score has a value, and the atoms are the bins."""
+        bins = np.arange(self.edges.size + 1)
+        atoms = all(np.array_equal(ends, bins) for one in self.tube.levels for ends in (one.first, one.last))
+        return (
+            super().sound
+            and self.tube.outputs is not None
+            and atoms
+            and bool((np.diff(self.edges) > 0).all())
+        )
+
+    def bins(self, score: Floats) -> Ints:
+        """Return the bin of each score, same shape."""
+        return np.searchsorted(self.edges, score, side="right")
+
+    def moved(self, table: Table) -> Floats:
+        """Return the bin of each score, shape (n,)."""
+        assert table.rows.score is not None
+        return self.bins(table.rows.score).astype(np.float64)
+
+    def share_from(self, cut: float) -> Floats:
+        """Return the chance of a value of ``cut`` or more in each group and bin, shape (K, B)."""
+        bins = np.arange(self.edges.size + 1, dtype=np.float64)
+        out = np.zeros((len(self.levels), bins.size))
+        for k in range(len(self.levels)):
+            place, value, chance = self.tube.outcomes(k, bins)
+            np.add.at(out[k], place, np.where(value >= cut, chance, 0.0))
+        return np.clip(out, 0.0, 1.0)
+
+    def outcomes(self, table: Table) -> tuple[Ints, Floats, Floats]:
+        """Return all values that rows can get, over the draws: the row, a value and its chance for each, shape (m,).
+
+        None of rows of groups that were not seen in the fit.
+        """
+        code, place = table.codes(self.columns, self.levels), self.moved(table)
+        parts = []
+        for k in range(len(self.levels)):
+            inside = np.flatnonzero(code == k)
+            number, value, chance = self.tube.outcomes(k, place[inside])
+            parts.append((inside[number], value, chance))
+        row, value, chance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(row, kind="stable")
+        return row[order], value[order], chance[order]
+
+
+def _at_middles(one: Levels, bins: Floats, middle: Floats) -> Levels:
+    """Return the levels of bins whose scores have those of their middles; one level where there is no atom."""
+    at = np.searchsorted(one.first, middle, side="right") - 1
+    inside = (at >= 0) & (middle <= one.last[at])
+    upto, after = np.append(one.high, 0.0)[at], np.append(one.low, 1.0)[at + 1]
+    level = np.where(at < 0, 0.0, np.where(at + 1 < one.first.size, (upto + after) / 2, 1.0))
+    low, high = (np.where(inside, ends[at], level) for ends in (one.low, one.high))
+    return Levels(bins, bins, low, high)
 
 
 @dataclass(frozen=True, eq=False)

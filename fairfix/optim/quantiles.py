@@ -117,10 +117,33 @@ class Tube:
         ends = [self._value(group, one.low + edge * (one.high - one.low)) for edge in (EDGE, 1 - EDGE)]
         return np.asarray((ends[0] < ends[1])[at] & (part == 0))
 
+    def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
+        """Return all values that scores inside atoms of one group can get, over the draws.
+
+        A number of the score, a value and its chance for each, shape (m,); by score, values increasing.
+        """
+        assert self.outputs is not None
+        one = self.levels[group]
+        at, _ = one.place(score)
+        low, wide = one.low[at], (one.high - one.low)[at]
+        first, last = (self._piece(group, low + edge * wide) for edge in (EDGE, 1.0 - EDGE))
+        many = last - first + 1
+        number = np.repeat(np.arange(score.size), many)
+        piece = np.arange(number.size) - np.repeat(np.cumsum(many) - many - first, many)
+        span = np.where(wide > 0, wide, 1.0)[number]
+        upto = np.where(piece < last[number], (self.steps[group][piece] - low[number]) / span, 1.0)
+        chance = upto - np.where(piece > first[number], np.append(0.0, upto[:-1]), 0.0)
+        there = chance > 0
+        return number[there], self.outputs[piece[there]], chance[there]
+
     def _value(self, group: int, level: Floats) -> Floats:
         assert self.outputs is not None
+        return self.outputs[self._piece(group, level)]
+
+    def _piece(self, group: int, level: Floats) -> Ints:
+        assert self.outputs is not None
         piece = np.searchsorted(self.steps[group], level, side="right")
-        return self.outputs[np.minimum(piece, self.outputs.size - 1)]
+        return np.minimum(piece, self.outputs.size - 1)
 
 
 EDGE = 1e-6

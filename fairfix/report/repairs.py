@@ -386,18 +386,35 @@ def _counts(counts: Json) -> Section:
     ]
     if "no_proof" in counts:
         lines.append(f"proof: none; {counts['no_proof']}")
+    certified = counts["certified"]
+    valued = any("distance" in one for one in certified)
+    what = "the same values with the same chances" if valued else "one chance of a yes"
     lines.append(
         f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all of a group whose scores "
-        "are in one bin have one chance of a yes"
+        f"are in one bin have {what}"
     )
-    certified = counts["certified"]
-    apart = max(
-        (rate["high"] - rate["low"] for one in certified for rate in one["rates"].values() if "low" in rate),
-        default=0.0,
-    )
+    numbers = [number for one in certified for number in (*one["rates"].values(), one.get("distance", {}))]
+    apart = max((one["high"] - one["low"] for one in numbers if "low" in one), default=0.0)
     where = "held-out rows" if "proof" in counts else "the rows of the fit"
+    names = list(certified[0]["rates"])
+    rates = (
+        "rates and distances to everybody"
+        if names and valued
+        else "distances to everybody"
+        if valued
+        else "rates"
+    )
+    draws = ", expected over the draws," if valued else ""
     what = "those in the table" if apart < CERTAIN else "between the ends in the table"
-    lines.append(f"certain: wherever the scores lie in their bins, rates on {where} are {what}")
+    lines.append(f"certain: wherever the scores lie in their bins, {rates} on {where}{draws} are {what}")
+    for name, loss in counts.get("losses", {}).items():
+        of = f"the {METRICS[name].title} of the values over everybody on {where}"
+        if "reason" in loss:
+            lines.append(f"{of} is not certain: {loss['reason']}")
+        elif loss["high"] - loss["low"] <= CERTAIN * loss["high"]:
+            lines.append(f"certain: {of}{draws} is {loss['low']:.4g}")
+        else:
+            lines.append(f"certain: {of}{draws} is from {loss['low']:.4g} to {loss['high']:.4g}")
     best = counts["optimum"]
     if "bound" in best:
         lines.append(
@@ -406,11 +423,11 @@ def _counts(counts: Json) -> Section:
         )
     else:
         lines.append(best["reason"])
-    names = list(certified[0]["rates"])
     columns: Columns = {
         "group": lambda one: f"{one['group']} ({one['attribute']})",
         "rows": lambda one: f"{one['rows']:,}",
-        **{METRICS[name].title: _ends(name) for name in names},
+        **{METRICS[name].title: _rate_of(name) for name in names},
+        **({"KS, to everybody": lambda one: _ends(one["distance"])} if valued else {}),
     }
     return Section(
         "Repaired from counts", tuple(lines), (Grid.of(columns, certified, 1, "Certain rates"),), "counts"
@@ -423,17 +440,16 @@ def _counted(part: Json) -> str:
     return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
 
 
-def _ends(name: str) -> Callable[[Json], str]:
-    """Return the cell of the ends between which a rate lies, or of the rate where they are one."""
+def _rate_of(name: str) -> Callable[[Json], str]:
+    return lambda one: _ends(one["rates"][name])
 
-    def cell(one: Json) -> str:
-        rate = one["rates"][name]
-        if "reason" in rate:
-            return "–"
-        low, high = (f"{rate[end]:.4f}" for end in ("low", "high"))
-        return low if rate["high"] - rate["low"] < CERTAIN else Interval(f"{low} to {high}")
 
-    return cell
+def _ends(share: Json) -> str:
+    """Return the ends between which a share lies, or the share where they are one."""
+    if "reason" in share:
+        return "–"
+    low, high = (f"{share[end]:.4f}" for end in ("low", "high"))
+    return low if share["high"] - share["low"] < CERTAIN else Interval(f"{low} to {high}")
 
 
 def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:

@@ -80,6 +80,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
 
 
 def _run(request: AuditRequest) -> AuditResult:
+    _check_bands(request)
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
@@ -117,6 +118,17 @@ def _run(request: AuditRequest) -> AuditResult:
         _compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), report, counts)
+
+
+def _check_bands(request: AuditRequest) -> None:
+    """Raise a UsageError where small groups are to be hidden and edges of bands would be values of single rows."""
+    for name, rule in parse_bands(request.bands).items():
+        if request.suppress_below and request.from_counts is None and rule in PARTS:
+            raise UsageError(
+                f"`bands={name}={rule}`: with `suppress_below` give the edges as numbers, such as "
+                f"`bands={name}=25,40,60`: {rule} are values of single rows, also of rows that are to be hidden, and "
+                "the names of the bands tell them"
+            )
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:

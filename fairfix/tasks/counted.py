@@ -2,13 +2,14 @@
 
 Counts become weighted rows with their scores at the middles of their bins (:mod:`fairfix.data.binned`), so that methods
 and proofs work on them as on any rows, with the intervals of the rows behind them. What a method finds is then made
-constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`). So its rates do not hang on where in its bin a
-score lies: what is said of them holds for the rows, and :func:`certified` looks whether it does.
+constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`, :class:`~fairfix.models.scorers.BinnedTube`). So
+its rates do not hang on where in its bin a score lies: what is said of them holds for the rows
+(:mod:`fairfix.tasks.certain`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,23 +21,26 @@ from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
-from fairfix.data.names import attribute_name, group_name
+from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
+from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.audit import check_agreement
+from fairfix.tasks.certain import certified, certified_values
 from fairfix.tasks.doubts import Asked, area_of, of_slack
 from fairfix.tasks.fitting import (
     Outcome,
     cost_of_rounding,
     criterion_of,
     doubts_of,
+    groups_in_words,
     recorded,
     unproven,
     warned,
@@ -45,16 +49,6 @@ from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
 from fairfix.tasks.request import RepairRequest
-
-ROUNDING = 1e-9
-"""By how much a certified rate is wider than the sums that it is made of: they are added in another order."""
-
-RATES: Mapping[str, tuple[int | None, ...]] = {
-    "selection_rate": (None,),
-    "true_positive_rate": (1,),
-    "false_positive_rate": (0,),
-}
-"""Rates that are certified, with the label of the rows over which each is a mean."""
 
 FIT_ONLY = "judged on the counts of the fit, not on held-out ones"
 
@@ -127,9 +121,12 @@ def repair_counts(
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
     table, grid = fit.table(reading), fit.counts.grid
     assert grid is not None
-    problem = RepairProblem(table, noise=noise)
+    by_group = repairer.solver_in_force.counts_as_groups
+    problem = RepairProblem(table, noise=noise, protected_as_feature=by_group)
     with recorded() as caught:
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
+    if rule.gives == "value":  # what a proof knows of values is all of them
+        settings = replace(settings, exact=True)
     claim = None
     if noise is not None and repairer.demands:
         claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
@@ -147,17 +144,23 @@ def repair_counts(
             first += of_slack(asked, _criterion_on(of_fit, asked, reading))
     else:
         of_fit = prove(table, rule, plain, **more, of_fit=True)
-        held, aside = _answered(held, rule)
-        notes += aside
+        held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
-        notes += unproven(table, shown)
+        gaps += [Gap(columns, groups, str(why)) for columns, groups, why in unproven(table, shown)]
+        whys = [Caution(why, "unproven") for why in dict.fromkeys(gap.why for gap in gaps)]
+        if held.left_out:
+            hidden = f"{held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
+            gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
         proof = prove(shown, rule, settings, **more)
-        first = list(doubts_of(repairer, rule, table, (of_fit, proof), None, shown))
+        proof = replace(proof, after=_without_passes(proof.after, gaps))
+        first = [*whys, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
         notes = [*proof.claims, *notes]
     wrong = of_direction(area_of(table, settings.confidence), reading)
     by = held or fit
-    notes = [*wrong, *first, *_of_left_out(fit, held), *notes, *_of_identity(request, fit, rule, reading)]
+    hidden_rows = list(_of_left_out(fit, held))
+    first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
+    notes = [*wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
     outcome = Outcome(
         replace(repairer),
         rule,
@@ -170,12 +173,18 @@ def repair_counts(
         reading,
         rules_of(shown, rule),
     )
+    sure = list(certified(by.counts, rule, reading, by.left_out))
+    losses: dict[str, Any] = {}
+    if isinstance(rule, BinnedTube):
+        distances, losses = certified_values(shown, by.counts, rule, by.left_out)
+        sure = [{**one, "distance": distances[one["attribute"], one["group"]]} for one in sure]
     content = {
         "bins": grid.size,
         "width": grid.width,
         "fit": fit.facts,
         **({"proof": held.facts} if held is not None else {"no_proof": NO_PROOF}),
-        "certified": list(certified(by.counts, rule, reading, by.left_out)),
+        "certified": sure,
+        **({"losses": losses} if losses else {}),
         "optimum": lost,
     }
     parts = [one for one in (fit, held) if one is not None]
@@ -299,8 +308,18 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
-    """Return held-out counts without groups that the fit lacks, and what is to be said of these."""
+@dataclass(frozen=True)
+class Gap:
+    """Groups of an attribute for which a proof proves nothing, or not for all of their rows, and why in words."""
+
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]
+    """Their names; none where nobody can tell which."""
+    why: str
+
+
+def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[Part, list[Gap]]:
+    """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
     counts = held.counts
     _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
     inside = place >= 0
@@ -313,8 +332,34 @@ def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
-    text = f"{gone:,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    return replace(held, counts=kept), [Caution(text, "unproven")]
+    lost = [cell for cell, there in zip(counts.cells, inside, strict=True) if not there]
+    levels = groups_of_cells(counts.keys, lost, rule.columns)[0]
+    is_in, them = ("is", "it") if len(levels) == 1 else ("are", "them")
+    text = (
+        f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the rows of the fit lack {them}"
+        f", so there is no rule for {gone:,} held-out rows, and nothing is proven for {them}"
+    )
+    gaps = []
+    for columns in each_and_crossed(protected):
+        own = groups_of_cells(counts.keys, lost, columns)[0]
+        gaps.append(Gap(columns, tuple(map(group_name, own)), text))
+    return replace(held, counts=kept), gaps
+
+
+def _without_passes(report: AuditReport, gaps: Sequence[Gap]) -> AuditReport:
+    """Return a report in which no check passes that is about a group with a gap."""
+    checks = []
+    for one in report.checks:
+        asked, why = one.check.comparison.group, ""
+        for gap in gaps:
+            if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
+                why = why or gap.why
+        if one.verdict == "pass" and why:
+            reason = f"not proven for everybody: {why}; for the others {one.ruling.reason}"
+            checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
+        else:
+            checks.append(one)
+    return replace(report, checks=tuple(checks))
 
 
 # ---------------------------------------------------------------------- the rule
@@ -322,15 +367,22 @@ def _answered(held: Part, rule: BinnedRule) -> tuple[Part, list[Note]]:
 
 def fit_to_bins(
     repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
-) -> tuple[BinnedRule, dict[str, Any]]:
+) -> tuple[BinnedRule | BinnedTube, dict[str, Any]]:
     """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
 
-    The rule gives all of a bin what the method gives its middle. The second is a bound, or a reason why there is none.
+    The rule gives all of a bin what the method gives its middle: a chance of a yes, or values with their chances. The
+    second is a bound, or a reason why there is none.
     """
     table, fitted = problem.table, repairer.fit(problem, rng=rng)
     assert isinstance(fitted, OfGroups)
     assert table.rows.entries is not None
     grid = table.rows.entries.grid
+    unknown: dict[str, Any] = {
+        "reason": "how much a rule of exact scores could be better is not bounded here"
+    }
+    if isinstance(fitted, GroupTube):
+        trace = replace(fitted.trace, fitted=None, redrawn=None)
+        return replace(binned_values(fitted, table, grid), trace=trace), unknown
     rule = binned(fitted, table, grid)
     trace = fitted.trace
     if trace.randomized is not None:
@@ -339,7 +391,7 @@ def fit_to_bins(
     by_bin = "the counts of the fit, each score at the middle of its bin"
     certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
     hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
-    lost: dict[str, Any] = {"reason": "how much a rule of exact scores could be better is not bounded here"}
+    lost = unknown
     if certificates and hidden is not None:
         one = trace.certificates[0]
         lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
@@ -356,17 +408,29 @@ def fit_to_bins(
     return replace(rule, trace=trace), lost
 
 
+def _bins_of(grid: Grid, reading: Reading) -> tuple[Floats, Floats]:
+    """Return the least score and the middle of every bin that can have scores, shape (B,) each."""
+    wide = grid.edges[:-1] < grid.edges[1:]  # a threshold on an edge makes a bin without scores
+    return grid.edges[:-1][wide], middles(grid, reading)[wide]
+
+
+def binned_values(fitted: GroupTube, table: Table, grid: Grid) -> BinnedTube:
+    """Return the tube that gives all of a bin what another one gives its middle."""
+    starts, score = _bins_of(grid, table.reading)
+    real = table.reading.task == "regression"
+    return BinnedTube.of(fitted, starts, score if real else to_probability(score, table.reading.score_scale))
+
+
 def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
     """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
-    edges, reading = grid.edges, table.reading
-    wide = edges[:-1] < edges[1:]  # a threshold on an edge makes a bin without scores
-    score = middles(grid, reading)[wide]
+    reading = table.reading
+    starts, score = _bins_of(grid, reading)
     code, each = table.codes(fitted.columns, fitted.levels), []
     for k in range(len(fitted.levels)):
         alike = table.take(np.full(score.size, int(np.flatnonzero(code == k)[0])))
         given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
         each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
-    return BinnedRule.of(fitted.columns, fitted.levels, edges[:-1][wide], np.stack(each))
+    return BinnedRule.of(fitted.columns, fitted.levels, starts, np.stack(each))
 
 
 def _reach(table: Table, grid: Grid) -> Floats | None:
@@ -382,61 +446,6 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
     reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
     assert table.rows.entries is not None
     return np.asarray(reach[table.rows.entries.place])
-
-
-# ---------------------------------------------------------------------- what is certain
-
-
-def certified(counts: Counts, rule: BinnedRule, reading: Reading, left_out: int) -> Iterator[dict[str, Any]]:
-    """Yield the least and the largest rates of every group that scores anywhere in their bins can have.
-
-    ``left_out`` rows may be of any group and decided in any way; where rows have weights nobody knows theirs, and
-    there is a reason instead.
-    """
-    low, high = _ends(counts, rule)
-    weights = counts.weights
-    whole = reading.columns.protected
-    for columns in [*((name,) for name in whole), *([whole] if len(whole) > 1 else [])]:
-        levels, group = groups_of_cells(counts.keys, counts.cells, columns)
-        for k, level in enumerate(levels):
-            mass = weights[group == k]
-            rates: dict[str, Any] = {}
-            for name, (label,) in RATES.items():
-                if label is not None and not counts.has_labels:
-                    continue
-                own = mass.sum(axis=1) if label is None else mass[:, label]
-                total = float(own.sum())
-                if not total > 0:
-                    what = (
-                        "its rows have no weight" if label is None else f"it has no rows with label {label}"
-                    )
-                    rates[name] = {"reason": what}
-                elif left_out and counts.weighted:
-                    rates[name] = {"reason": "nobody knows the weights of the rows that are left out"}
-                else:
-                    ends = [float((own * one[group == k]).sum()) for one in (low, high)]
-                    least, most = ends[0] / (total + left_out), (ends[1] + left_out) / (total + left_out)
-                    rates[name] = {"low": max(least - ROUNDING, 0.0), "high": min(most + ROUNDING, 1.0)}
-            rows = int(counts.rows[group == k].sum())
-            yield {
-                "attribute": attribute_name(columns),
-                "group": group_name(level),
-                "rows": rows,
-                "rates": rates,
-            }
-
-
-def _ends(counts: Counts, rule: BinnedRule) -> tuple[Floats, Floats]:
-    """Return the least and the largest chance that a score of each bin has in each cell, shape (C, B) each."""
-    assert counts.grid is not None
-    edges = counts.grid.edges
-    first = rule.bins(edges[:-1])
-    last = np.maximum(rule.bins(np.nextafter(edges[1:], -np.inf)), first)  # a bin may be empty
-    own = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)[1]
-    each = [rule.probabilities[:, i : j + 1] for i, j in zip(first, last, strict=True)]
-    low = np.stack([one.min(axis=1) for one in each], axis=1)
-    high = np.stack([one.max(axis=1) for one in each], axis=1)
-    return low[own], high[own]
 
 
 # ---------------------------------------------------------------------- what is to be said
@@ -475,10 +484,11 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         if part is None or not part.left_out:
             continue
         gone, used = part.left_out, part.counts.used
+        passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
             f"small groups were hidden in the counts of {what}: {gone:,} of {gone + used:,} rows are left out, nobody "
             "can tell of which groups; groups without any rows left have no rule, intervals and verdicts are about the "
-            "rows that are left, and the certified rates allow for the others",
+            f"rows that are left{passes}, and the certified rates allow for the others",
             "suppressed",
         )
 

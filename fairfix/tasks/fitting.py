@@ -23,7 +23,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import GOLDEN, is_random, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
-from fairfix.data.names import attribute_name
+from fairfix.data.names import attribute_name, each_and_crossed, group_name
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import Table, assemble
@@ -231,7 +231,12 @@ def repair_table(
             problem = RepairProblem(fitted, *learned)
         predictor = best.fit(problem, rng=fit_rng)
     kept = table.take(split.holdout)
-    notes = [*warned(caught), *predictor.trace.notes, *unproven(table, kept), *_ties(table, predictor)]
+    notes = [
+        *warned(caught),
+        *predictor.trace.notes,
+        *(caution for *_, caution in unproven(table, kept)),
+        *_ties(table, predictor),
+    ]
     held, aside = _answered(kept, predictor)
     plain = replace(settings, checks=())
     notes += [*aside, *cost_of_rounding(best, predictor, held, plain)]
@@ -441,7 +446,8 @@ def doubts_of(
     if holdout is not None:
         yield from of_gaps(asked, holdout.before, holdout.after)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
-    expected = predictor.gives == "decision" or not shown[0].randomized  # not one draw of values
+    by_row = fitted.rows.entries is None
+    expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
     if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
         yield from of_slack(asked, fit.after.value)
     if not same and not own:
@@ -504,12 +510,35 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
         yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 
-def unproven(table: Table, held: Table) -> Iterator[Caution]:
-    """Yield a caution for every group without held-out rows."""
-    for name in table.reading.columns.protected:
-        groups, proven = table.groups([name]), held.groups([name])
-        seen = {proven.names[k] for k in np.unique(proven.codes)}
-        for group in groups.names:
-            if group not in seen:
-                lacking = f"group {group!r} of {name!r} has no held-out rows: nothing is proven for it"
-                yield Caution(lacking, "unproven")
+def unproven(table: Table, held: Table) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Caution]]:
+    """Yield the groups without held-out rows by protected columns, each and crossed, with a caution on them.
+
+    A crossed group of which a part is lacking already has the caution on that part.
+    """
+    part: Caution | None = None
+    lacking: set[tuple[str, str]] = set()
+    for columns in each_and_crossed(table.reading.columns.protected):
+        there = set(held.groups(columns).levels)
+        gone = [one for one in table.groups(columns).levels if one not in there]
+        shown = [one for one in gone if not lacking & set(zip(columns, one, strict=True))]
+        lacking |= {(columns[0], one[0]) for one in gone if len(columns) == 1}
+        if shown:
+            has, them = ("has", "it") if len(shown) == 1 else ("have", "them")
+            text = f"{groups_in_words(shown, columns)} {has} no held-out rows: nothing is proven for {them}"
+            part = Caution(text, "unproven")
+        if gone:
+            assert part is not None
+            yield columns, tuple(map(group_name, gone)), part
+
+
+NAMED = 3
+"""Groups that a message names at most."""
+
+
+def groups_in_words(levels: Sequence[tuple[str, ...]], columns: Sequence[str]) -> str:
+    """Return groups of columns by their names, a few of them where they are many."""
+    *names, last = [repr(group_name(level)) for level in levels[:NAMED]]
+    if len(levels) > NAMED:
+        names, last = [*names, last], f"{len(levels) - NAMED:,} more"
+    listing = f"{', '.join(names)} and {last}" if names else last
+    return f"{'group' if len(levels) == 1 else 'groups'} {listing} of {attribute_name(columns)!r}"

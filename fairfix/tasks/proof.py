@@ -27,6 +27,7 @@ from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import BinnedTube
 from fairfix.models.trace import Note
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
@@ -80,6 +81,9 @@ UNLIKE = (
 """Why losses before and after a repair of decisions are not compared."""
 
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
+
+
+NO_CHANGE_OF_BINS = "no interval of this change: counts do not tell scores of a bin apart"
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,8 @@ def prove(
         *_overall_rows(base, repaired, before, after, settings),
         *_comparison_rows(before, after, (*shown, *also), pairs),
     ]
-    if predictor.gives == "value" and (random.any() or (of_fit and predictor.trace.redrawn)):
+    by_row = table.rows.entries is None
+    if predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
         expected = _expected(table, predictor, of_fit)
         rows = [replace(row, expected=expected.get(row.name)) for row in rows]
     elif (
@@ -196,7 +201,7 @@ def prove(
     noise: dict[str, tuple[float, float]] = {}
     if predictor.gives == "value" and not predictor.is_probability:
         noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
-    share = float(np.average(random, weights=table.rows.weight))
+    share = float(np.average(random, weights=base.rows.weight))
     other = list(_other_reading(table, predictor, settings, also)) if predictor.is_probability else []
     if other and predictor.gives == "value":
         # what is about the probability stands with the draws, whose rates are its
@@ -314,6 +319,11 @@ def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tupl
 
 def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
     """Return the rows with base and with repaired values, and which of these are drawn."""
+    if table.rows.entries is not None:  # nobody knows which row of an entry draws which value
+        assert isinstance(predictor, BinnedTube)
+        entry, value, chance = predictor.outcomes(table)
+        parts = table.divided(entry, chance)
+        return _base(parts, predictor, of_fit), parts.with_score(value), predictor.drawn(table)[entry]
     fitted = predictor.trace.fitted if of_fit else None
     repaired = table.with_score(predictor.predict(table) if fitted is None else fitted)
     return _base(table, predictor, of_fit), repaired, predictor.drawn(table)
@@ -336,7 +346,7 @@ def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
 def _noise(table: Table, block: Block) -> tuple[float, float]:
     """Return mean and quantile of the largest distance to everybody that chance alone makes."""
     codes = table.groups(block.columns).codes
-    return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.weight**2))
+    return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.square_weight))
 
 
 class _Pairs:
@@ -364,6 +374,8 @@ class _Pairs:
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
+        if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
+            return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
         if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
             ends = "a few rows can make the whole of a loss without an upper end"
         elif not of.of_true_groups:
@@ -435,7 +447,11 @@ def _losses_of_values(
 ) -> Iterator[ProofRow]:
     """Yield the losses of values, with the interval of their paired change."""
     for name in LOSSES:
-        if name in was and name in now:
+        if name in was and name in now and base.rows.entries is not None:
+            moved = now[name].value - was[name].value
+            by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
+            yield ProofRow(name, was[name], now[name], by_value)
+        elif name in was and name in now:
             change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())
             paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None

@@ -72,6 +72,44 @@ def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     return total
 
 
+@promise(
+    "wherever the scores lie in their bins, distances to everybody and losses on held-out rows are what is certain",
+    level=0.0,
+    quick=2,
+    full=120,
+)
+def certified_values_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, real = drawn(rng, most=900), rng.random() < 0.5
+    asked = ["--protected", "group", *ID, *(["--task", "regression"] if real else [])]
+    if real:
+        unit = float(rng.choice([1.0, 1000.0]))
+        frame["score"] *= unit
+        frame["label"] = frame["score"] + unit * rng.normal(size=len(frame))
+    path, artifact = shell.write(frame), shell.folder / "r.fairfix"
+    for name, share in (("fit", "0:0.6"), ("test", "0.6:1")):
+        if shell.run("audit", path, *asked, "--share", share, "--counts-out", shell.folder / name).status:
+            return NOT_SAID
+    made = ("--method", "fair-regression", "--slack", float(rng.choice([0.0, 0.05, 1.0])))
+    counts = ("--from-counts", shell.folder / "fit", "--proof-counts", shell.folder / "test")
+    done = shell.run("repair", *counts, *made, "--decisions", "deterministic", "-o", artifact)
+    if done.status:
+        return NOT_SAID
+    moved = shell.predict(str(artifact), path, "--unseen-group", "abstain")["prediction"].to_numpy()
+    held = frame["id"].isin(held_out(path)).to_numpy() & ~np.isnan(moved)
+    value, group = moved[held], frame["group"].to_numpy()[held]
+    every = np.unique(value)
+    total = NOT_SAID
+    for one in done.result["counts"]["certified"]:
+        own, all_of_them = np.sort(value[group == one["group"]]), np.sort(value)
+        shares = [np.searchsorted(sample, every, side="right") / sample.size for sample in (own, all_of_them)]
+        far, ends = float(np.abs(shares[0] - shares[1]).max()), one["distance"]
+        total += judged(ends["low"] <= far <= ends["high"], f"distance of {one['group']}: {far} in {ends}")
+    ends = done.result["counts"]["losses"]["square_loss"]
+    loss = float(np.mean((value - frame["label"].to_numpy()[held]) ** 2))
+    total += judged(ends["low"] * (1 - 1e-9) <= loss <= ends["high"] * (1 + 1e-9), f"loss {loss} in {ends}")
+    return total
+
+
 def held_out(path: str) -> set[int]:
     """Return the ids of the second share."""
     reading = Reading(Columns(("group",), score="score", id="id"))

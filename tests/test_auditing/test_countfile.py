@@ -22,8 +22,8 @@ from fairfix.data import container as artifact
 from fairfix.data import files as io
 from fairfix.data.container import COUNTS, Artifact
 from fairfix.data.encoder import Encoder
+from fairfix.data.quantities import quantities, summed
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import quantities, summed
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.json_ import render
 

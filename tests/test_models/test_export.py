@@ -44,6 +44,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "thresholds": {"method": "ramp", "solver": "exact", "constraint": "equalized_odds"},
     "bins of counts": {"method": "ramp", "gamma": 0.8},
     "tube": {"method": "fair-regression", "protected_as_feature": True},
+    "tube of counts": {"method": "fair-regression"},
     "tube without draws": {
         "method": "fair-regression",
         "protected_as_feature": True,
@@ -84,7 +85,7 @@ def rows() -> pd.DataFrame:
 @cache
 def repaired(name: str) -> Repaired:
     given = {"protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1, **REPAIRS[name]}
-    if name == "bins of counts":
+    if name.endswith("of counts"):
         counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
         return fairfix.repair(from_counts=counted, **given).repaired
     made = fairfix.repair(rows(), **given).repaired

@@ -50,7 +50,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
-from fairfix.methods.fair_regression.parity import MOVES_SCORES, ClosedForm, PlugIn, Reduction
+from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.reduction import LOSSES
@@ -64,7 +64,8 @@ class Auto(Solver):
 
     method: FairRegression
     option = "`solver=auto`"
-    needs_rows = MOVES_SCORES
+    needs_rows = ""
+    counts_as_groups = True
     reads: ClassVar = {**PlugIn.reads, **ClosedForm.reads}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -109,7 +110,8 @@ class FairRegression(Repairer):
     )
     solver: str = param(
         "auto",
-        "how statistical parity is reached; auto: closed-form if the protected columns are features, else plug-in",
+        "how statistical parity is reached; auto: closed-form if the protected columns are features, and from "
+        "counts, else plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
     oracle: str = param(
@@ -196,6 +198,11 @@ class FairRegression(Repairer):
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
         if self.loss == "logistic" and problem.table.reading.task == "regression":
+            if problem.table.rows.entries is not None:
+                raise UsageError(
+                    "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not tell where real ones "
+                    "lie; take `loss=square`"
+                )
             y = label_of(problem)
             if y.min() < 0 or y.max() > 1:
                 raise DataError(

@@ -37,6 +37,10 @@ class GroupLoss(Solver):
 
     method: FairRegression
     option = "`constraint=bounded_group_loss`"
+    needs_rows = (
+        "bounded_group_loss fits a new model of the label, and counts tell of labels by score bin at most and have no "
+        "features; take `constraint=statistical_parity`, or repair from rows"
+    )
     reads: ClassVar = {"bound": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
     uses_labels = True
 

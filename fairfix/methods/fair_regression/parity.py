@@ -32,8 +32,9 @@ from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearMode
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
 
-MOVES_SCORES = (
-    "it gives new scores, and how far apart these are only rows can prove; for decisions take `method=ramp`"
+MODELS_GROUPS = (
+    "without the group it has to learn from single rows who is of which; take `solver=closed-form`, "
+    "which sees the group"
 )
 """Why counts do not do for rows."""
 
@@ -45,7 +46,8 @@ class ClosedForm(Solver):
 
     method: FairRegression
     option = "`solver=closed-form`"
-    needs_rows = MOVES_SCORES
+    needs_rows = ""
+    counts_as_groups = True
     reads: ClassVar = {
         "group_slack": anything,
         "loss": but("absolute"),
@@ -152,7 +154,7 @@ class PlugIn(Solver):
 
     method: FairRegression
     option = "`solver=plug-in`"
-    needs_rows = MOVES_SCORES
+    needs_rows = MODELS_GROUPS
     reads: ClassVar = {"group_slack": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -252,6 +254,7 @@ class Reduction(Solver):
 
     method: FairRegression
     option = "`solver=reduction`"
+    needs_rows = "it learns models of single rows; take `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(("group_slack", "loss", "oracle", "mixture", "learner", "l2"), anything)
     uses_labels = True
 

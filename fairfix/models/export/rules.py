@@ -330,9 +330,13 @@ def _unrepaired(rule: _Rule) -> int:
     return rule.scorer("scorer")[0]
 
 
-def _group_tube(rule: _Rule) -> int:
+def _binned_tube(rule: _Rule) -> int:
+    return _group_tube(rule, rule.program.search(rule.arrays["edges"].tolist(), rule.raw_score, right=True))
+
+
+def _group_tube(rule: _Rule, moved_number: int | None = None) -> int:
     program, arrays = rule.program, rule.arrays
-    score = rule.scorer("scorer")[0]
+    score = rule.scorer("scorer")[0] if moved_number is None else moved_number
     if not rule.settings["moved"]:
         return rule.by_group(lambda k: score)
     ends = np.cumsum([0, *rule.settings["atoms"]])
@@ -484,6 +488,7 @@ KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "groupwise_curve": _groupwise_curve,
     "binned_rule": _binned_rule,
     "group_tube": _group_tube,
+    "binned_tube": _binned_tube,
     "truncated_logit": _truncated_logit,
     "score_curves": _score_curves,
     "unrepaired": _unrepaired,

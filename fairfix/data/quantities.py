@@ -1,0 +1,53 @@
+"""Quantities: what is summed exactly beside the score bins, such as losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fairfix.data.counts import Floats
+from fairfix.data.encoder import Rows
+from fairfix.data.reading import Reading, to_probability
+
+
+def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[str, Floats]]:
+    """Yield (name, value per row) of what is summed exactly beside the bins.
+
+    ``score`` and ``label`` (regression), ``square_loss``, ``absolute_loss`` (regression) and
+    ``log_loss`` (probabilities), each only where it is defined.
+    """
+    score, label = rows.score, rows.label
+    if score is None or not losses:
+        return
+    if reading.task == "regression":
+        yield "score", score
+        if label is not None:
+            error = score - label
+            yield "label", label
+            yield "square_loss", error * error
+            yield "absolute_loss", np.abs(error)
+        return
+    if reading.score_scale == "raw":
+        yield "score", score
+        return
+    chance = to_probability(score, reading.score_scale)
+    yield "score", chance
+    if label is None:
+        return
+    error = np.abs(label - chance)
+    yield "square_loss", error * error
+    if reading.score_scale == "logit":  # exact where the probability itself rounds to 0 or 1
+        loss: Floats = np.logaddexp(0.0, np.where(label == 1, -score, score))
+    else:
+        with np.errstate(divide="ignore"):  # infinite where the observed label had the probability 0
+            loss = np.abs(np.log(np.where(label == 1, chance, 1.0 - chance)))
+    yield "log_loss", loss
+
+
+def summed(reading: Reading) -> tuple[str, ...]:
+    """Return the names of what :func:`quantities` yields with losses."""
+    none, columns = np.zeros(0), reading.columns
+    label, score = none if columns.label else None, none if columns.score else None
+    rows = Rows(none.astype(np.int64), (), label, score, None, None, 0)
+    return tuple(name for name, _ in quantities(rows, reading, losses=True))
