@@ -108,13 +108,13 @@ def rules_of(table: Table, predictor: RepairedPredictor) -> tuple[Rule, ...]:
     if scores.size <= GRID:
         middles = (scores[1:] + scores[:-1]) / 2
         grid = np.unique(np.concatenate([grid, scores, middles]))
-    if not predictor.inputs:
-        names, rows = ("everybody",), np.zeros(1, dtype=np.int64)
-    else:
+    names: tuple[str, ...] = ("everybody",)
+    rows = np.zeros(1, dtype=np.int64)
+    if predictor.inputs:
         groups = table.groups(predictor.inputs)
-        names, rows = groups.names, np.unique(groups.codes, return_index=True)[1]
+        rows = np.unique(groups.codes, return_index=True)[1]
         known = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
-        names, rows = tuple(name for name, one in zip(names, known, strict=True) if one), rows[known]
+        names, rows = tuple(name for name, one in zip(groups.names, known, strict=True) if one), rows[known]
     return tuple(
         Rule(name, tuple(map(float, x)), tuple(map(float, q)))
         for name, (x, q) in zip(names, _with_jumps(table, predictor, rows, grid), strict=True)
