@@ -10,7 +10,7 @@ import numpy as np
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
 from fairfix.individual.contrasts import cells_of
-from fairfix.models.learners import binnable, fit_mean, folds_of
+from fairfix.models.learners import binnable, fit_mean, folds_of, unequal
 from fairfix.models.members import LinearMember
 from fairfix.models.threads import limited
 
@@ -165,7 +165,7 @@ class Nuisances:
 
     def _trees(self, kind: Any, target: Any, rows: Ints, more: Floats, rounds: int) -> tuple[Any, Floats]:
         """Return trees that foretell a target from all columns and more of them, fitted to rows, with the columns."""
-        X = np.column_stack([self.X, more])
+        X = np.column_stack([self.X, more if unequal(self.w) is None else binned(more, self.w)])
         model = kind(
             max_iter=rounds,
             max_leaf_nodes=LEAVES,
@@ -173,7 +173,7 @@ class Nuisances:
             early_stopping=False,
             random_state=self.seed,
         )
-        return model.fit(binnable(X[rows]), target, sample_weight=self.w[rows]), X
+        return model.fit(binnable(X[rows]), target, sample_weight=unequal(self.w[rows])), X
 
 
 def standardised(X: Floats, w: Floats) -> Floats:

@@ -114,6 +114,11 @@ def binnable(X: Floats) -> Floats:
     return np.where(empty, 0.0, X) if empty.any() else X
 
 
+def unequal(weight: Floats) -> Floats | None:
+    """Return weights for trees, None where all are 1: scikit-learn bins weighted rows in a slow loop."""
+    return None if (weight == 1.0).all() else weight
+
+
 def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Floats]:
     """Return rows with labels 0 and 1: a label between is both, weighted."""
     if np.isin(y, (0.0, 1.0)).all():
@@ -127,9 +132,8 @@ def _boosted(kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Li
     from sklearn import ensemble
 
     model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed)
-    unequal = None if (weight == 1.0).all() else weight  # trees bin weighted rows in a slow loop
     with limited():
-        return trees_of(model.fit(binnable(X), y, sample_weight=unequal), link)
+        return trees_of(model.fit(binnable(X), y, sample_weight=unequal(weight)), link)
 
 
 NO_PENALTY = 1e-12

@@ -69,8 +69,8 @@ def sidak(alpha: float, count: int) -> float:
 
 def _divide(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     """The quotient, NaN where the denominator is 0."""
-    above, below = np.broadcast_arrays(np.asarray(numerator, float), np.asarray(denominator, float))
-    quotient = np.full(above.shape, np.nan)
+    above, below = np.asarray(numerator, float), np.asarray(denominator, float)
+    quotient = np.full(np.broadcast(above, below).shape, np.nan)
     np.divide(above, below, out=quotient, where=below > 0)
     return quotient
 

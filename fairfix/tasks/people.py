@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairfix.auditing.results import AuditReport, Block, Value
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
 
@@ -108,53 +108,70 @@ def rules_of(table: Table, predictor: RepairedPredictor) -> tuple[Rule, ...]:
     if scores.size <= GRID:
         middles = (scores[1:] + scores[:-1]) / 2
         grid = np.unique(np.concatenate([grid, scores, middles]))
-    if not predictor.inputs:
-        return (Rule("everybody", *_with_jumps(table, predictor, 0, grid)),)
-    groups = table.groups(predictor.inputs)
-    rules = []
-    for k, name in enumerate(groups.names):
-        row = int(np.flatnonzero(groups.codes == k)[0])
-        if not np.isnan(_ask(table, predictor, row, grid[:1])).any():  # else it is a group that the fit lacks
-            rules.append(Rule(name, *_with_jumps(table, predictor, row, grid)))
-    return tuple(rules)
+    names: tuple[str, ...] = ("everybody",)
+    rows = np.zeros(1, dtype=np.int64)
+    if predictor.inputs:
+        groups = table.groups(predictor.inputs)
+        rows = np.unique(groups.codes, return_index=True)[1]
+        known = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
+        names, rows = tuple(name for name, one in zip(groups.names, known, strict=True) if one), rows[known]
+    return tuple(
+        Rule(name, tuple(map(float, x)), tuple(map(float, q)))
+        for name, (x, q) in zip(names, _with_jumps(table, predictor, rows, grid), strict=True)
+    )
 
 
 def _with_jumps(
-    table: Table, predictor: RepairedPredictor, row: int, grid: Floats
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return scores and probabilities with both sides of every bend or jump, which are where a grid step is no line."""
-    chance, bent = _ask(table, predictor, row, grid), np.zeros(grid.size - 1, dtype=bool)
+    table: Table, predictor: RepairedPredictor, rows: Ints, grid: Floats
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield scores and probabilities of each row's group, with both sides of every bend or jump.
+
+    These are where a step of the grid is no line. All groups are asked at once, since an answer for few scores takes as
+    long as one for many.
+    """
+
+    def ask_each(scores: Floats) -> Floats:
+        """Return probabilities of shape (G, S) at scores of shape (S,)."""
+        flat = _ask(table, predictor, np.repeat(rows, scores.size), np.tile(scores, rows.size))
+        return flat.reshape(rows.size, scores.size)
+
+    chance, bent = ask_each(grid), np.zeros((rows.size, grid.size - 1), dtype=bool)
     for part in (0.25, 0.5, 0.75):
-        inside, line = (ends[:-1] + part * np.diff(ends) for ends in (grid, chance))
-        bent |= np.abs(_ask(table, predictor, row, inside) - line) > SAME
-    if bent.mean() > 0.5:  # a curve, which the grid draws
-        return tuple(map(float, grid)), tuple(map(float, chance))
-    xs, qs = [grid], [chance]
-    for left in (
-        True,
-        False,
-    ):  # where the chance leaves that of the left end, and where it reaches that of the right
-        low, high = grid[:-1][bent], grid[1:][bent]
-        end = (chance[:-1] if left else chance[1:])[bent]
-        for _ in range(HALVINGS if bent.any() else 0):
-            half = (low + high) / 2
-            alike = np.abs(_ask(table, predictor, row, half) - end) <= SAME
-            low, high = np.where(alike == left, half, low), np.where(alike == left, high, half)
-        xs += [low, high]
-        qs += [_ask(table, predictor, row, low), _ask(table, predictor, row, high)]
-    x, first = np.unique(np.concatenate(xs), return_index=True)
-    q, kept = np.concatenate(qs)[first], [0]
-    for i in range(1, x.size):  # a point on the line from the one before to the next says nothing more
+        inside, line = (ends[..., :-1] + part * np.diff(ends) for ends in (grid, chance))
+        bent |= np.abs(ask_each(inside) - line) > SAME
+    curved = bent.mean(axis=1) > 0.5
+    k, step = (np.tile(part, 2) for part in np.nonzero(bent & ~curved[:, None]))
+    # where the chance leaves that of the left end of a step, and where it reaches that of the right one
+    left = np.arange(k.size) < k.size // 2
+    low, high, end = grid[step], grid[step + 1], chance[k, np.where(left, step, step + 1)]
+    for _ in range(HALVINGS if k.size else 0):
+        half = (low + high) / 2
+        alike = np.abs(_ask(table, predictor, rows[k], half) - end) <= SAME
+        low, high = np.where(alike == left, half, low), np.where(alike == left, high, half)
+    sides = np.stack([low, high])
+    chances = np.stack([_ask(table, predictor, rows[k], side) for side in sides])
+    for g in range(rows.size):
+        if curved[g]:  # the grid draws it
+            yield grid, chance[g]
+            continue
+        x, first = np.unique(np.append(grid, sides[:, k == g]), return_index=True)
+        yield _corners(x, np.append(chance[g], chances[:, k == g])[first])
+
+
+def _corners(x: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Return the points but for those on the line from the one before to the next, which say nothing more."""
+    kept = [0]
+    for i in range(1, x.size):
         if i + 1 < x.size:
             a, b = kept[-1], i + 1
             line = q[a] + (q[b] - q[a]) * (x[i] - x[a]) / (x[b] - x[a])
             if abs(line - q[i]) <= SAME:
                 continue
         kept.append(i)
-    return tuple(map(float, x[kept])), tuple(map(float, q[kept]))
+    return x[kept], q[kept]
 
 
-def _ask(table: Table, predictor: RepairedPredictor, row: int, scores: Floats) -> Floats:
-    """Return the probability of a yes for a row as it is, but with other scores."""
-    taken = table.take(np.full(scores.size, row))
+def _ask(table: Table, predictor: RepairedPredictor, rows: Ints, scores: Floats) -> Floats:
+    """Return the probability of a yes for rows as they are, but with other scores; all of shape (n,)."""
+    taken = table.take(rows)
     return predictor.predict(replace(taken, rows=replace(taken.rows, score=scores)))

@@ -381,7 +381,7 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "a gap or an accuracy that is said to be better or worse with the other model is so; its change is in the interval",
     level=0.05,
-    quick=5,
+    quick=3,
     full=1000,
 )
 def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:

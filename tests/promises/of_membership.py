@@ -141,7 +141,7 @@ def audited(
 @promise(
     "95 % limits of the worst case of a true group that is known by probabilities",
     level=0.05,
-    quick=8,
+    quick=3,
     full=2000,
 )
 def worst_case_of_a_group_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -175,7 +175,7 @@ def gate_where_decisions_are_the_group(rng: np.random.Generator, shell: Shell) -
 @promise(
     "verdict on true groups that are known by probabilities, and the worst case beside it",
     level=0.05,
-    quick=8,
+    quick=3,
     full=2000,
 )
 def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -208,7 +208,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "95 % interval of a weighted rate or gap, given that groups are independent of outcomes",
     level=0.05,
-    quick=8,
+    quick=3,
     full=2000,
 )
 def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) -> Tried:

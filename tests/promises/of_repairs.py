@@ -61,7 +61,7 @@ def _rows(result: dict[str, Any]) -> dict[str, Any]:
     return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
 
 
-@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=5, full=1000)
+@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=3, full=1000)
 def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)
@@ -111,7 +111,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=6, full=500
+    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=3, full=500
 )
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 40, 1500)
@@ -141,7 +141,7 @@ def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tri
 @promise(
     "a rounded rule that misses its slack, or leaves the gap where the drawn one does not, says so first",
     level=0.0,
-    quick=6,
+    quick=12,
     full=300,
 )
 def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -315,7 +315,7 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "a repair that lowers everybody says so: in no group do more get a yes, in the one that is named fewer",
     level=0.05,
-    quick=8,
+    quick=3,
     full=500,
     must_say=0.1,
 )

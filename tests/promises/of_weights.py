@@ -60,7 +60,7 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
 @promise(
     "95 % intervals of a weighted mean, where few rows of large weight are those that differ",
     level=0.05,
-    quick=16,
+    quick=8,
     full=1000,
 )
 def interval_of_a_weighted_mean(rng: np.random.Generator, shell: Shell) -> Tried:

@@ -269,6 +269,7 @@ def test_keys_are_equal_where_values_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_trees")
 def test_residual_intervals_contain_the_effect() -> None:
     """All but one interval of 95 % contain it, or say that they cannot tell, as few do."""
     found, undecided, worlds = [], 0, max(4, examples(8))
@@ -364,6 +365,7 @@ def three(seed: int, many: int = 5000) -> tuple[Floats, Ints, Floats, Floats]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_trees")
 def test_three_groups_are_held_against_everybody_else() -> None:
     """All contrasts but one contain the effect, of 3 to a table; codes may leave numbers out."""
     inside, tables = 0, examples(9) // 3

@@ -92,7 +92,7 @@ def test_merged_values_score_alike() -> None:
 @pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
 def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
     """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
-    table = table_of(couples())
+    table = table_of(couples(many=800))
     y = np.asarray(table.rows.label)
     none, some = (
         fit(Sensei(solver=solver, rho=value), table, protected_as_feature=True) for value in (0.0, rho)
@@ -227,7 +227,7 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
     """Weights to the bit."""
     from threadpoolctl import threadpool_limits
 
-    table, found = table_of(couples(many=600)), []
+    table, found = table_of(couples(many=250)), []
     for threads in (1, 2):
         with threadpool_limits(threads):
             predictor = fit(Sensei(solver="network", rho=1.0), table, protected_as_feature=True)
