@@ -247,7 +247,7 @@ class Questions:
         return rows, out
 
     def _quantities(self, rows: Expression) -> tuple[Expression, dict[str, str]]:
-        """Return rows with the quantities of ``scan.quantities``, and by the name of each its column.
+        """Return rows with the quantities of :mod:`fairfix.data.quantities`, and by the name of each its column.
 
         A loss has one for each label where SQL cannot tell which labels are positive. Where the observed label had the
         probability 0 its logarithm is left out, and the row counted as ``impossible``.
