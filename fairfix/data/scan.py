@@ -364,6 +364,13 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
     yield "log_loss", loss
 
 
+def range_of(name: str, reading: Reading) -> tuple[float, float]:
+    """Return the least and the largest value that a row can have of a quantity."""
+    if reading.task == "classification" and reading.score_scale != "raw" and name in ("score", "square_loss"):
+        return 0.0, 1.0
+    return (0.0 if name.endswith("_loss") else -math.inf), math.inf
+
+
 def summed(reading: Reading) -> tuple[str, ...]:
     """Return the names of what :func:`quantities` yields with losses."""
     none, columns = np.zeros(0), reading.columns
