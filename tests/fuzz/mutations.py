@@ -38,7 +38,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.cli import run as command_line
 
 from tests.fuzz.mutators import Sealed
-from tests.fuzz.originals import ORIGINALS, Original, content_of, furnish, line_of, rows
+from tests.fuzz.originals import COSTLY, ORIGINALS, Original, content_of, furnish, line_of, rows
 
 SECONDS = 30
 """Of processor time, which no run on a few hundred rows needs."""
@@ -356,11 +356,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the one run of this number, with all that it printed")
     parser.add_argument("--kind", help="originals of this kind alone")
+    parser.add_argument(
+        "--quick", action="store_true", help="without the originals that take longest to make"
+    )
     parser.add_argument("--memory", type=int, default=4096, help="MiB that the process may have")
     parser.add_argument("--keep", type=Path, help="where to write the changed file of --only")
     given = parser.parse_args(arguments)
     resource.setrlimit(resource.RLIMIT_AS, (given.memory << 20, given.memory << 20))
-    originals = [one for one in ORIGINALS if given.kind in (None, one.kind)]
+    left_out = COSTLY if given.quick else frozenset()
+    originals = [one for one in ORIGINALS if given.kind in (None, one.kind) and one.name not in left_out]
     statuses: Counter[tuple[str, str, int]] = Counter()
     faults: dict[tuple[str, str], list[int]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,6 @@ import skops.io
 from fairfix.auditing.countfile import count
 from fairfix.data.files import file_hash
 from fairfix.data.reading import Columns, Reading
-from fairfix.errors import FairfixWarning
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -425,23 +424,37 @@ ORIGINALS: tuple[Original, ...] = (
 )
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let what is made here say nothing: few rows give many warnings."""
+    with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+COSTLY = frozenset(
+    ("tube", "plug-in rule", "truncated logit", "curve for everybody", "network", "values", "averaged model")
+)
+"""Originals that take longest to make, and are left out where the time is short."""
+
+
 @cache
 def content_of(original: Original, folder: Path) -> bytes:
     """Return the content of an original; made once, and nothing is said of how."""
-    with redirect_stderr(io.StringIO()):
+    with quiet():
         return original.make(folder)
 
 
 def furnish(folder: Path) -> None:
     """Put what the commands read beside the changed file into a folder."""
-    warnings.simplefilter("ignore", FairfixWarning)
     frame = rows()
     frame.to_parquet(folder / "data.parquet")
     frame.assign(score=frame["score"] * 100).to_parquet(folder / "percent.parquet")
     (folder / "model.skops").write_bytes(_skops(folder))
     for name, reading in COUNTED.items():
         count(frame, reading).save(folder / f"{name}.counts")
-    (folder / "ramp.fairfix").write_bytes(_artifact("ramp")(folder))
+    with quiet():
+        (folder / "ramp.fairfix").write_bytes(_artifact("ramp")(folder))
 
 
 def line_of(command: Sequence[str], path: Path) -> list[str]:
