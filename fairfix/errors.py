@@ -107,6 +107,10 @@ class ArtifactError(FairfixError):
     code = "artifact"
 
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What code raises that walks content of another form than it takes, such as a saved result that was changed."""
+
+
 class FairfixWarning(UserWarning):
     """Something the reader of a result must know, with a code of :data:`CODES`."""
 

@@ -9,11 +9,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from fairfix import __version__
 from fairfix.auditing.checks import SEVERITIES
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import (
     AuditReport,
     Block,
@@ -24,10 +26,76 @@ from fairfix.auditing.results import (
     NoiseReport,
     Value,
 )
+from fairfix.data import codec
 from fairfix.data.choices import GateOn
+from fairfix.data.codec import LARGEST, Json, holding, list_of, map_of, need, or_none, text, whole
 from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
+
+ROUNDED = 1e-9
+"""By how much sums in floating point may be off, such as a share that is a little above 1."""
+
+
+def _value(low: float, high: float) -> Json:
+    """Return what takes the JSON form of a value between its limits, all of them in a range or null."""
+    form = holding(**dict.fromkeys(("low", "value", "high"), or_none(codec.number(low, high))))
+
+    def take(entry: Any) -> Any:
+        ends = [form(entry)[name] for name in ("low", "value", "high") if entry[name] is not None]
+        need(
+            all(one <= two + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)),
+            f"{ends} are no value between its limits",
+        )
+        return entry
+
+    return take
+
+
+def _figure_of(name: str) -> Json:
+    """Return what takes the value of a metric of a group, or of a comparison of it, by its text form."""
+    shares = (entry := METRICS.get(name.partition(".")[0])) is not None and entry.scale == "share"
+    if not shares or ".ratio" in name:
+        return _value(-LARGEST, LARGEST)
+    return _value(-1.0 - ROUNDED, 1.0 + ROUNDED) if "." in name else _value(-ROUNDED, 1.0 + ROUNDED)
+
+
+_BLOCK = holding(
+    attribute=text,
+    columns=list_of(text),
+    groups=list_of(
+        holding(
+            group=text,
+            rows=whole(),
+            metrics=lambda entry: holding(**{name: _figure_of(name) for name in map_of(codec.as_is)(entry)})(
+                entry
+            ),
+        )
+    ),
+    comparisons=list_of(lambda entry: _figure_of(holding(id=text)(entry)["id"])(entry)),
+)
+
+SAVED_AUDIT = holding(
+    fairfix=text,
+    data=holding(
+        source=text,
+        rows=holding(read=whole(), used=whole()),
+        weight=codec.number(0.0),
+        columns=map_of(codec.as_is),
+    ),
+    settings=holding(
+        task=text,
+        score_scale=text,
+        confidence=codec.number(0.0, 1.0),
+        threshold=or_none(codec.number()),
+        reference=map_of(text),
+    ),
+    checks=list_of(map_of(codec.as_is)),
+    attributes=list_of(_BLOCK),
+    strata=list_of(_BLOCK),
+    definitions=map_of(text),
+)
+"""Takes a saved audit, before it is compared with a new one or shown again: its numbers are ones that can be."""
 
 NAMES: Mapping[type, Mapping[str, str]] = {
     GroupReport: {"name": "group"},

@@ -32,11 +32,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.as_json import AUDIT_SCHEMA, check_dict, form, value_of
+from fairfix.auditing.as_json import AUDIT_SCHEMA, SAVED_AUDIT, check_dict, form, value_of
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.data.choices import GateOn
+from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 
 CHANGE = "change."
@@ -84,6 +85,13 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with `out=json=FILE`")
+    try:
+        SAVED_AUDIT(old)
+    except ValueError as error:
+        raise DataError(
+            f"`baseline`: {name} is incomplete or was changed: {shortened(str(error), LONGEST_FAULT)}; "
+            "make it again, or take a copy that nobody changed"
+        ) from error
     was, now = old["settings"], new["settings"]
     for key in ("task", "score_scale", "confidence"):
         if was[key] != now[key]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,16 +42,25 @@ from fairfix.data.codec import (
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, groups_of_cells
 from fairfix.data.files import open_source
-from fairfix.data.quantities import summed
+from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
-from fairfix.data.scan import Scan, check_whole, scan
+from fairfix.data.scan import BINS, Scan, check_whole, fixed_grid, scan
 from fairfix.data.shares import Share
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 
-MAX_ENTRIES = 1 << 27
+MAX_ENTRIES = 1 << 26
 """Entries of a table of counts; more is no table that a scan makes."""
+
+MAX_BINS = 4 * BINS
+"""Score bins, which a scan lets become twice as many as it begins with; a table of them is in memory."""
+
+SUMMED = 1e-6
+"""By how much sums of the same numbers in another order may differ, as a share."""
+
+LEAST = 1e-300
+"""Below it squares have few digits."""
 
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
@@ -94,7 +104,7 @@ MANIFEST = codec.record(
     reading=lambda value: READING({**ADDED, **value} if isinstance(value, Mapping) else value),
     sources=codec.list_of(codec.text, least=1),
     inferred=codec.map_of(codec.text),
-    model=codec.map_of(codec.text),
+    model=lambda value: codec.record(file=codec.text, sha256=codec.text)(value) if value != {} else {},
     cells=codec.list_of(codec.list_of(codec.text)),
     pieces=codec.list_of(codec.record(**PIECE_PARTS)),
     share=codec.or_none(Share.of_state),
@@ -247,9 +257,11 @@ class CountFile:
         content = read(path, COUNTS)
         try:
             return _unpacked(content)
-        except (ValueError, UsageError) as error:
+        except (*MALFORMED, UsageError) as error:
+            fault = codec.shortened(str(error), codec.LONGEST_FAULT)
             raise ArtifactError(
-                f"{name_of(os.fspath(path))} is not a sound file of counts: {error}"
+                f"{name_of(os.fspath(path))} is not a sound file of counts: {fault}; it was changed or damaged: count "
+                "the data again"
             ) from error
 
 
@@ -465,6 +477,7 @@ def _unpacked(content: Artifact) -> CountFile:
     cells, pieces = held["cells"], held["pieces"]
     need(all(len(cell) == len(columns.cell_keys) for cell in cells), "a cell has not a level per column")
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
+    need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})
     parts = arrays_of(reading)
@@ -481,8 +494,6 @@ def _unpacked(content: Artifact) -> CountFile:
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
         own = {name: arrays[name][places[str(part.shape[0])]] for name, part in parts.items()}
         made.append(_piece(piece, own, cells, reading))
-    grids = {piece.grid for piece in made if piece.cells}
-    need(not _has_range(reading) or len(grids) <= 1, "its pieces have different score bins")
     about = (held[part] for part in ("sources", "inferred", "model", "fairfix", "share"))
     return CountFile(reading, tuple(made), *about)
 
@@ -495,7 +506,11 @@ def _piece(
     grid, excluded, many = held["grid"], dict(held["excluded"]), int(own.size)
     need(_increasing_below(own, len(cells)), "the cells of a piece are not in order")
     need((grid is not None) == bool(many and reading.columns.score), "score bins are missing, or for nothing")
-    need(grid is None or 0 <= grid[2] - grid[1] < MAX_ENTRIES, "a piece has too many score bins, or none")
+    need(grid is None or 0 <= grid[2] - grid[1] < MAX_BINS, "a piece has too many score bins, or none")
+    if grid is not None and (fixed := fixed_grid(reading, BINS)) is not None:
+        need(
+            grid == (fixed.exponent, fixed.first, fixed.last), "score bins are not those of the score's scale"
+        )
     bins = 1 if grid is None else grid[2] - grid[1] + 1 + len(set(reading.thresholds))
     labels = 2 if reading.binary else 1
     room = many * labels * bins
@@ -505,14 +520,51 @@ def _piece(
     need(len(excluded) == len(held["excluded"]), "a reason for rows left out is there twice")
     accounted = sum(rows.tolist()) + sum(excluded.values())
     need(accounted == held["read"], f"{held['read']:,} rows were read, {accounted:,} are accounted for")
-    if "decisions" in arrays:
-        total = np.bincount(place // bins, arrays.get("mass", rows), many * labels)
-        decided = arrays["decisions"][..., :2].sum(axis=-1).reshape(-1)
-        least = 1e-9 * max(float(total.max(initial=0.0)), 1.0)  # sums in another order
-        need(np.allclose(decided, total, 1e-6, least), "the sums of decisions do not add up to the rows")
+    if "mass" in arrays:
+        with np.errstate(over="ignore", under="ignore"):
+            squares, most = arrays["mass"] ** 2, arrays["square_mass"] * rows
+            fits = arrays["square_mass"] <= squares * (1 + SUMMED) + LEAST
+            fits &= squares <= most * (1 + SUMMED) + LEAST
+            need(
+                fits.all() and np.isfinite(most.sum()),
+                "the sums of weights and of their squares contradict each other",
+            )
+    at = place // bins
+    weighed = arrays.get("mass", rows), arrays.get("square_mass", rows)
+    for k, total in enumerate(np.bincount(at, one, many * labels) for one in weighed):
+        pairs = {
+            name: array.reshape(many * labels, array.shape[-1])[:, 2 * k : 2 * k + 2]
+            for name, array in arrays.items()
+            if array.ndim == 3
+        }
+        for name, pair in pairs.items():
+            if name == "decisions":
+                least = 1e-9 * max(float(total.max(initial=0.0)), 1.0)  # sums in another order
+                adds_up = np.allclose(pair.sum(axis=-1), total, SUMMED, least)
+                need(adds_up, "the sums of decisions do not add up to the rows")
+            else:
+                ends = range_of(name.removeprefix("sums."), reading)
+                need(_are_sums(pair, total, *ends), f"array {name!r} holds what are no sums of the rows")
     per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
     kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
     return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)
+
+
+def _are_sums(pair: npt.NDArray[Any], total: npt.NDArray[Any], low: float, high: float) -> bool:
+    """Tell whether there are numbers from ``low`` to ``high`` of these total weights that have such sums and squares.
+
+    What is not finite is one, of losses without end.
+    """
+    if not pair.size:  # without weights there are no squared ones
+        return True
+    first, square = pair.T
+    with np.errstate(all="ignore"):
+        spread = np.sqrt(np.abs(square)) * np.sqrt(total) * (1 + SUMMED) + total * LEAST**0.5
+        fits = (square >= 0) & (np.abs(first) <= spread)
+        for end, sign in ((low, -1), (high, 1)):
+            fits &= sign * first <= sign * end * total + SUMMED * total if math.isfinite(end) else True
+    endless = not math.isfinite(high)
+    return bool((fits | (endless & ~np.isfinite(first + square))).all())
 
 
 def _increasing_below(places: npt.NDArray[Any], end: int) -> bool:

@@ -191,9 +191,10 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, harmless
+    from fairfix.report.words import as_options, harmless, plain
 
-    click.echo(harmless(f"fairfix: {as_options(hidden(message))}"), err=True)
+    lines = map(plain, f"fairfix: {as_options(hidden(message))}".split("\n"))
+    click.echo(harmless("\n".join(lines)), err=True)
 
 
 class _Talk(logging.Handler):

@@ -133,13 +133,26 @@ def _settings(
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        _check_numbers(content)
     except FileNotFoundError as error:
         raise ConfigError(f"the configuration file {path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise ConfigError(f"{path} is not valid TOML: it is nested too deeply") from error
+    except ValueError as error:  # a number of more digits than Python reads is no TOMLDecodeError
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return content
+
+
+def _check_numbers(content: Any) -> None:
+    """Raise a ValueError for a whole number that is too large for what computes with it."""
+    for entry in content.values() if isinstance(content, dict) else content:
+        if isinstance(entry, (dict, list)):
+            _check_numbers(entry)
+        elif isinstance(entry, int) and abs(entry) >= 1 << 64:
+            raise ValueError("it holds a whole number of 2^64 or more")
 
 
 def _name(key: str) -> str:

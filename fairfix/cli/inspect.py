@@ -1,4 +1,4 @@
-"""``fairfix inspect``: reads the manifest, builds and runs nothing."""
+"""``fairfix inspect``: shows what an artifact or a file of counts says, which it reads as those do that use it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import click
 
 from fairfix.cli.options import debug_option, format_option
-from fairfix.errors import ArtifactError
+from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
-from fairfix.report.words import as_options, named
+from fairfix.report.words import as_options, harmless, named, plain
 
 
 @click.command("inspect")
@@ -27,12 +27,14 @@ def command(artifact: str, format_: str, debug: bool) -> int:
     """
     from fairfix.auditing.countfile import CountFile
     from fairfix.data.container import COUNTS, fingerprint, kind_of, read
+    from fairfix.tasks.predict import repaired_of
 
     digest = fingerprint(artifact)
     lines: Callable[[Json], Iterator[str]] = _of_repair
     if kind_of(artifact) == COUNTS:
         content, lines = {**CountFile.load(artifact).facts(), "sha256": digest}, _of_counts
     else:
+        repaired_of(artifact)  # what could not be used is not shown as if it could
         manifest, arrays = (part := read(artifact)).manifest, part.arrays.items()
         shapes = {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in arrays}
         content = {**manifest, "sha256": digest, "arrays": shapes}
@@ -40,10 +42,14 @@ def command(artifact: str, format_: str, debug: bool) -> int:
         click.echo(json.dumps(content, indent=2, ensure_ascii=False))
         return 0
     try:
-        for line in lines(content):
-            click.echo(line)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"{artifact}: the manifest is incomplete: {error!r}") from error
+        shown = [harmless(plain(line)) for line in lines(content)]
+    except MALFORMED as error:
+        raise ArtifactError(
+            f"{artifact}: its facts for people were changed ({type(error).__name__}); 'fairfix inspect --format json' "
+            "shows them as they are"
+        ) from error
+    for line in shown:
+        click.echo(line)
     return 0
 
 

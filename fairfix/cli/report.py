@@ -8,7 +8,7 @@ import click
 
 from fairfix.cli.options import debug_option, output_options
 from fairfix.cli.outputs import check_outputs, publish, render, rendered
-from fairfix.errors import DataError
+from fairfix.errors import MALFORMED, DataError
 
 SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1", "fairfix.models/1")
 
@@ -25,13 +25,22 @@ def command(result: str, **given: Any) -> int:
     \b
     fairfix report audit.json --format markdown
     """
+    from fairfix.auditing.as_json import AUDIT_SCHEMA, SAVED_AUDIT
+    from fairfix.data.codec import LONGEST_FAULT, shortened
+
     check_outputs({**given, "result": result})
     content = _loaded(result)
     try:
+        if content["schema"] == AUDIT_SCHEMA:
+            SAVED_AUDIT(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
         printed, files = rendered(content, given)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"{result}: the result is incomplete or was changed: {error!r}") from error
+    except MALFORMED as error:
+        fault = str(error) if type(error) is ValueError else repr(error)
+        raise DataError(
+            f"{result}: the result is incomplete or was changed: {shortened(fault, LONGEST_FAULT)}; make it again, or "
+            "take a copy that nobody changed"
+        ) from error
     publish(content, given, printed, files)
     return 0
 

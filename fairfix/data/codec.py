@@ -10,11 +10,13 @@ the length of a list, and held against everywhere else; None is any number.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +34,88 @@ BELOW_1 = float(np.nextafter(1.0, 0.0))
 
 Shape = tuple[int | str | None, ...]
 
+DEEPEST = 64
+"""Levels of JSON within one another; fairfix writes some 12, and code that walks them must not run out of stack."""
+
+LARGEST_WHOLE = 1 << 64
+"""Whole numbers are below it: more is no number of anything, and no float either."""
+
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""How JSON escapes what may be half of a surrogate pair, which is no text."""
+
+LISTED = 5
+"""Names that a message lists."""
+
+LONGEST_SHOWN = 100
+"""Signs of a value that is quoted in a message."""
+
+LONGEST_FAULT = 400
+"""Signs of what is wrong with a file, which may quote names that are in it."""
+
 
 def need(sound: object, reason: str) -> None:
     """Raise a ValueError with the reason, unless the condition holds."""
     if not sound:
         raise ValueError(reason)
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, cut where it is long."""
+    return shortened(repr(value))
+
+
+def shortened(words: str, most: int = LONGEST_SHOWN) -> str:
+    """Return words, cut where they are long."""
+    return words if len(words) <= most else f"{words[:most]}..."
+
+
+def json_of(content: bytes) -> Any:
+    """Return what JSON in UTF-8 holds; a ValueError where it is none, or more than JSON has or code can carry.
+
+    Refused are a key that is there twice, numbers that are not finite or too large, and many levels of nesting.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = dict(pairs)
+        need(len(out) == len(pairs), "a key is there twice")
+        return out
+
+    def constant(word: str) -> NoReturn:
+        raise ValueError(f"it holds {word}")
+
+    def real_number(digits: str) -> float:
+        number = float(digits)
+        need(math.isfinite(number), f"it holds the number {digits[:LONGEST_SHOWN]}, which is too large")
+        return number
+
+    def whole_number(digits: str) -> int:
+        short = len(digits) <= len(str(-LARGEST_WHOLE))  # else Python takes long to read it
+        need(
+            short and abs(int(digits)) < LARGEST_WHOLE,
+            f"it holds the number {digits[:LONGEST_SHOWN]}, which is too large",
+        )
+        return int(digits)
+
+    try:
+        tree = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=once,
+            parse_constant=constant,
+            parse_float=real_number,
+            parse_int=whole_number,
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level, depth = [tree], 0
+    while level:
+        need(depth <= DEEPEST, "it is nested too deeply")
+        parts = (
+            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))
+        )
+        level, depth = [inner for part in parts for inner in part], depth + 1
+    if HALF.search(content):
+        json.dumps(tree, ensure_ascii=False).encode("utf-8")  # a text that cannot be written is a ValueError
+    return tree
 
 
 def as_is(value: Any) -> Any:
@@ -46,13 +125,19 @@ def as_is(value: Any) -> Any:
 
 def text(value: Any) -> str:
     """Return a text."""
-    need(isinstance(value, str), f"{value!r} is no text")
+    need(isinstance(value, str), f"{shown(value)} is no text")
+    return str(value)
+
+
+def word(value: Any) -> str:
+    """Return a word of letters, digits, dashes and underscores, which can stand anywhere, as in a comment of SQL."""
+    need(re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text(value)), f"{shown(value)} is no word")
     return str(value)
 
 
 def truth(value: Any) -> bool:
     """Return true or false."""
-    need(isinstance(value, bool), f"{value!r} is neither true nor false")
+    need(isinstance(value, bool), f"{shown(value)} is neither true nor false")
     return bool(value)
 
 
@@ -70,6 +155,13 @@ def real(low: float = -LARGEST, high: float = LARGEST) -> Json:
     )
 
 
+def number(low: float = -LARGEST, high: float = LARGEST) -> Json:
+    """Return what takes numbers of a range, whole or not: other writers of JSON write 1 for 1.0."""
+    return _checked(
+        lambda value: type(value) in (int, float) and low <= value <= high, f"no number from {low} to {high}"
+    )
+
+
 def one_of(*choices: str) -> Json:
     """Return what takes one of some texts."""
     return _checked(
@@ -79,7 +171,7 @@ def one_of(*choices: str) -> Json:
 
 def _checked(sound: Callable[[Any], bool], fault: str) -> Json:
     def take(value: Any) -> Any:
-        need(sound(value), f"{value!r} is {fault}")
+        need(sound(value), f"{shown(value)} is {fault}")
         return value
 
     return take
@@ -95,8 +187,8 @@ def list_of(inner: Json, least: int = 0, most: float = math.inf) -> Json:
 
     def take(value: Any) -> tuple[Any, ...]:
         fits = isinstance(value, list) and least <= len(value) <= most
-        need(fits, f"{value!r} is no list of the right length")
-        return tuple(map(inner, value))
+        need(fits, f"{shown(value)} is no list of the right length")
+        return tuple(_inside(i, inner, part) for i, part in enumerate(value))
 
     return take
 
@@ -105,8 +197,10 @@ def tuple_of(*inner: Json) -> Json:
     """Return what takes lists of as many entries, each of its own kind, as tuples."""
 
     def take(value: Any) -> tuple[Any, ...]:
-        need(isinstance(value, list) and len(value) == len(inner), f"{value!r} is no list of {len(inner)}")
-        return tuple(each(part) for each, part in zip(inner, value, strict=True))
+        need(
+            isinstance(value, list) and len(value) == len(inner), f"{shown(value)} is no list of {len(inner)}"
+        )
+        return tuple(_inside(i, each, part) for i, (each, part) in enumerate(zip(inner, value, strict=True)))
 
     return take
 
@@ -115,8 +209,8 @@ def map_of(inner: Json) -> Json:
     """Return what takes objects whose values are alike."""
 
     def take(value: Any) -> dict[str, Any]:
-        need(isinstance(value, Mapping), f"{value!r} is no object")
-        return {text(name): inner(part) for name, part in value.items()}
+        need(isinstance(value, Mapping), f"{shown(value)} is no object")
+        return {text(name): _inside(name, inner, part) for name, part in value.items()}
 
     return take
 
@@ -125,10 +219,34 @@ def record(**parts: Json) -> Json:
     """Return what takes objects of these names and no others."""
 
     def take(value: Any) -> dict[str, Any]:
-        need(isinstance(value, Mapping) and set(value) == set(parts), f"{value!r} has not {', '.join(parts)}")
-        return {name: inner(value[name]) for name, inner in parts.items()}
+        need(
+            isinstance(value, Mapping) and set(value) == set(parts),
+            f"{shown(value)} has not {', '.join(parts)}",
+        )
+        return {name: _inside(name, inner, value[name]) for name, inner in parts.items()}
 
     return take
+
+
+def holding(**parts: Json) -> Json:
+    """Return what takes objects of these names and perhaps others, as they are."""
+
+    def take(value: Any) -> Any:
+        need(isinstance(value, Mapping), f"{shown(value)} is no object")
+        for name, inner in parts.items():
+            need(name in value, f"there is no {name!r}")
+            _inside(name, inner, value[name])
+        return value
+
+    return take
+
+
+def _inside(place: Any, inner: Json, value: Any) -> Any:
+    """Return what a part is taken as; where it is not sound, the error says where it stands."""
+    try:
+        return inner(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(place).strip(chr(39))}: {error}") from error
 
 
 def plain(value: Any) -> Any:
@@ -194,7 +312,7 @@ class Setting(Part):
 
     def load(self, name: str, state: State) -> Any:
         """Take the value out of the settings."""
-        value = self.json(state.setting(name))
+        value = _inside(name, self.json, state.setting(name))
         fits = not self.length or state.fits((len(value),), (self.length,))
         need(fits, f"{name!r} is not as long as the others")
         return value
@@ -317,11 +435,11 @@ class Saved(ABC):
     def from_state(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
         """Return what a saved state holds; an ArtifactError says which part is missing, too many or not as declared."""
         try:
-            need(isinstance(settings, Mapping), f"{settings!r} are no settings")
+            need(isinstance(settings, Mapping), f"{shown(settings)} are no settings")
             state = State(dict(settings), dict(arrays))
             held = {name: part.load(name, state) for name, part in cls.parts.items()}
             extra = [*state.settings, *state.arrays]
-            need(not extra, f"nothing is known of {', '.join(map(repr, extra))}")
+            need(not extra, f"nothing is known of {', '.join(map(shown, extra[:LISTED]))}")
             made = cls.made_of(held)
             need(made.sound, "they contradict each other")
         except ValueError as error:

@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.codec import need
+from fairfix.data.codec import json_of, need, shown
 from fairfix.data.files import atomic_output
 from fairfix.data.places import content_of
 from fairfix.data.urls import name_of, scheme_of
@@ -45,6 +45,10 @@ MAX_MANIFEST = 16 << 20
 MAX_TOTAL = 2 << 30
 MAX_MEMBERS = 4096
 MAX_RATIO = 1100  # deflate cannot do better than about 1030 to 1, so more is a lie
+MAX_UNPACKED = (
+    32 << 20
+)  # or MAX_GROWTH times the file: fairfix does not deflate, and who does hardly gets a rule smaller
+MAX_GROWTH = 16
 
 DTYPES = frozenset(
     {"|b1", "|i1", "|u1"} | {f"<{kind}{size}" for kind in "iu" for size in (2, 4, 8)} | {"<f4", "<f8"}
@@ -199,7 +203,8 @@ class _Reader:
             out[info.filename] = info
         need(MANIFEST in out, f"it has no {MANIFEST}")
         size = sum(info.file_size for info in infos)
-        need(size <= MAX_TOTAL, f"it unpacks to more than {MAX_TOTAL >> 20} MiB")
+        most = min(max(MAX_UNPACKED, MAX_GROWTH * self.size), MAX_TOTAL)
+        need(size <= most, f"it unpacks to {size:,} bytes, more than such a file may")
         spans = sorted((info.header_offset, info.header_offset + 30 + info.compress_size) for info in infos)
         need(all(start >= end for (_, end), (start, _) in pairwise(spans)), "its members overlap")
         return out
@@ -232,18 +237,9 @@ class _Reader:
 
     def manifest(self, members: Mapping[str, zipfile.ZipInfo]) -> dict[str, Any]:
         """Return the manifest's JSON object."""
-
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            out = dict(pairs)
-            need(len(out) == len(pairs), "a key is there twice")
-            return out
-
-        def constant(text: str) -> NoReturn:
-            raise ValueError(f"it holds {text}")
-
         data = self._bytes(members[MANIFEST], MAX_MANIFEST)
         try:
-            manifest = json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=constant)
+            manifest = json_of(data)
         except ValueError as error:
             raise ValueError(f"the manifest is not JSON: {error}") from error
         need(isinstance(manifest, dict), "the manifest is no JSON object")
@@ -252,7 +248,7 @@ class _Reader:
     def _check_format(self, text: Any) -> None:
         ours, (kind, _, number) = f"{self.kind}/{PROTOCOL}", str(text).partition("/")
         sound = isinstance(text, str) and kind == self.kind and re.fullmatch(r"\d{1,9}", number)
-        need(sound, f"its format is {text!r}, not {ours!r}")
+        need(sound, f"its format is {shown(text)}, not {ours!r}")
         if int(number) > PROTOCOL:
             raise ArtifactError(
                 f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
@@ -277,7 +273,7 @@ class _Reader:
         need(not fortran or len(shape) <= 1, f"array {name!r} is in Fortran order")
         right = list(shape) == entry["shape"] and not any(isinstance(n, bool) or n < 0 for n in shape)
         need(right, f"array {name!r} has the shape {shape}, the manifest says {entry['shape']}")
-        body, size = data[stream.tell() :], math.prod(shape) * kind.itemsize
+        body, size = memoryview(data)[stream.tell() :], math.prod(shape) * kind.itemsize
         need(size == len(body), f"array {name!r} holds {len(body):,} bytes where its shape needs {size:,}")
         array = np.frombuffer(body, dtype=kind).reshape(shape)
         array.setflags(write=False)

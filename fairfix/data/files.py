@@ -12,7 +12,6 @@ import glob
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import tempfile
@@ -30,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
@@ -369,7 +369,7 @@ UNRUN = "fairfix.unrun/1"
 def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
-        content = json.loads(content_of(path).decode("utf-8"))
+        content = json_of(content_of(path))
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,6 +44,13 @@ def quantities(rows: Rows, reading: Reading, *, losses: bool) -> Iterator[tuple[
         with np.errstate(divide="ignore"):  # infinite where the observed label had the probability 0
             loss = np.abs(np.log(np.where(label == 1, chance, 1.0 - chance)))
     yield "log_loss", loss
+
+
+def range_of(name: str, reading: Reading) -> tuple[float, float]:
+    """Return the least and the largest value that a row can have of a quantity."""
+    if reading.task == "classification" and reading.score_scale != "raw" and name in ("score", "square_loss"):
+        return 0.0, 1.0
+    return (0.0 if name.endswith("_loss") else -math.inf), math.inf
 
 
 def summed(reading: Reading) -> tuple[str, ...]:

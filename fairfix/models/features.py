@@ -143,6 +143,8 @@ class Features:
         """Return the features of a saved state."""
         try:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
+            names = [one.name for one in columns]
+            need(len(set(names)) == len(names), "a column is there twice")  # as often as memory lasts
             for one in columns:
                 levelled = one.kind in ("category", "group")
                 need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
@@ -158,8 +160,8 @@ FEATURE = record(
     mean=real(),
     scale=real(ABOVE_0),
     missing=truth,
-    levels=list_of(text),
-    knots=list_of(real()),
+    levels=list_of(text, most=MOST_LEVELS),
+    knots=list_of(real(), most=KNOTS),
     same=list_of(text),
 )
 """How a feature is kept."""

@@ -21,6 +21,9 @@ Link = Literal["identity", "sigmoid", "pair", "softmax"]
 
 LINK = Setting(one_of("identity", "sigmoid", "pair", "softmax"))
 
+DEEPEST_TREE = 1000
+"""Steps down a tree, each of which all rows wait for; those that are fitted have some 30 leaves."""
+
 CHUNK = 1 << 20
 """Entries of the matrix that trees are evaluated for at once."""
 
@@ -36,6 +39,11 @@ class Member(Saved):
     def width(self) -> int | None:
         """Number of columns of the matrix; None where any will do."""
         return None
+
+    @property
+    @abstractmethod
+    def classes_given(self) -> int | None:
+        """Number of classes whose probabilities a row gets; None for one number."""
 
     @abstractmethod
     def predict(self, X: Floats) -> Floats:
@@ -55,6 +63,11 @@ class ConstantMember(Member):
     def sound(self) -> bool:
         """Whether there is a value."""
         return self.value.size > 0
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes; None where there is one value."""
+        return None if self.value.size == 1 else self.value.size
 
     def predict(self, X: Floats) -> Floats:
         """Return the value for each row."""
@@ -97,6 +110,11 @@ class LinearMember(Member):
     def width(self) -> int | None:
         """Number of columns of the matrix."""
         return len(self.coef)
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes of the link; None for one number."""
+        return _classes_of(self.intercept, self.link)
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked linear form of each row."""
@@ -152,6 +170,11 @@ class TreesMember(Member):
     def width(self) -> int | None:
         """Number of columns of the matrix."""
         return self.features
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes of the link; None for one number."""
+        return _classes_of(self.baseline, self.link)
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked sums of the trees; NaN in X is a missing number."""
@@ -209,6 +232,11 @@ class NetworkMember(Member):
         """Number of columns of the matrix."""
         return len(self.hidden)
 
+    @property
+    def classes_given(self) -> int | None:
+        """None: it gives one probability."""
+        return None
+
     def predict(self, X: Floats) -> Floats:
         """Return the probability of each row."""
         from scipy.special import expit
@@ -226,14 +254,28 @@ def _are_sums(start: Floats, link: Link) -> bool:
     return start.size == 1 or (link == "softmax" and start.size > 0)
 
 
+def _classes_of(start: Floats, link: Link) -> int | None:
+    """Return how many classes a link gives probabilities of; None where it gives one number."""
+    return {"identity": None, "sigmoid": None, "pair": 2, "softmax": start.size}[link]
+
+
 def _are_trees(left: Ints, right: Ints, roots: Ints) -> bool:
-    """Tell whether roots have no parent and all other nodes one: a walk from a root then never comes back."""
+    """Tell whether roots have no parent and all other nodes one: a walk from a root then never comes back.
+
+    No tree may be deeper than :data:`DEEPEST_TREE`.
+    """
     many = left.size
     if any((nodes >= many).any() for nodes in (left, right, roots)):
         return False
     inner = (left != np.arange(many)) | (right != np.arange(many))
     above = np.concatenate([left[inner], right[inner], roots])
-    return bool((np.bincount(above, minlength=many) == 1).all())
+    if not (np.bincount(above, minlength=many) == 1).all():
+        return False
+    level = roots
+    for _ in range(DEEPEST_TREE):
+        level = level[inner[level]]
+        level = np.concatenate([left[level], right[level]])
+    return not level.size
 
 
 def _linked(sums: Floats, link: Link) -> Floats:

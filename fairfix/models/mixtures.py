@@ -24,7 +24,6 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
 from fairfix.optim.plugin_rule import PluginRule
@@ -39,7 +38,11 @@ class PluginScore(OfScorers):
     """A score drawn by the expected label and the probabilities of groups, which does not see the group."""
 
     kind: ClassVar[str] = "plugin_score"
-    parts: ClassVar[Mapping[str, Part]] = {"label": ScorerPart(), "group": ScorerPart(), "rule": RULE}
+    parts: ClassVar[Mapping[str, Part]] = {
+        "label": ScorerPart(),
+        "group": ScorerPart(one_number=False),
+        "rule": RULE,
+    }
 
     label: Scorer
     """Where the expected label comes from."""
@@ -50,8 +53,8 @@ class PluginScore(OfScorers):
 
     @property
     def sound(self) -> bool:
-        """Whether the rule is a tree whose leaves have distributions."""
-        return self.rule.sound
+        """Whether the rule is a tree whose leaves have distributions, and its groups have probabilities."""
+        return self.rule.sound and self.rule.groups <= (self.group.classes_given or 0)
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
@@ -81,10 +84,7 @@ class PluginScore(OfScorers):
     def _group_probabilities(self, table: Table) -> Floats:
         if not self.rule.groups:
             return np.zeros((len(table), 0))
-        pi = self.group(table)
-        if pi.ndim != 2 or pi.shape[1] < self.rule.groups:
-            raise ArtifactError(f"the parts of this {self.kind} do not fit together")
-        return pi
+        return self.group(table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,11 @@ class ModelMixture(OfScorers):
 
     @property
     def sound(self) -> bool:
-        """Whether the weights sum to 1."""
-        return abs(float(self.weights.sum()) - 1.0) < 1e-9
+        """Whether the weights sum to 1, and each model gives one number."""
+        return (
+            all(one.classes_given is None for one in self.models)
+            and abs(float(self.weights.sum()) - 1.0) < 1e-9
+        )
 
     @property
     def randomized(self) -> bool:
@@ -174,6 +177,8 @@ class BlindRule(OfScorers):
         """Return what has these values of its parts."""
         sizes, shares, (first, *others) = held["groups"], held["shares"], held["scorers"]
         need(len(others) == 2 * len(sizes), "there is not a scorer for the label and two for each attribute")
+        given = [one.classes_given for one in (first, *others)]
+        need(given == [None, *(size for size in sizes for _ in range(2))], "a scorer is not of its groups")
         need(sum(sizes) == held["cells"].shape[1], "there is not a cell for each group")
         need(float(shares.sum()) + held["always"] <= 1.0 + 1e-9, "the shares add up to more than 1")
         cuts = np.cumsum(sizes)[:-1]

@@ -66,6 +66,10 @@ class RepairedPredictor(Saved):
     def predict(self, table: Table) -> Floats:
         """Return P(decision = 1) or the value per row, shape (n,); NaN for rows of a group not seen in the fit."""
 
+    def unseen(self, table: Table) -> Bools:
+        """Return which rows are of a group that the fit has not seen, shape (n,): only these have no prediction."""
+        return np.zeros(len(table), dtype=bool)
+
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on ``table.draws``, shape (n,)."""
         return np.zeros(len(table), dtype=bool)
@@ -107,6 +111,10 @@ class OfGroups(RepairedPredictor):
         """Whether each group has a level of each column, and levels of its own."""
         lengths = {len(level) for level in self.levels}
         return lengths == {len(self.columns)} and len(set(self.levels)) == len(self.levels)
+
+    def unseen(self, table: Table) -> Bools:
+        """Return which rows are of a group without a rule, shape (n,)."""
+        return np.asarray(table.codes(self.columns, self.levels) < 0)
 
     def by_group(self, table: Table, rule: Callable[[int, Bools], Floats | Bools]) -> Floats:
         """Return what ``rule(k, rows)`` gives the rows of each group ``k``, shape (n,); NaN for groups not seen."""

@@ -21,7 +21,24 @@ import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register 
 from fairfix import __version__
 from fairfix.data.bands import rising
 from fairfix.data.choices import DuplicateIds, MissingScore, ScoreScale, Task, UnseenGroup
-from fairfix.data.codec import list_of, map_of, one_of, or_none, plain, real, record, text
+from fairfix.data.codec import (
+    LARGEST_WHOLE,
+    LONGEST_FAULT,
+    as_is,
+    list_of,
+    map_of,
+    need,
+    one_of,
+    or_none,
+    plain,
+    real,
+    record,
+    shortened,
+    shown,
+    text,
+    whole,
+    word,
+)
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
@@ -30,7 +47,8 @@ from fairfix.data.files import Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.data.urls import name_of
+from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import read_changes, replaced
 from fairfix.models.trace import FitTrace
@@ -44,10 +62,59 @@ BANDS = map_of(list_of(real()))
 POLICIES = {
     "task": one_of(*get_args(Task)),
     "score_scale": one_of(*get_args(ScoreScale)),
-    "threshold": or_none(float),
+    "threshold": or_none(real()),
     "unseen_group": one_of(*get_args(UnseenGroup)),
 }
 """How the settings of prediction are kept."""
+
+IDENTITY_TYPES: Mapping[str, pa.DataType] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+"""Kinds of identity columns, with the type a text file is read as."""
+
+BASES = {
+    "column": record(kind=text, name=or_none(text)),
+    "features": record(kind=text, names=list_of(text)),
+    "file": record(
+        kind=text,
+        name=text,
+        sha256=text,
+        features=list_of(text),
+        positive_label=or_none(text),
+        average=or_none(read_changes),
+    ),
+}
+"""How it is kept where scores come from, by kind."""
+
+
+def _base(value: Any) -> dict[str, Any]:
+    """Return where scores come from, as it is kept."""
+    kind = one_of(*BASES)(map_of(as_is)(value)["kind"])
+    BASES[kind](value if kind != "file" else {"positive_label": None, "average": None, **value})
+    return dict(value)
+
+
+MANIFEST = record(
+    method=word,
+    parameters=map_of(as_is),
+    predictor=record(kind=text, settings=map_of(as_is)),
+    columns=record(**COLUMNS),
+    bands=lambda value: rising(BANDS(value)),
+    base=_base,
+    policies=record(**POLICIES),
+    requires=map_of(as_is),
+    randomization=record(scheme=text, key=text, identity=map_of(one_of(*IDENTITY_TYPES))),
+    facts=map_of(as_is),
+    versions=map_of(text),
+    seed=whole(-LARGEST_WHOLE, LARGEST_WHOLE),
+)
+"""What an artifact says beside its arrays; the settings of the predictor are checked by its kind."""
+
+SPOILT = "it was changed or damaged, or is of another version of fairfix: make it again with 'fairfix repair'"
+"""What to do with a sound container whose content is none."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
@@ -142,50 +209,50 @@ class Repaired:
 
         ``more_kinds`` imports kinds of predictors that no module of this room defines; called only for such a one.
         """
-        artifact = read(path)
+        artifact, name = read(path), name_of(os.fspath(path))
         try:
-            if artifact.manifest["predictor"]["kind"] not in RepairedPredictor.kinds:
+            held = MANIFEST({"bands": {}, **artifact.manifest})  # which files from before bands lack
+            if held["predictor"]["kind"] not in RepairedPredictor.kinds:
                 more_kinds()
-            return cls._of(artifact)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ArtifactError(f"{path}: the manifest is incomplete or malformed: {error!r}") from error
+            made = cls._of(held, artifact)
+            need(made.requires() == plain(held["requires"]), "it does not require what it says")
+        except ArtifactError as error:
+            raise ArtifactError(f"{name}: {shortened(str(error), LONGEST_FAULT)}; {SPOILT}") from error
+        except MALFORMED as error:
+            fault = str(error) if type(error) is ValueError else repr(error)
+            raise ArtifactError(
+                f"{name}: its manifest is malformed: {shortened(fault, LONGEST_FAULT)}; {SPOILT}"
+            ) from error
+        return made
 
     @classmethod
-    def _of(cls, artifact: Artifact) -> Repaired:
-        manifest, facts = artifact.manifest, dict(artifact.manifest["facts"])
-        kind, drawn = manifest["predictor"]["kind"], manifest["randomization"]
+    def _of(cls, held: Mapping[str, Any], artifact: Artifact) -> Repaired:
+        kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
         if kind not in RepairedPredictor.kinds:
             kinds = ", ".join(sorted(RepairedPredictor.kinds))
-            raise ArtifactError(f"unknown kind of predictor {kind!r}; this version knows {kinds}")
+            raise ArtifactError(f"unknown kind of predictor {shown(kind)}; this version knows {kinds}")
         if drawn["scheme"] != SCHEME:
-            raise ArtifactError(f"unknown randomisation scheme {drawn['scheme']!r}")
-        policies = record(**POLICIES)(manifest["policies"])
+            raise ArtifactError(f"unknown randomisation scheme {shown(drawn['scheme'])}")
+        policies = dict(held["policies"])
         unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
         reading = Reading(
-            Columns(**record(**COLUMNS)(manifest["columns"])),
+            Columns(**held["columns"]),
             thresholds=() if cut is None else (cut,),
             missing_group="group",
             missing_rows="drop",
-            bands=rising(BANDS(manifest.get("bands", {}))),
+            bands=held["bands"],
             **policies,
         )
-        solution = facts.get("solution")
+        solution = held["facts"].get("solution")
         trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
-        settings = manifest["predictor"]["settings"]
+        settings = held["predictor"]["settings"]
         predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
         _check_reading(reading, predictor)
-        identity, key = map_of(one_of(*IDENTITY_TYPES))(drawn["identity"]), bytes.fromhex(text(drawn["key"]))
+        identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
         if predictor.randomized and not (identity and 0 < len(key) <= 64):
             raise ArtifactError("the manifest does not say how decisions are drawn")
-        base = dict(manifest["base"])
-        if one_of("column", "file", "features")(base["kind"]) == "file":
-            for part, form in (("name", text), ("sha256", text), ("features", list_of(text))):
-                form(base[part])
-            if base.get("average") is not None:
-                read_changes(base["average"])
-        method, parameters = text(manifest["method"]), dict(manifest["parameters"])
-        seed = int(manifest["seed"])
-        return cls(method, parameters, predictor, reading, unseen, identity, key, base, facts, seed)
+        own = held["method"], held["parameters"], predictor, reading, unseen
+        return cls(*own, identity, key, base, held["facts"], held["seed"])
 
     def predict(
         self,
@@ -324,13 +391,14 @@ class Repaired:
             self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
         )
         if self.predictor.gives == "decision":
-            result = self.predictor.predict(table)
+            result = self._checked(table, self.predictor.predict(table), where)
             drawn = is_random(result)
         else:
             drawn = self.predictor.drawn(table)
             draws = np.zeros(len(table))
             draws[drawn] = draw(batch, drawn)
-            result = self.predictor.predict(replace(table, draw=lambda rows: draws[rows]))
+            drawing = replace(table, draw=lambda rows: draws[rows])
+            result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
         if not unseen.any() or self.unseen_group == "abstain":
             return result, drawn & ~unseen
@@ -344,6 +412,19 @@ class Repaired:
             "repair again with such rows, or choose `unseen_group=base` (the base decision) or abstain"
         )
 
+    def _checked(self, table: Table, result: Floats, where: str) -> Floats:
+        """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""
+        chance = self.predictor.gives == "decision" or self.predictor.is_probability
+        sound = (result >= 0.0) & (result <= 1.0) if chance else np.isfinite(result)
+        if not sound.all() and not (sound := sound | self.predictor.unseen(table)).all():
+            what = "probability" if chance else "number"
+            raise DataError(
+                f"the rule gives {result[int(np.argmin(sound))]:g}, which is no {what}, to one of the {len(table):,} "
+                f"rows from row {where}: one of its features is too large, or the artifact was changed; mend the row, "
+                "or repair again"
+            )
+        return result
+
     def _identities(self, batch: pa.RecordBatch, drawn: Bools) -> Iterator[bytes]:
         """Yield the identity of each row whose decision is left to chance."""
         if drawn.any():
@@ -353,14 +434,6 @@ class Repaired:
 
 Draw = Callable[[pa.RecordBatch, Bools], Floats]
 """Gives the draws of the rows of a batch that are left to chance."""
-
-IDENTITY_TYPES: Mapping[str, pa.DataType] = {
-    "text": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-}
-"""Kinds of identity columns, with the type a text file is read as."""
 
 FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 """Kinds of features, with the type a text file is read as."""

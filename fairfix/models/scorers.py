@@ -63,6 +63,11 @@ class Scorer:
             out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
         return self.bounded(out)
 
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes whose probabilities a row gets; None for one number."""
+        return None if self.member is None else self.member.classes_given
+
     def bounded(self, scores: Floats) -> Floats:
         """Return scores moved into the bounds."""
         return scores if self.bounds is None else np.clip(scores, *self.bounds)
@@ -97,6 +102,9 @@ class Scorer:
 class ScorerPart(Part):
     """How a scorer is kept: its arrays have the name of the part and a point before their own."""
 
+    one_number: bool = True
+    """Whether a row must get one number of it."""
+
     def save(self, name: str, value: Any, state: State) -> None:
         """Put the scorer into the state."""
         state.settings[name], arrays = value.state()
@@ -104,7 +112,9 @@ class ScorerPart(Part):
 
     def load(self, name: str, state: State) -> Scorer:
         """Take the scorer out of the state."""
-        return Scorer.from_state(state.setting(name), state.under(f"{name}."))
+        made = Scorer.from_state(state.setting(name), state.under(f"{name}."))
+        need(not self.one_number or made.classes_given is None, f"{name!r} gives more than one number")
+        return made
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.codec import as_is, list_of, map_of, need, plain, record, tuple_of
+from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
 from fairfix.data.table import PLAIN_SCORE
@@ -43,7 +43,15 @@ class Change:
     """Column -> (value, others): rows that have one of the others get the value."""
 
 
-CHANGE = record(share=float, everybody=map_of(as_is), among=map_of(tuple_of(as_is, list_of(as_is))))
+def _entry(value: Any) -> Any:
+    """Return what a column of a row can hold."""
+    need(value is None or isinstance(value, (str, bool, int, float)), f"{shown(value)} is no entry of a row")
+    return value
+
+
+CHANGE = record(
+    share=real(ABOVE_0, 1.0), everybody=map_of(_entry), among=map_of(tuple_of(_entry, list_of(_entry)))
+)
 """How a change is kept."""
 
 

@@ -42,6 +42,9 @@ FORMS: tuple[Form, ...] = get_args(Probabilities)
 ROUNDED = 1e-3
 """Sums of probabilities may differ from 1 by this, as those of rounded numbers do."""
 
+MOST_GROUPS = 1000
+"""True or noisy groups, as many as data may have unasked: the table has an entry for each pair of them."""
+
 PSEUDO_COUNT = 1.5
 """Rows that are added to a table of counts in all, before it is drawn anew: a zero is no certainty."""
 
@@ -436,6 +439,12 @@ def _arranged(
 ) -> NoiseTable:
     """Return the table of (true, noisy[, label]) -> number; combinations that are not there are 0."""
     true, noisy = (tuple(sorted({key[i] for key in entries})) for i in (0, 1))
+    for names, what in ((true, "true"), (noisy, "noisy")):
+        if len(names) > MOST_GROUPS:
+            raise DataError(
+                f"{where} names {len(names):,} {what} groups, such as {names[0]!r}; more than {MOST_GROUPS:,} are no "
+                "groups: name another column, or fold them into fewer groups"
+            )
     table = np.zeros((2, len(true), len(noisy)))
     for key, number in entries.items():
         label = _label(key[2], column, where) if by_label else 0

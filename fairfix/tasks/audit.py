@@ -19,13 +19,14 @@ from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
+from fairfix.data.codec import shown
 from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.shares import Share
 from fairfix.data.table import Table
 from fairfix.data.workers import workers_of
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import MALFORMED, DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
@@ -356,8 +357,8 @@ def _compare_results(
     try:
         require_comparable(old, content, name)
         section, checks = compare(old, content, allowances, list(HEADLINES), request.gate_on)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"`baseline`: {name} is incomplete or was changed: {error!r}") from error
+    except MALFORMED as error:
+        raise DataError(f"`baseline`: {name} is incomplete or was changed: {shown(error)}") from error
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
 
 

@@ -269,6 +269,18 @@ DAMAGES: dict[str, Change] = {
     "a short sum": lambda m, a: a.update({"sums.score": a["sums.score"][1:]}),
     "decisions that do not add up": lambda m, a: a.update(decisions=a["decisions"] * 2),
     "decisions without number": lambda m, a: a.update(decisions=a["decisions"] * np.nan),
+    "a model without its file": lambda m, a: m.update(model={"sha256": "sha256:0"}),
+    "a model that is no object": lambda m, a: m.update(model=[1]),
+    "a grid of another scale": lambda m, a: [piece["grid"].__setitem__(0, 3) for piece in m["pieces"]],
+    "a grid for a table of gigabytes": lambda m, a: m["pieces"][0].update(grid=[10, 0, 1 << 20]),
+    "more rows than can be counted": lambda m, a: m["pieces"].append(
+        {"read": 1 << 53, "excluded": [["why", 1 << 53]], "grid": None, "cells": 0, "entries": 0}
+    ),
+    "losses below 0": lambda m, a: a.update({"sums.log_loss": a["sums.log_loss"] * [-1, 1]}),
+    "squares below 0": lambda m, a: a.update({"sums.score": a["sums.score"] * [1, -1]}),
+    "a mean beyond the scale": lambda m, a: a.update({"sums.score": a["sums.score"] * [3, 9]}),
+    "a mean without its squares": lambda m, a: a.update({"sums.log_loss": a["sums.log_loss"] * [9, 1]}),
+    "scores that are no numbers": lambda m, a: a.update({"sums.score": a["sums.score"] * np.nan}),
 }
 
 
@@ -282,6 +294,38 @@ def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> N
     artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), COUNTS)
 
     with pytest.raises(ArtifactError, match=r"b\.counts is not a sound file of counts"):
+        CountFile.load(tmp_path / "b.counts")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mass": 2.0},
+        {"mass": 0.5},
+        {"square_mass": 2.0},
+        {"square_mass": 1e300},
+        {"mass": 1e200, "square_mass": 1e300},
+        {"sums.score": [1, 1, 1, -1]},
+        {"decisions": [1, 1, 2, 2]},
+    ],
+)
+def test_weights_that_contradict_their_squares_are_refused(damage: dict[str, Any], tmp_path: Path) -> None:
+    """The sum of squared weights is at most the square of their sum, and at least that by the number of rows."""
+    count(people(300, 0), READINGS["randomized, weights"]).save(tmp_path / "a.counts")
+    held = artifact.read(tmp_path / "a.counts", COUNTS)
+    alone = held.arrays["rows"] == 1  # where weight and square tell each other
+    arrays = dict(held.arrays)
+    for name, factor in damage.items():
+        arrays[name] = (
+            np.where(alone, arrays[name] * factor, arrays[name])
+            if name in ("mass", "square_mass")
+            else arrays[name] * factor
+        )
+    artifact.write(tmp_path / "b.counts", Artifact(held.manifest, arrays), COUNTS)
+
+    with pytest.raises(
+        ArtifactError, match=r"b\.counts is not a sound file of counts: .*count the data again"
+    ):
         CountFile.load(tmp_path / "b.counts")
 
 

@@ -331,6 +331,40 @@ def test_a_damaged_baseline_is_refused(call: Call, old: str) -> None:
     assert "incomplete or was changed" in err
 
 
+@pytest.mark.parametrize(
+    ("part", "entry", "where"),
+    [
+        ("value", 7.5, "attributes: 0: groups: 0: metrics: selection_rate"),
+        ("low", 0.99, "are no value between its limits"),
+        ("high", "1", "high: '1' is no number"),
+        ("value", True, "value: True is no number"),
+    ],
+)
+def test_a_baseline_of_numbers_that_cannot_be_is_refused(
+    part: str, entry: Any, where: str, call: Call, old: str
+) -> None:
+    """A change from a rate of 7.5 would pass every gate; ``report`` does not show it either."""
+    content = json.loads(Path(old).read_text())
+    content["attributes"][0]["groups"][0]["metrics"]["selection_rate"][part] = entry
+    Path(old).write_text(json.dumps(content))
+    for command in (("audit", "old.parquet", *RACE, *GATE), ("report", old)):
+        status, out, err = call(*command)
+
+        assert (status, out) == (2, "")
+        assert where in err
+        assert "make it again" in err
+
+
+def test_a_baseline_that_another_program_wrote_again_is_read(call: Call, old: str) -> None:
+    """To which 1.0 is 1."""
+    content = json.loads(Path(old).read_text())
+    block = content["attributes"][0]["groups"][0]["metrics"]["selection_rate"]
+    block["high"] = 1
+    Path(old).write_text(json.dumps(content))
+
+    assert call("audit", "old.parquet", *RACE, *GATE)[0] in (0, 1, 3)
+
+
 def test_configuration_and_environment_speak_too(
     call: Call, old: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -460,6 +460,10 @@ def test_pyproject_table_is_read(call: Call, data: str) -> None:
         ("[repair]\nmethod='ramp'\n[repair.ramp]\ngama = 1", "did you mean 'gamma'"),
         ("data = [", "not valid TOML"),
         ('data = ["a", "b"]', "takes one value"),
+        ("seed = " + "9" * 5000, "not valid TOML"),
+        ("threshold = 1" + "0" * 400, "a whole number of 2^64 or more"),
+        ("[[waivers]]\nlimit = 1" + "0" * 400, "a whole number of 2^64 or more"),
+        ("protected = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
     ],
 )
 def test_a_typo_in_the_configuration_is_an_error(text: str, words: str, call: Call, data: str) -> None:

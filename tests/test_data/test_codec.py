@@ -16,9 +16,11 @@ from fairfix.data.codec import (
     Part,
     Saved,
     Setting,
+    json_of,
     list_of,
     one_of,
     real,
+    record,
     text,
     truth,
     whole,
@@ -142,3 +144,45 @@ def test_a_missing_part_is_refused(name: str) -> None:
     else:
         with pytest.raises(ArtifactError, match=f"'{name}'"):
             Thing.from_state(settings, arrays)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"a": NaN}', "holds NaN"),
+        (b'{"a": -Infinity}', "holds -Infinity"),
+        (b'{"a": 1e999}', "1e999, which is too large"),
+        (b'{"a": 18446744073709551616}', "which is too large"),
+        (b'{"a": ' + b"9" * 1_000_000 + b"}", r"9{100}, which is too large"),
+        (b'{"a": 1, "a": 2}', "twice"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+        (b"[" * 66 + b"]" * 66, "nested too deeply"),
+        (rb'{"a": "\ud800"}', "surrogates not allowed"),
+        (b"\xff", "utf-8"),
+        (b"{", "Expecting"),
+    ],
+)
+def test_json_that_no_code_can_carry_is_refused(content: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        json_of(content)
+
+
+def test_json_that_fairfix_writes_is_read() -> None:
+    content = {
+        "a": [1.5, -0.0, 1e308, 5e-324, 2**64 - 1, -(2**63), None, True, "\U0001f600 \x00"],
+        "b": {"c": {}},
+    }
+
+    assert json_of(json.dumps(content).encode()) == content
+    assert json_of(b"[" * 64 + b"]" * 64) is not None
+
+
+def test_an_error_says_where_in_the_content_it_is_and_quotes_little() -> None:
+    """The path of names and places leads to the part; a megabyte of it is not printed."""
+    take = record(columns=record(protected=list_of(text)))
+
+    with pytest.raises(ValueError, match=r"^columns: protected: 1: 7 is no text$"):
+        take({"columns": {"protected": ["race", 7]}})
+    with pytest.raises(ValueError, match="is no text") as caught:
+        take({"columns": {"protected": [["x" * 1_000_000]]}})
+    assert len(str(caught.value)) < 200

@@ -273,6 +273,8 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "JSON of another kind": (plus("manifest.json", b"[]"), "no JSON object"),
     "a key twice": (plus("manifest.json", b'{"a": 1, "a": 2}'), "twice"),
     "NaN": (plus("manifest.json", b'{"a": NaN}'), "holds NaN"),
+    "a number beyond all": (plus("manifest.json", b'{"a": 1e999}'), "1e999"),
+    "half of a pair": (plus("manifest.json", rb'{"a": "\ud800"}'), "surrogates"),
     "deep nesting": (plus("manifest.json", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "not a sound"),
     "no UTF-8": (plus("manifest.json", b"\xff\xfe"), "not JSON"),
 }
@@ -340,6 +342,20 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
 
     with pytest.raises(ArtifactError, match="larger than"):
         read(out)
+
+
+def test_an_array_that_grows_is_refused_before_it_unpacks(tmp_path: Path) -> None:
+    """40 MiB of zeros in 40 KiB, with a hash and a ratio that are right: no rule looks like that."""
+    path, small = tmp_path / "a.fairfix", tmp_path / "small.fairfix"
+    write(path, Artifact({}, {"x": np.zeros(5 << 20)}))
+    with zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members(path).items():
+            archive.writestr(name, data)
+
+    assert small.stat().st_size < 1 << 16
+    with pytest.raises(ArtifactError, match="more than such a file may"):
+        read(small)
+    assert read(path).arrays["x"].size == 5 << 20  # stored, the file is as large as what is in it
 
 
 def test_a_lying_size_is_refused(tmp_path: Path) -> None:

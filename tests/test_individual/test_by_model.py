@@ -325,6 +325,9 @@ def test_shares_of_changes_sum_to_one() -> None:
     one = Averaged(_Model(), (Change(1.0, {"sex": "f"}, {}),))
     with pytest.raises(ArtifactError, match="sum to 1"):
         read_changes([{**one.state()[0], "share": 0.5}])
+    for odd in ({"share": "1"}, {"everybody": {"sex": ["f"]}}, {"among": {"role": ["x", [{}]]}}):
+        with pytest.raises(ArtifactError, match="averaged over"):
+            read_changes([{**one.state()[0], **odd}])
     with pytest.raises(ArtifactError, match="averaged over"):
         read_changes([{"share": 1.0}])
 

@@ -13,7 +13,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
-from fairfix.models.features import MOST_LEVELS, Features
+from fairfix.models.features import MOST_LEVELS, Feature, Features
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -215,3 +215,20 @@ def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
         Features.from_state([{**state[0], **change}])
     with pytest.raises(ArtifactError):
         Features.from_state([])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"columns": 2}, "a column is there twice"),
+        ({"levels": [str(i) for i in range(101)]}, "no list of the right length"),
+    ],
+)
+def test_features_that_no_fit_makes_are_refused(change: dict[str, Any], words: str) -> None:
+    """Neither a column many times, nor more levels than are kept: each is a column of the matrix."""
+    one = Features((Feature("town", "category", levels=("a", "b")),)).state()
+    state = one * change.pop("columns", 1)
+    state[0] |= change
+
+    with pytest.raises(ArtifactError, match=words):
+        Features.from_state(state)

@@ -14,6 +14,8 @@ import pytest
 from fairfix.errors import ArtifactError, ConvergenceWarning
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold, trees_of
 from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
+from fairfix.models.mixtures import ModelMixture
+from fairfix.models.scorers import Scorer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -600,3 +602,42 @@ def test_importing_loads_no_solver() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tree_that_all_rows_would_wait_for_is_refused() -> None:
+    """A chain of many nodes takes a step of all rows for each of them."""
+
+    def chain(inner: int) -> TreesMember:
+        nodes = np.arange(2 * inner + 1)
+        left, right = nodes.copy(), nodes.copy()
+        left[: 2 * inner : 2], right[: 2 * inner : 2] = nodes[: 2 * inner : 2] + 1, nodes[: 2 * inner : 2] + 2
+        kept = {"feature": np.zeros(nodes.size, "<i4"), "threshold": np.zeros(nodes.size)}
+        kept |= {"left": left.astype("<i4"), "right": right.astype("<i4"), "value": np.zeros(nodes.size)}
+        kept |= {"missing_left": np.zeros(nodes.size, bool)}
+        none = np.zeros(1, dtype=np.int64)
+        return TreesMember(kept, none, none, np.zeros(1), 1, "identity")
+
+    assert chain(500).sound
+    assert not chain(2000).sound
+
+
+@pytest.mark.parametrize("link", ["identity", "sigmoid", "pair", "softmax"])
+def test_a_member_says_how_many_classes_it_gives(link: Any) -> None:
+    sums = 3 if link == "softmax" else 1
+    member = LinearMember(np.ones((2, sums)), np.zeros(sums), link)
+    given = member.predict(np.ones((4, 2)))
+
+    assert member.classes_given == (None if given.ndim == 1 else given.shape[1])
+
+
+def test_a_model_that_gives_classes_is_none_of_a_mixture() -> None:
+    """Where a number is needed, probabilities of several classes are refused before a row is scored."""
+    number, classes = (LinearMember(np.ones((1, 1)), np.zeros(1), link) for link in ("sigmoid", "pair"))
+    for member, sound in ((number, True), (classes, False)):
+        mixture = ModelMixture((Scorer(member=member),), np.ones(1), averaged=True)
+        settings, arrays = mixture.state()
+        if sound:
+            assert ModelMixture.from_state(settings, arrays).sound
+        else:
+            with pytest.raises(ArtifactError, match="do not fit together"):
+                ModelMixture.from_state(settings, arrays)

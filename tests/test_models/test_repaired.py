@@ -9,18 +9,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fairfix.data.container import Artifact, read, write
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.errors import ArtifactError, FairfixError
+from fairfix.data.table import Table
+from fairfix.errors import ArtifactError, DataError, FairfixError
 from fairfix.methods.ramp import Ramp
 from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns
+from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.tasks.fitting import repair_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import Call
 from tests.data import people
 from tests.strategies import examples
 
@@ -91,6 +95,85 @@ def test_an_artifact_from_before_bands_is_read_as_it_was(saved: Path, tmp_path: 
     write(tmp_path / "older.fairfix", Artifact(older, whole.arrays))
 
     assert Repaired.load(tmp_path / "older.fairfix").reading.bands == {}
+
+
+LIES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "needs no group": (("requires", "protected_at_predict"), False, "does not require what it says"),
+    "a method with a line of SQL": (("method",), "ramp\nDROP TABLE data; --", "is no word"),
+    "a threshold in words": (("policies", "threshold"), "0.5", "policies: threshold"),
+    "a seed of ten": (("seed",), "10", "seed"),
+    "facts that are a list": (("facts",), [["solution", {}]], "facts"),
+    "a key of its own": (("more",), 1, "has not"),
+    "a base without its model": (("base",), {"kind": "file", "name": "m.skops"}, "base"),
+    "a width below 0": (("predictor", "settings", "gamma"), -0.5, "gamma"),
+    "a megabyte for a level": (("predictor", "settings", "levels", 0), "x" * 1_000_000, "levels"),
+}
+
+
+@pytest.mark.parametrize("command", ["inspect", "predict", "export"])
+@pytest.mark.parametrize("lie", LIES)
+def test_every_command_refuses_a_lie_and_names_the_file(
+    lie: str, command: str, saved: Path, tmp_path: Path, call: Call
+) -> None:
+    """Status 2, file, field and remedy; what could not be used is not shown as if it could, and nothing is written."""
+    whole, (path, value, words) = read(saved), LIES[lie]
+    manifest = copy.deepcopy(dict(whole.manifest))
+    inner: Any = manifest
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    write(changed := tmp_path / "changed.fairfix", Artifact(manifest, whole.arrays))
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    more = {
+        "predict": (f"{tmp_path}/rows.parquet", "-o", f"{tmp_path}/x"),
+        "export": ("--to", "sql", "-o", f"{tmp_path}/x"),
+    }
+    status, out, err = call(command, str(changed), *more.get(command, ()))
+
+    assert (status, out) == (2, "")
+    assert "changed.fairfix" in err
+    assert words in err
+    assert "make it again" in err
+    assert len(err) < 1000
+    assert not (tmp_path / "x").exists()
+
+
+def test_inspect_escapes_what_steers_a_terminal(saved: Path, tmp_path: Path, call: Call) -> None:
+    whole = read(saved)
+    manifest = {**whole.manifest, "parameters": {"gamma": "\x1b[31m\u202egpj\n::error::x"}}
+    write(tmp_path / "a.fairfix", Artifact(manifest, whole.arrays))
+    status, out, _ = call("inspect", str(tmp_path / "a.fairfix"))
+
+    assert status == 0
+    assert r"gamma \x1b[31m\u202egpj\n::error::x" in out
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_rule_that_gives_no_number_is_an_error(decided: bool) -> None:
+    """A row without a number would be taken for one of an unseen group; only of such a group there is none."""
+    bad = np.inf if decided else np.nan
+
+    class Odd(Unrepaired):
+        gives = "decision" if decided else "value"
+
+        def predict(self, table: Table) -> Any:
+            return np.where(np.arange(len(table)) == 7, bad, 0.5)
+
+    reading = Reading(Columns(("race",), score="score"), thresholds=(0.5,))
+    repaired = Repaired(
+        "odd",
+        {},
+        Odd(Scorer()),
+        reading,
+        "abstain",
+        {"id": "text"},
+        b"x",
+        {"kind": "column", "name": "score"},
+        {},
+        0,
+    )
+    with pytest.raises(DataError, match=rf"the rule gives {bad:g}, which is no \w+, to one of the 300 rows"):
+        list(repaired.predict_source(open_source(ROWS)))
 
 
 @pytest.mark.parametrize(

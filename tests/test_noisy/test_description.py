@@ -214,6 +214,10 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
             "the rows with noisy = 'a' sum to 0.9 and not to 1",
         ),
         ("true,noisy,probability\na,a,0.7\nb,b,-0.3\n", "is -0.3 in row 2"),
+        (
+            "true,noisy,count\n" + "".join(f"p{i},a,1\n" for i in range(1001)),
+            "noise.csv names 1,001 true groups, such as 'p0'; more than 1,000 are no groups",
+        ),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(text: str, said: str) -> None:

@@ -39,7 +39,7 @@ def document(repaired: Repaired, program: Exported) -> dict[str, Any]:
             "identity": dict(repaired.identity),
             "by_id": reading.columns.id is not None,
         },
-        "vectors": repaired.facts.get("vectors") or vectors(repaired, program),
+        "vectors": vectors(repaired, program),
     }
 
 

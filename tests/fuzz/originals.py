@@ -1,0 +1,465 @@
+"""Originals: valid files of every kind that fairfix reads, each with how it is changed and who reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import joblib
+import numpy as np
+import pandas as pd
+import skl2onnx
+import skops.io
+from fairfix.auditing.countfile import count
+from fairfix.data.files import file_hash
+from fairfix.data.reading import Columns, Reading
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+from tests.data import people
+from tests.fuzz import mutators
+from tests.fuzz.mutators import Rng, toml
+
+Change = Callable[[Rng, bytes], tuple[bytes, str]]
+
+FEATURES = ["town", "real", "yes"]
+NUMBERS = ["real", "p"]
+
+
+@cache
+def rows() -> pd.DataFrame:
+    """Rows of all that the files speak of, with gaps in a feature."""
+    frame = people(240, 3, shares=(0.5, 0.35, 0.15))
+    frame["yes"] = frame["yes"].astype(bool)
+    frame.loc[::17, "real"] = np.nan
+    frame["decision_before"] = (frame["score"] > 0.5).astype(int)
+    frame["seen"] = np.where(np.arange(240) % 9 == 0, "b", frame["race"])
+    return frame
+
+
+@dataclass(frozen=True, eq=False)
+class Original:
+    """A valid file, the way in which it is changed, and the commands that read it."""
+
+    kind: str
+    name: str
+    file: str
+    """What it is called where it is read."""
+    make: Callable[[Path], bytes]
+    """Makes its content; the folder has what else is needed."""
+    change: Change
+    commands: Sequence[Sequence[str]]
+
+
+def _saved(repaired: Any, folder: Path) -> bytes:
+    path = folder / "made.fairfix"
+    (repaired if hasattr(repaired, "reading") else repaired.repaired).save(path)
+    return _taken(path)
+
+
+def _taken(path: Path) -> bytes:
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+# ---------------------------------------------------------------------- artifacts
+
+REPAIRS: dict[str, dict[str, Any]] = {
+    "ramp": {"method": "ramp", "score_scale": "percent"},
+    "crossed ramp": {"method": "ramp", "protected": ["race", "sex"]},
+    "ramp of bands": {"method": "ramp", "protected": "p", "bands": "p=0.3,0.7"},
+    "recalibrated curves": {"method": "ramp", "constraint": "equal_opportunity", "calibrate": "sigmoid"},
+    "bins of counts": {"method": "ramp", "gamma": 0.8},
+    "tube": {"method": "fair-regression", "protected_as_feature": True},
+    "plug-in rule": {"method": "fair-regression", "slack": 0.05},
+    "truncated logit": {"method": "logloss", "slack": 0.02, "features": FEATURES},
+    "curve for everybody": {
+        "method": "robust",
+        "solver": "ideal",
+        "assumption": "radii",
+        "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
+    },
+    "linear model": {"method": "sensei", "features": FEATURES},
+    "trees": {"method": "sensei", "features": FEATURES},
+    "network": {"method": "sensei", "solver": "network", "features": FEATURES},
+    "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
+    "values": {
+        "method": "fair-regression",
+        "task": "regression",
+        "label": "real",
+        "score": "raw",
+        "missing": "drop",
+    },
+    "of a model": {"method": "ramp", "model": "model.skops", "score": None},
+    "averaged model": {"method": "sensei", "solver": "average", "model": "model.skops", "score": None},
+}
+
+
+def _artifact(name: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        given: dict[str, Any] = {
+            "protected": "race",
+            "label": "label",
+            "score": "score",
+            "id": "id",
+            "seed": 1,
+        }
+        given |= REPAIRS[name]
+        if given.get("model"):
+            given["model"] = str(folder / given["model"])
+        if name == "averaged model":
+            given["protected"] = "yes"
+        given = {key: value for key, value in given.items() if value is not None}
+        if name == "bins of counts":
+            counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
+            return _saved(fairfix.repair(from_counts=counted, **given), folder)
+        frame = rows()
+        if given.get("score_scale") == "percent":
+            frame = frame.assign(score=frame["score"] * 100)
+        made = fairfix.repair(frame, **given).repaired
+        return _saved(made if name != "trees" else _grown(made), folder)
+
+    return make
+
+
+def _grown(made: Any) -> Any:
+    """Return a repair of a linear model with a few trees in its place."""
+    from dataclasses import replace
+
+    import pyarrow as pa
+    from fairfix.data.table import assemble
+    from fairfix.models.learners import trees_of
+
+    scorer = made.predictor.models[0]
+    X = scorer.features.matrix(assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading), gaps=True)
+    model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X, rows()["label"])
+    grown = replace(scorer, member=trees_of(model, "sigmoid"))
+    facts = {part: entry for part, entry in made.facts.items() if part != "vectors"}
+    return replace(made, predictor=replace(made.predictor, models=(grown,)), facts=facts)
+
+
+def _of_artifact(name: str) -> Original:
+    model = ("--model", "../model.skops") if "model" in REPAIRS[name] else ()
+    data = "../percent.parquet" if name == "ramp" else "../data.parquet"
+    predict = ("predict", "FILE", data, *model)
+    return Original(
+        "artifact",
+        name,
+        "changed.fairfix",
+        _artifact(name),
+        mutators.change_sealed,
+        (
+            ("inspect", "FILE"),
+            ("inspect", "FILE", "--format", "json"),
+            (*predict, "-o", "out.parquet"),
+            (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen-group", "abstain"),
+            ("export", "FILE", "--to", "json", "-o", "out.json"),
+            ("export", "FILE", "--to", "python", "-o", "out.py"),
+            ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),
+            ("export", "FILE", "--to", "onnx", "-o", "out.onnx"),
+        ),
+    )
+
+
+# ---------------------------------------------------------------------- counts
+
+COUNTED: Mapping[str, Reading] = {
+    "scores": Reading(Columns(("race", "sex"), label="label", score="score"), thresholds=(0.3, 0.5)),
+    "decisions": Reading(
+        Columns(("race",), label="label", prediction="decision_before", weight="weight", strata=("town",))
+    ),
+    "raw scores": Reading(
+        Columns(("race",), label="label", score="raw", weight="weight"), score_scale="raw", thresholds=(0.0,)
+    ),
+    "bands": Reading(
+        Columns(("p",), label="label", score="score"), bands={"p": (0.3, 0.7)}, thresholds=(0.5,)
+    ),
+    "regression": Reading(
+        Columns(("race",), label="real", score="raw"), task="regression", missing_rows="drop"
+    ),
+}
+
+
+def _counted(name: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        path = folder / "made.counts"
+        count(rows(), COUNTED[name]).save(path)
+        return _taken(path)
+
+    return make
+
+
+def _of_counts(name: str) -> Original:
+    fit = (
+        "repair",
+        "--from-counts",
+        "FILE",
+        "--method",
+        "ramp",
+        "--protected",
+        COUNTED[name].columns.protected[0],
+    )
+    prove = ("repair", "--from-counts", f"../{name}.counts", "--proof-counts", "FILE", *fit[3:])
+    audit = ("audit", "--from-counts", "FILE")
+    return Original(
+        "counts",
+        name,
+        "changed.counts",
+        _counted(name),
+        mutators.change_sealed,
+        (
+            ("inspect", "FILE"),
+            ("inspect", "FILE", "--format", "json"),
+            ("merge", "FILE", f"../{name}.counts", "-o", "out.counts"),
+            (*audit, "--format", "json"),
+            (*audit, "--detail"),
+            (*audit, "--suppress-below", "20", "--fail-on", "dp.difference>0.3"),
+            (*audit, "--format", "html"),
+            *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
+        ),
+    )
+
+
+# ---------------------------------------------------------------------- results in JSON
+
+
+def _of_data(**more: Any) -> dict[str, Any]:
+    return {"protected": ["race"], "label": "label", "score": "score", "threshold": 0.5, **more}
+
+
+def _noise(by_label: bool = False) -> pd.DataFrame:
+    pairs = [(true, noisy) for true in "abc" for noisy in "abc"]
+    frame = pd.DataFrame(pairs, columns=["true", "noisy"])
+    frame["count"] = [90 if true == noisy else 5 for true, noisy in pairs]
+    return frame if not by_label else pd.concat([frame.assign(label=0), frame.assign(label=1)])
+
+
+AUDITS: dict[str, Callable[[], Any]] = {
+    "audit": lambda: fairfix.audit(rows(), **_of_data(fail_on=["dp.difference>0.1"])),
+    "audit of many": lambda: fairfix.audit(
+        rows(), **_of_data(protected=["race", "sex"], strata="town", weight="weight", id="id")
+    ),
+    "audit of true groups": lambda: fairfix.audit(
+        rows(), **_of_data(noise_radius={"a": 0.1, "b": 0.1, "c": 0.1})
+    ),
+}
+RESULTS: dict[str, Callable[[], Any]] = {
+    **AUDITS,
+    "repair": lambda: fairfix.repair(
+        rows(), method="ramp", protected="race", label="label", score="score", id="id"
+    ),
+    "comparison": lambda: fairfix.compare(
+        rows(), methods=["ramp"], slacks=[0.0, 0.1], protected="race", label="label", score="score", id="id"
+    ),
+}
+
+FORMATS = ("text", "markdown", "html", "json", "junit", "sarif", "github", "card", "comment")
+
+
+def _json(make: Callable[[], Any]) -> Callable[[Path], bytes]:
+    return lambda _: json.dumps(make().to_dict()).encode()
+
+
+def _of_result(name: str) -> Original:
+    forms = FORMATS if name != "comparison" else ("text", "markdown", "html", "json")
+    commands = [("report", "FILE", "--format", form) for form in forms]
+    commands += [("report", "FILE", "--detail"), ("report", "FILE", "--out", "html=out.html")]
+    return Original("result", name, "changed.json", _json(RESULTS[name]), mutators.change_json, commands)
+
+
+AUDIT = (
+    "audit",
+    "../data.parquet",
+    "--protected",
+    "race",
+    "--label",
+    "label",
+    "--score",
+    "score",
+    "--threshold",
+    "0.5",
+)
+
+
+def _of_baseline(name: str) -> Original:
+    more = {
+        "audit of many": (*AUDIT[:3], "race,sex", *AUDIT[4:], "--strata", "town", "--weight", "weight"),
+        "audit of true groups": (*AUDIT, "--noise-radius", "a=0.1,b=0.1,c=0.1"),
+    }
+    audit = (*more.get(name, AUDIT), "--baseline", "FILE")
+    commands = (
+        (*audit, "--fail-on-worse", "0.02", "--format", "json"),
+        (*audit, "--fail-on", "dp.difference>0.1", "--fail-on-worse", "ks>0.1", "--gate-on", "point"),
+        (*audit, "--format", "markdown"),
+    )
+    return Original("baseline", name, "changed.json", _json(AUDITS[name]), mutators.change_json, commands)
+
+
+# ---------------------------------------------------------------------- noise, configurations
+
+
+def _of_noise(name: str) -> Original:
+    frame = _noise(by_label=name == "by label")
+    if name == "probabilities":
+        frame = frame.assign(probability=frame["count"] / 300).drop(columns="count")
+    audit = (*AUDIT, "--noise", "FILE")
+    commands = [(*audit, "--format", "json"), (*audit, "--noise-keep", "noisy-given-true")]
+    if name == "persons":
+        frame = rows()[["race", "seen"]]
+        commands = [(*audit, "--noise-columns", "race,seen", "--format", "json")]
+    return Original(
+        "noise",
+        name,
+        "changed.csv",
+        lambda _: frame.to_csv(index=False).encode(),
+        mutators.change_csv,
+        commands,
+    )
+
+
+CONFIG: dict[str, Any] = {
+    "protected": ["race", "sex"],
+    "label": "label",
+    "score": "score",
+    "threshold": 0.5,
+    "confidence": 0.9,
+    "audit": {
+        "fail-on": ["dp.difference>0.01", "eo.difference[race]>0.9"],
+        "suppress-below": 5,
+        "strata": "town",
+        "bands": "p=0.3,0.7",
+        "reference": "race=a",
+        "reports": 1,
+    },
+    "repair": {"slack": 0.1, "ramp": {"gamma": [0.5, 0.8], "constraint": "demographic_parity"}},
+    "report": {"model": "m", "owner": "o", "purpose": "p", "date": "2026-01-01"},
+    "waivers": [
+        {"check": "dp.difference[race]", "reason": "known", "expires": "2099-12-31", "limit": 0.9},
+        {"check": "dp.difference[sex]>0.01", "reason": "known too", "expires": "2026-01-01"},
+    ],
+}
+del CONFIG["audit"]["reports"], CONFIG["audit"]["bands"]
+
+
+def _of_config() -> Original:
+    commands = (
+        ("audit", "../data.parquet", "--format", "json"),
+        ("audit", "../data.parquet", "--config", "FILE"),
+        ("repair", "../data.parquet", "--method", "ramp", "--rows", "x"),
+        ("compare", "../data.parquet", "--dry-run"),
+        ("predict", "../ramp.fairfix", "../percent.parquet", "-o", "out.csv"),
+    )
+    return Original(
+        "configuration",
+        "all",
+        "fairfix.toml",
+        lambda _: toml(CONFIG).encode(),
+        mutators.change_toml,
+        (commands[0], commands[1], commands[4]),
+    )
+
+
+# ---------------------------------------------------------------------- models
+
+
+@cache
+def model() -> Any:
+    """A model of columns without gaps."""
+    return LogisticRegression().fit(rows()[["p", "weight", "yes"]].astype(float), rows()["label"])
+
+
+def _skops(folder: Path) -> bytes:
+    path = folder / "made.skops"
+    skops.io.dump(model(), path)
+    return _taken(path)
+
+
+def _joblib(folder: Path) -> bytes:
+    path = folder / "made.joblib"
+    joblib.dump(model(), path)
+    return _taken(path)
+
+
+def _onnx(_: Path) -> bytes:
+    made = skl2onnx.to_onnx(
+        model(), rows()[["p", "weight", "yes"]].to_numpy(np.float32), options={"zipmap": False}
+    )
+    return bytes(made.SerializeToString())
+
+
+def _of_model(name: str) -> Original:
+    make, change = {
+        "skops": (_skops, mutators.change_skops),
+        "onnx": (_onnx, mutators.change_onnx),
+        "joblib": (_joblib, mutators.change_bytes),
+    }[name]
+    audit = ("audit", "../data.parquet", "--protected", "race", "--label", "label", "--model", "FILE")
+    columns = ("--features", "p,weight,yes") if name == "onnx" else ()
+    commands = (
+        (*audit, *columns, "--format", "json"),
+        (*audit, *columns, "--trust-model", "HASH", "--format", "json"),
+    )
+    return Original("model", name, f"changed.{name}", make, change, commands)
+
+
+# ---------------------------------------------------------------------- all
+
+ORIGINALS: tuple[Original, ...] = (
+    *map(_of_artifact, REPAIRS),
+    *map(_of_counts, COUNTED),
+    *map(_of_result, RESULTS),
+    *map(_of_baseline, AUDITS),
+    *map(_of_noise, ("counts", "by label", "probabilities", "persons")),
+    _of_config(),
+    *map(_of_model, ("skops", "onnx", "joblib")),
+)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let what is made here say nothing: few rows give many warnings."""
+    with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+COSTLY = frozenset(
+    ("tube", "plug-in rule", "truncated logit", "curve for everybody", "network", "values", "averaged model")
+)
+"""Originals that take longest to make, and are left out where the time is short."""
+
+
+@cache
+def content_of(original: Original, folder: Path) -> bytes:
+    """Return the content of an original; made once, and nothing is said of how."""
+    with quiet():
+        return original.make(folder)
+
+
+def furnish(folder: Path) -> None:
+    """Put what the commands read beside the changed file into a folder."""
+    frame = rows()
+    frame.to_parquet(folder / "data.parquet")
+    frame.assign(score=frame["score"] * 100).to_parquet(folder / "percent.parquet")
+    (folder / "model.skops").write_bytes(_skops(folder))
+    for name, reading in COUNTED.items():
+        count(frame, reading).save(folder / f"{name}.counts")
+    with quiet():
+        (folder / "ramp.fairfix").write_bytes(_artifact("ramp")(folder))
+
+
+def line_of(command: Sequence[str], path: Path) -> list[str]:
+    """Return the arguments of a command that reads a file."""
+    words = {"FILE": path.name, "HASH": ""}
+    if "HASH" in command:
+        words["HASH"] = file_hash(path)
+    return [words.get(word, word) for word in command]

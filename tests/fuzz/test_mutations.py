@@ -1,0 +1,125 @@
+"""Changed files are refused with a message or read as what they are: a piece of ``python -m tests.fuzz.mutations``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.fuzz import mutations, mutators
+from tests.fuzz.mutations import Workshop, outcomes
+from tests.fuzz.originals import CONFIG, COSTLY, ORIGINALS, Original, content_of
+
+SEED = 20261122
+RUNS = {
+    "artifact": 220,
+    "counts": 120,
+    "result": 60,
+    "baseline": 16,
+    "noise": 60,
+    "configuration": 40,
+    "model": 60,
+}
+"""Runs of each kind: some 25 s of one processor in all."""
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("workshop"))
+
+
+def of_kind(kind: str) -> list[Original]:
+    return [one for one in ORIGINALS if one.kind == kind and one.name not in COSTLY]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_changed_file_is_refused_or_read_as_what_it_is(kind: str, workshop: Workshop) -> None:
+    """No bug, no traceback, no hang, nothing written with a no, no number that cannot be, no code that runs."""
+    runs = list(outcomes(workshop, range(RUNS[kind]), SEED, of_kind(kind)))
+
+    assert [
+        f"--quick --seed {SEED} --kind {kind} --only {number}: {one.fault}"
+        for number, one in runs
+        if one.fault
+    ] == []
+    assert {one.status for _, one in runs} >= {0, 2}
+
+
+@pytest.mark.slow
+def test_small_files_do_not_fill_the_memory() -> None:
+    """Each is refused by a process that may have 400 MiB more than it has."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.bombs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "err", "fault"),
+    [
+        (2, "", "fairfix: changed.fairfix is not sound [artifact]", ""),
+        (2, "", "fairfix: something is not sound [artifact]", "does not name the file"),
+        (2, "", "", "without a message"),
+        (2, "", "fairfix: changed.fairfix \x1b[31m [artifact]", "stderr holds"),
+        (2, "", f"fairfix: changed.fairfix {'x' * 5000} [artifact]", "more than"),
+        (0, "", "", "nothing is printed"),
+        (0, "method \u202e", "", "stdout holds"),
+        (0, "method ramp", "Traceback (most recent call last)", "a traceback"),
+        (1, "method ramp", "", "status 1"),
+    ],
+)
+def test_the_oracle_sees_what_is_wrong(
+    status: int, out: str, err: str, fault: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutations, "called", lambda _: (status, out, err))
+    original = of_kind("artifact")[0]
+    one = workshop.read(original, original.commands[0], b"x", "all")
+
+    assert fault in one.fault
+    assert bool(fault) == bool(one.fault)
+
+
+def test_the_oracle_sees_files_hangs_and_code(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, own = of_kind("artifact")[0], mutations.called
+
+    def after(action: object) -> str:
+        monkeypatch.setattr(mutations, "called", lambda line: (action(), own(line))[1])  # type: ignore[operator]
+        return workshop.read(original, original.commands[0], b"x", "all").fault
+
+    def hang() -> None:
+        with mutations.bounded(0.05):
+            while True:
+                pass
+
+    assert after(lambda: Path("ran").touch()) == "code in the file ran"
+    assert "writes ['bench/more']" in after(lambda: Path("more").touch())
+    assert "hangs" in after(hang)
+    assert after(lambda: None) == ""
+
+
+@pytest.mark.parametrize("kind", ["artifact", "counts", "result", "noise", "configuration", "model"])
+def test_what_changes_nothing_is_read(kind: str, workshop: Workshop) -> None:
+    """Taken apart and put together again, every file is valid: what is refused later is refused for its change."""
+    for original in of_kind(kind)[:2]:
+        content = content_of(original, workshop.root)
+        whole = mutators.Sealed.of(content).sealed() if original.change is mutators.change_sealed else content
+        one = workshop.read(original, original.commands[0], whole, "nothing")
+
+        assert (one.fault, one.status != 2) == ("", True), (original.name, one.err)
+
+
+def test_every_place_of_a_tree_is_changed() -> None:
+    rng = np.random.default_rng(0)
+    whole = mutators.toml(CONFIG).encode()
+    hows = {how for _ in range(1500) for how in mutators.change_toml(rng, whole)[1].split("; ")}
+
+    assert {"/".join(map(str, path)) for path in mutators.places(CONFIG)} <= hows
