@@ -113,8 +113,8 @@ def rules_of(table: Table, predictor: RepairedPredictor) -> tuple[Rule, ...]:
     if predictor.inputs:
         groups = table.groups(predictor.inputs)
         rows = np.unique(groups.codes, return_index=True)[1]
-        known = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
-        names, rows = tuple(name for name, one in zip(groups.names, known, strict=True) if one), rows[known]
+        seen = ~np.isnan(_ask(table, predictor, rows, np.full(rows.size, grid[0])))  # others the fit lacks
+        names, rows = tuple(name for name, one in zip(groups.names, seen, strict=True) if one), rows[seen]
     return tuple(
         Rule(name, tuple(map(float, x)), tuple(map(float, q)))
         for name, (x, q) in zip(names, _with_jumps(table, predictor, rows, grid), strict=True)
@@ -149,13 +149,13 @@ def _with_jumps(
         alike = np.abs(_ask(table, predictor, rows[k], half) - end) <= SAME
         low, high = np.where(alike == left, half, low), np.where(alike == left, high, half)
     sides = np.stack([low, high])
-    chances = np.stack([_ask(table, predictor, rows[k], side) for side in sides])
+    answers = np.stack([_ask(table, predictor, rows[k], side) for side in sides])
     for g in range(rows.size):
         if curved[g]:  # the grid draws it
             yield grid, chance[g]
             continue
         x, first = np.unique(np.append(grid, sides[:, k == g]), return_index=True)
-        yield _corners(x, np.append(chance[g], chances[:, k == g])[first])
+        yield _corners(x, np.append(chance[g], answers[:, k == g])[first])
 
 
 def _corners(x: Floats, q: Floats) -> tuple[Floats, Floats]:
