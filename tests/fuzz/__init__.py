@@ -1,0 +1,1 @@
+"""Random runs of the commands, each with an oracle."""
