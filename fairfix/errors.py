@@ -37,6 +37,8 @@ class ExitStatus(IntEnum):
     """Ran; nothing failed, but a gated check could not be decided."""
     BUG = 70
     """A bug in fairfix (``EX_SOFTWARE``)."""
+    HUNG_UP = 129
+    """The terminal was closed, or the connection to it (SIGHUP)."""
     INTERRUPTED = 130
     """Stopped by the user."""
     STOPPED = 143
@@ -139,6 +141,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "model": "a model file is refused, unreadable or does not fit the data",
         "artifact": "a file of a repair or of counts is damaged, changed or from another format",
         "output": "what was printed could not be written, such as to a full disk",
+        "memory": "there is not memory enough for the run; give it more, or fewer rows and columns",
         "interrupted": "the run was stopped from outside before it ended",
         "bug": "fairfix did what it should not; `debug` shows the traceback, which belongs into a report of the bug",
     },

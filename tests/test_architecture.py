@@ -40,6 +40,7 @@ LIBRARIES = {"stats": {"numpy", "scipy"}, "optim": {"numpy", "scipy", "threadpoo
 TOUCH_FILES = {
     "data/files.py",
     "data/places.py",
+    "data/replacing.py",
     "data/web.py",
     "data/container.py",
     "models/user_file.py",

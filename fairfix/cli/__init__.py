@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +26,7 @@ import click
 from fairfix import __version__
 from fairfix.cli.unrun import Asked
 from fairfix.data.names import nearest
+from fairfix.data.signals import STOPPING
 from fairfix.data.urls import hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
 from fairfix.report.words import as_options
@@ -87,12 +91,22 @@ def cli() -> None:
     fairfix audit data.parquet --protected race
     fairfix repair data.parquet --method ramp --protected race -o repaired.fairfix
     """
+    from fairfix.cli.options import today
+
+    today()  # before libraries are loaded, some of which break at a SOURCE_DATE_EPOCH that is no day
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
-    signal.signal(signal.SIGTERM, _stop)
-    sys.exit(run(arguments))
+    _open_streams()
+    _STOP.begin()
+    try:
+        status = run(arguments)
+        _STOP.end()
+    except (KeyboardInterrupt, _Stopped) as error:  # a second time, while it was said why the run ended
+        status = int(_status_of(error))
+        _STOP.end()
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -112,12 +126,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
 
     def ended(status: ExitStatus, code: str, message: str, hint: str = "") -> int:
+        if _STOP.error is not None:  # whatever has become of it on its way up
+            status, code, hint = _status_of(_STOP.error), "interrupted", ""
+            message = STOPS[status]
         message = hidden(message)
         first, line, rest = message.partition("\n")  # the code stands before lines that are there to copy
         _echo(f"{first} [{code}]{line}{rest}")
         if hint:
-            click.echo(hint, err=True)
-        asked.tell(status, code, message)
+            _to_stderr(hint)
+        with suppress(MemoryError, OSError):
+            asked.tell(status, code, message)
         return int(status)
 
     def bug(error: Exception) -> int:
@@ -139,10 +157,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message(), hint)
     except click.ClickException as error:  # click would exit with 1, which means a failed check here
         return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message())
-    except (click.Abort, KeyboardInterrupt):
-        return ended(ExitStatus.INTERRUPTED, "interrupted", "interrupted")
-    except _Stopped:
-        return ended(ExitStatus.STOPPED, "interrupted", "asked to stop")
+    except (click.Abort, KeyboardInterrupt, _Stopped) as error:
+        status = _status_of(error)
+        return ended(status, "interrupted", STOPS[status])
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except UnsentError as end:
@@ -152,36 +169,140 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if debug:
             _trace(error)
         return ended(error.exit_status, error.code, str(error))
-    except OSError as error:
-        if error.errno not in FULL:
-            return bug(error)
-        _closed_pipe()
-        return ended(ExitStatus.DID_NOT_RUN, "output", f"cannot write to stdout: {error.strerror}")
     except Exception as error:  # the last gate: everything else is our fault
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            _silence(sys.stdout)
+            return ended(ExitStatus.DID_NOT_RUN, "output", f"cannot write to stdout: {error.strerror}")
+        if isinstance(error, FileNotFoundError) and not _stands_somewhere():
+            message = "the working folder is there no more; change into one that is"
+            return ended(ExitStatus.DID_NOT_RUN, "usage", message)
+        if isinstance(error, OSError) and error.filename is not None and error.errno in UNREACHABLE:
+            text = f"{os.fspath(error.filename)}: {error.strerror}; {UNREACHABLE[error.errno]}"
+            return ended(ExitStatus.DID_NOT_RUN, "data", text)
+        if _lacks_memory(error):
+            return ended(ExitStatus.DID_NOT_RUN, "memory", MEMORY)
         return bug(error)
 
 
 class _Stopped(BaseException):
     """Somebody asked the process to stop."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
-def _stop(*_: Any) -> NoReturn:
-    raise _Stopped
+
+BURST = 3.0
+"""Seconds in which further signals mean the first: `timeout` sends two, a terminal one to each process."""
 
 
-FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF))
-"""Errors of an output that takes no more."""
+class _Stop:
+    """What is done at a signal: the run ends by an exception, so that it can leave order behind."""
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+        self.error: BaseException | None = None
+        """What was raised; libraries may make another error of it."""
+
+    def begin(self) -> None:
+        """Listen to signals from here on, but for those that are to be ignored, as under nohup."""
+        self._last, self.error = -math.inf, None
+        for number in STOPPING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self)
+
+    def __call__(self, number: int, _: object) -> None:
+        """End the run, once in a burst."""
+        if time.monotonic() < self._last + BURST:
+            return
+        self._last = time.monotonic()
+        self.error = KeyboardInterrupt() if number == signal.SIGINT else _Stopped(number)
+        raise self.error
+
+    def end(self) -> None:
+        """Let signals end the process at once, which has nothing left to put in order."""
+        self.error = None
+        for number in STOPPING:
+            if signal.getsignal(number) is self:
+                signal.signal(number, signal.SIG_DFL)
+
+
+_STOP = _Stop()
+"""Of the command line as a process; who calls :func:`run` keeps the handlers that there are."""
+
+STOPS = {
+    ExitStatus.INTERRUPTED: "interrupted",
+    ExitStatus.STOPPED: "asked to stop",
+    ExitStatus.HUNG_UP: "the terminal was closed",
+}
+"""Status after a signal -> what is said of it."""
+
+
+def _status_of(error: BaseException) -> ExitStatus:
+    """Return the status of a run that a signal ended."""
+    return ExitStatus(128 + error.number) if isinstance(error, _Stopped) else ExitStatus.INTERRUPTED
+
+
+def _open_streams() -> None:
+    """Let nothing that is opened later take the number of a standard stream that the caller has closed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO))
+"""Errors of an output that takes no more; a terminal that is gone has the last."""
+
+UNREACHABLE = {
+    errno.EACCES: "ask for the permission, or name another file",
+    errno.EPERM: "ask for the permission, or name another file",
+    errno.ENAMETOOLONG: "name it shorter",
+    errno.ELOOP: "its links lead in a circle",
+    errno.EMFILE: "let the run have more files open (ulimit -n)",
+}
+"""Errors of a file that the system does not let us reach -> what helps."""
+
+MEMORY = "there is not memory enough; give the run more, or fewer rows, columns or `threads`"
+
+NO_MEMORY = ("cannot allocate memory", "can't start new thread", "failed to map segment")
+"""What systems and libraries say where they raise no MemoryError."""
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Return whether an error, or one that it came of, is that memory was short."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, MemoryError) or any(words in str(chain).lower() for words in NO_MEMORY):
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False
+
+
+def _stands_somewhere() -> bool:
+    """Return whether the working folder is still there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _closed_pipe() -> int:
     """Whoever read our output has left: say nothing more, with the shell's status for a broken pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _silence(sys.stdout)
     return 141
+
+
+def _silence(stream: Any) -> None:
+    """Let what a stream still holds go nowhere, or Python would complain of it at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _trace(error: Exception) -> None:
     """Write a traceback to stderr, without the secrets of URLs in it."""
-    click.echo(hidden("".join(traceback.format_exception(error))), err=True, nl=False)
+    _to_stderr(hidden("".join(traceback.format_exception(error))).rstrip("\n"))
 
 
 def _show_warning(message: Any, *_: Any) -> None:
@@ -194,7 +315,15 @@ def _echo(message: str) -> None:
     from fairfix.report.words import as_options, harmless, plain
 
     lines = map(plain, f"fairfix: {as_options(hidden(message))}".split("\n"))
-    click.echo(harmless("\n".join(lines)), err=True)
+    _to_stderr(harmless("\n".join(lines)))
+
+
+def _to_stderr(text: str) -> None:
+    """Write a line to stderr; where nobody takes it, the run goes on."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _silence(sys.stderr)
 
 
 class _Talk(logging.Handler):

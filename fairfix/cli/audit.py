@@ -18,7 +18,7 @@ from fairfix.cli.options import (
     undecided_option,
     without_data,
 )
-from fairfix.cli.outputs import check_outputs, locate, write_results
+from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
 from fairfix.cli.progress import working
 from fairfix.errors import DataError
 from fairfix.tasks.request import AuditRequest
@@ -54,10 +54,14 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if result.report is None:
         if given["out"]:
             raise DataError(result.no_report)
+        talk(save_counts(result, request))
         talk(f"the counts are saved, but they make no report of their own: {result.no_report}")
-    save_counts(result, request)  # late: a run that ends with an error leaves no file
-    if result.report is None:
         return 0
     locate(result.content, ctx)
-    write_results(result.content, given)
+    with publishing():  # late: a run that ends with an error leaves no file
+        saved = save_counts(result, request)
+        printed = write_reports(result.content, given)
+    if saved:
+        talk(saved)
+    print_report(result.content, given, printed)
     return result.exit_status(given["undecided"])

@@ -18,7 +18,7 @@ from fairfix.cli.options import (
     show_settings,
     talk,
 )
-from fairfix.cli.outputs import check_outputs, write_results
+from fairfix.cli.outputs import check_outputs, print_report, publishing, write_reports, write_results
 from fairfix.cli.progress import working
 from fairfix.errors import UsageError
 from fairfix.tasks.request import CompareRequest
@@ -74,10 +74,12 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     plan = plan_of(request)
     with working(given, "comparing", len(plan.fits)) as done:
         result = plan.run(done, done.begin)
+    with publishing():
+        if picture:
+            with atomic_output(picture) as file:
+                file.write(draw(result.content, kind))
+        printed = write_reports(result.content, given)
     if picture:
-        content = draw(result.content, kind)
-        with atomic_output(picture) as file:
-            file.write(content)
         talk(f"wrote {picture}")
-    write_results(result.content, given)
+    print_report(result.content, given, printed)
     return 0

@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fairfix.cli.config import PATHS
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
 from fairfix.data.urls import scheme_of, shown_argument
-from fairfix.errors import UsageError
+from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
 
 WRITTEN = ("output", "counts_out", "picture")
@@ -26,27 +27,35 @@ WRITTEN = ("output", "counts_out", "picture")
 
 
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Print the result in the chosen format and write the other formats to their files."""
-    publish(result, given, *rendered(result, given))
+    """Write the result to its files in the formats asked for, and print it."""
+    with publishing():
+        printed = write_reports(result, given)
+    print_report(result, given, printed)
 
 
-def rendered(result: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the text to print, and (file, content) of the files to write."""
-    detail, files = given["detail"], map(_format_and_file, given["out"])
-    contents = [(path, render(name, result, detail=detail, terminal=False)) for name, path in files]
-    return render(given["format_"], result, detail=detail, terminal=True), contents
+@contextmanager
+def publishing() -> Iterator[None]:
+    """Let all files of a run that has reports take their places at the end of the block, or none of them."""
+    from fairfix.data.replacing import together
+
+    with together(asked_of(click.get_current_context()).written):
+        yield
 
 
-def publish(
-    result: Mapping[str, Any], given: Mapping[str, Any], printed: str, files: Sequence[tuple[str, str]]
-) -> None:
-    """Write the files, print, and append to the step summary of a GitHub workflow."""
+def write_reports(result: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Write the result to its files, while :func:`publishing`; return what is to be printed when they stand."""
     from fairfix.data.files import write_text
 
-    asked = asked_of(click.get_current_context())
-    for path, content in files:
+    detail, files = given["detail"], [_format_and_file(text) for text in given["out"]]
+    contents = [(path, render(name, result, detail=detail, terminal=False)) for name, path in files]
+    printed = render(given["format_"], result, detail=detail, terminal=True)
+    for path, content in contents:
         write_text(path, content)
-        asked.written(path)
+    return printed
+
+
+def print_report(result: Mapping[str, Any], given: Mapping[str, Any], printed: str) -> None:
+    """Print what :func:`write_reports` returned, and append to the step summary of a GitHub workflow."""
     click.echo(printed, nl=False)
     if "github" in _formats(given):
         _append_summary(result, given)
@@ -75,6 +84,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     ``gated`` is whether there are checks, which the formats of CI are made of.
     """
     from fairfix.data.files import descriptor, is_special
+    from fairfix.data.replacing import check_writable
     from fairfix.report import NO_CHECKS, is_gated
 
     for name in _formats(given):
@@ -89,17 +99,34 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             _check_url(shown_argument(text), path, report=text.startswith("--out "))
             continue
         _check_streams(text, Path(path), prints="format_" in given)
-        if descriptor(path) is not None or is_special(Path(path)):  # such as /dev/null
+        if descriptor(path) is not None or (
+            is_special(Path(path)) and not Path(path).is_dir()
+        ):  # as /dev/null
             continue
+        check_writable(Path(path))
         place = Path(path).resolve()
         if not place.parent.is_dir():
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
         if place in seen:
             raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
+        if place.exists() and (of := next((name for name in read if _is_among(place, given[name])), None)):
+            raise UsageError(f"{text}: this file is one of those of `{of}`; name another one")
         seen[place] = text
     if "out" in given:
         asked = asked_of(click.get_current_context())
         asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
+
+
+def _is_among(place: Path, read: object) -> bool:
+    """Return whether a file is one of those that a folder or a pattern names."""
+    from fairfix.data.files import paths_of
+
+    if not isinstance(read, str) or scheme_of(read):
+        return False
+    try:
+        return place in {path.resolve() for path in paths_of(read)}
+    except DataError:  # there is none
+        return False
 
 
 def _check_url(text: str, path: str, *, report: bool) -> None:

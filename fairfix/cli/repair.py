@@ -19,10 +19,11 @@ from fairfix.cli.options import (
     request_of,
     run_options,
     show_settings,
+    talk,
     undecided_option,
     without_data,
 )
-from fairfix.cli.outputs import check_outputs, locate, write_results
+from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
 from fairfix.cli.progress import working
 from fairfix.report.words import as_options
 from fairfix.tasks.request import RepairRequest
@@ -201,9 +202,12 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
-    with working(given, f"repairing by {given['method']}"):
-        request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)
-        result = run_repair(request)
-    locate(result.content, ctx)
-    write_results(result.content, given)
+    with publishing():
+        with working(given, f"repairing by {given['method']}"):
+            request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)
+            result = run_repair(request)
+        locate(result.content, ctx)
+        printed = write_reports(result.content, given)
+    talk(f"wrote {given['output']}")
+    print_report(result.content, given, printed)
     return result.exit_status(given["undecided"])

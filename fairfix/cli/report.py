@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairfix.cli.options import debug_option, output_options
-from fairfix.cli.outputs import check_outputs, publish, render, rendered
+from fairfix.cli.outputs import check_outputs, print_report, publishing, render, write_reports
 from fairfix.errors import MALFORMED, DataError
 
 SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1", "fairfix.models/1")
@@ -34,14 +34,15 @@ def command(result: str, **given: Any) -> int:
         if content["schema"] == AUDIT_SCHEMA:
             SAVED_AUDIT(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
-        printed, files = rendered(content, given)
+        with publishing():
+            printed = write_reports(content, given)
     except MALFORMED as error:
         fault = str(error) if type(error) is ValueError else repr(error)
         raise DataError(
             f"{result}: the result is incomplete or was changed: {shortened(fault, LONGEST_FAULT)}; make it again, or "
             "take a copy that nobody changed"
         ) from error
-    publish(content, given, printed, files)
+    print_report(content, given, printed)
     return 0
 
 

@@ -45,9 +45,9 @@ class Asked:
         """Learn what is printed, and (format, file) of what is yet to be written and does not harm the run."""
         self._checked = printed, list(files)
 
-    def written(self, path: str) -> None:
-        """Learn that a report is written, after which nothing else is to be printed."""
-        self.checked("text", [one for one in (self._checked or ("", []))[1] if one[1] != path])
+    def written(self) -> None:
+        """Learn that all reports are written, after which nothing else is to be printed."""
+        self.checked("text", [])
 
     def tell(self, status: int, code: str, message: str) -> None:
         """Write to every report that is asked for, and print where a format is, that the run did not happen."""
@@ -110,7 +110,11 @@ class Asked:
         times = Counter(os.path.realpath(path) for _, path in outs)
         others = self._others({f"{name}={path}" for name, path in outs})
         for name, path in outs:
-            if path and times[os.path.realpath(path)] == 1 and Path(path).name not in others:
+            names = {
+                Path(path).name,
+                Path(os.path.realpath(path)).name,
+            }  # it may be a link to what the run reads
+            if path and times[os.path.realpath(path)] == 1 and not names & others:
                 yield name, path
 
     def _others(self, outs: set[str]) -> set[str]:

@@ -7,18 +7,16 @@ nothing of their meaning. Writing is atomic: a file appears whole or not at all.
 
 from __future__ import annotations
 
-import errno
 import glob
 import gzip
 import hashlib
 import io
 import os
 import re
-import tempfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +30,7 @@ import pyarrow as pa
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
+from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -253,7 +252,7 @@ def _streamed(data: Any) -> pa.Table:
 def _open_files(text: str, stated: Mapping[str, str]) -> Source:
     if "://" in text:
         return open_url(text, stated)
-    return _files_of([local(path) for path in _find(text)], text, stated)
+    return _files_of([local(path) for path in paths_of(text)], text, stated)
 
 
 def open_url(text: str, stated: Mapping[str, str]) -> Source:
@@ -293,7 +292,8 @@ def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Sour
     return kind(places, name, **stated)
 
 
-def _find(text: str) -> list[Path]:
+def paths_of(text: str) -> list[Path]:
+    """Return the files of this machine that a path, a folder or a pattern names; a DataError where there is none."""
     whole = os.path.abspath(text)  # noqa: PTH100  leaves links; another process may stand in another folder
     path = Path(whole)
     if path.is_file():
@@ -340,6 +340,8 @@ def readable(place: Place, kind: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"{place} does not exist") from error
+    except MemoryError:  # Arrow's is one of its own errors too
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
@@ -386,7 +388,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     What is no file, such as ``/dev/null`` or a named pipe, is written to and never replaced. ``/dev/stdout`` and
     other names of open descriptors are written to where they stand, so that a file behind them keeps what it has. A
     link stays one; the file behind it is replaced. To a URL the file is uploaded whole at the end. A DataError where
-    the folder cannot be written to, or the disk is full.
+    the file or its folder cannot be written to, or the disk is full.
     """
     if is_database(path):
         raise UsageError(
@@ -397,37 +399,25 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
         return
     target = Path(path)
-    if target.is_dir():
-        raise DataError(f"{target} is a folder; name a file")
-    temporary = None
-    try:
-        if (number := descriptor(target)) is not None:
-            file = os.fdopen(os.dup(number), "wb")
-        elif is_special(target):
-            file = target.open("ab")  # of another process's /proc/PID/fd, the end: opening must not empty it
-        else:
-            place = target.resolve()
-            handle, temporary = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-            file = os.fdopen(handle, "wb")
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}") from error
-    try:
-        with file:
+    stream = _stream(target)
+    if stream is None:
+        with replacing(target) as file:
             yield file
-            if temporary is not None:
-                file.flush()
-                os.fsync(file.fileno())
-        if temporary is not None:
-            os.umask(mask := os.umask(0))  # the mask can only be read by setting it
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(place)
-    except BaseException as error:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise DataError(f"cannot write {target}: {error.strerror}") from error
-        raise
+        return
+    with written(target, errors=FULL), stream:
+        yield stream
+
+
+def _stream(target: Path) -> IO[bytes] | None:
+    """Return what is no file but is written to, opened; None of a file."""
+    with written(target):
+        if (number := descriptor(target)) is not None:
+            return os.fdopen(os.dup(number), "wb")
+        # of another process's /proc/PID/fd, the end: opening must not empty it
+        if is_special(target) and not target.is_dir():
+            return target.open("ab")
+    check_writable(target)
+    return None
 
 
 def descriptor(path: str | os.PathLike[str]) -> int | None:
@@ -459,10 +449,6 @@ def make_folder_of(path: str | os.PathLike[str]) -> None:
 def is_special(path: Path) -> bool:
     """Return whether there is something by that name which is no file: a device, a pipe, what a process has open."""
     return OPEN.fullmatch(os.path.realpath(path.parent)) is not None or (path.exists() and not path.is_file())
-
-
-FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-"""Errors of a place that has no room for more."""
 
 
 def file_hash(path: str | Path) -> str:

@@ -7,10 +7,11 @@ fsspec's. Nothing here waits for ever: see :data:`SILENCE` and :data:`TRIES`.
 
 from __future__ import annotations
 
+import errno
 import io
+import mmap
 import os
 import re
-import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
@@ -22,11 +23,12 @@ from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from threading import Lock, current_thread, main_thread
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data.signals import uninterrupted
 from fairfix.data.urls import hidden, name_of, scheme_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -83,13 +85,13 @@ class Place:
         return isinstance(self.store, Remote)
 
     @contextmanager
-    def opened(self, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
-        """Yield the file for reading at any offset, ``mapped`` into memory where it is on this machine.
+    def opened(self) -> Iterator[pa.NativeFile]:
+        """Yield the file for reading at any offset.
 
         A DataError where it is not there, must not be read, does not come, or has changed since it was first seen.
         """
         try:
-            with self.store.opened(self, mapped) as file:
+            with self.store.opened(self) as file:
                 yield file
         except DataError:
             raise
@@ -116,7 +118,7 @@ class Store(ABC):
         """Return what a file is now."""
 
     @abstractmethod
-    def opened(self, place: Place, mapped: bool) -> AbstractContextManager[pa.NativeFile]:
+    def opened(self, place: Place) -> AbstractContextManager[pa.NativeFile]:
         """Return a context that yields a file, which has been held against its stamp."""
 
 
@@ -132,10 +134,10 @@ class Here(Store):
         return {"size": status.st_size, "modified": status.st_mtime_ns}
 
     @contextmanager
-    def opened(self, place: Place, mapped: bool) -> Iterator[pa.NativeFile]:
-        """Yield the file itself."""
+    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+        """Yield the file itself; it is not mapped into memory, where one that becomes shorter kills its readers."""
         place.hold(self.look(place.path, place.shown))
-        with pa.memory_map(place.path) if mapped else pa.OSFile(place.path) as file:
+        with pa.OSFile(place.path) as file:
             yield file
 
 
@@ -236,7 +238,7 @@ class Remote(Store):
         """Return what a file is now, and what reads (size, offset) of it."""
 
     @contextmanager
-    def opened(self, place: Place, mapped: bool) -> Iterator[pa.NativeFile]:
+    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
         """Yield the file; what goes wrong on the way is a DataError, whatever Arrow makes of it."""
         stamp, read_at = self.ranges(place)
         place.hold(stamp)
@@ -363,39 +365,19 @@ class ArrowStore(Remote):
             if self._filesystem.get_file_info(self._base).type.name == "NotFound":
                 raise DataError(f"cannot write {self._root}/{path}: there is no such bucket")
 
-    def put(self, file: str, path: str) -> None:
-        """Upload a file of this machine as a whole.
+    def put(self, file: Any, path: str) -> None:
+        """Upload a temporary file as a whole.
 
         Closing a stream of pyarrow completes the upload, whatever has been written before. So nothing may come between:
         one call writes all, closing raises where a part was lost, and signals wait until both are done.
         """
-        content = pa.memory_map(file).read_buffer() if Path(file).stat().st_size else b""
+        content = mapped(file)
         with (
             answering(f"{self._root}/{path}", "writing"),
             uninterrupted(),
             self._filesystem.open_output_stream(f"{self._base}/{path}", compression=None) as stream,
         ):
             stream.write(content)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let signals to stop wait until the block has ended; they come to the main thread alone."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    came: list[int] = []
-    kept = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        for first in came[:1]:
-            signal.raise_signal(first)
 
 
 def _second(time_: datetime | str | None) -> int | None:
@@ -549,8 +531,31 @@ def check_target(url: str) -> None:
 def uploaded(url: str) -> Iterator[Any]:
     """Yield a binary file that is uploaded whole to a URL when the block ends well; else nothing is written there."""
     check_target(url)
-    with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
+    with temporary_file(f"cannot write {shown_url(url)}") as file:
         yield file
-        file.flush()
         store, path = _stored(url)
-        store.put(file.name, path)
+        store.put(file, path)
+
+
+@contextmanager
+def temporary_file(opening: str) -> Iterator[Any]:
+    """Yield a binary file for writing that has no name, so that it is gone with the process, whatever ends it.
+
+    A DataError, which begins with ``opening``, where there is no folder for it or no room.
+    """
+    try:
+        with tempfile.TemporaryFile() as file:
+            yield file
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOENT) or error.filename:
+            raise
+        raise DataError(
+            f"{opening}: no room for a temporary file: {error.strerror}; name another folder for such by TMPDIR"
+        ) from error
+
+
+def mapped(file: Any) -> pa.Buffer:
+    """Return what a temporary file holds, mapped into memory."""
+    file.flush()
+    size = os.fstat(file.fileno()).st_size
+    return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")

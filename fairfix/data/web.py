@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from fairfix.data import places
-from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, refusal
+from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, mapped, refusal, temporary_file
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -109,13 +108,12 @@ class HttpStore(Remote):
 
     def _copied(self, place: Place) -> pa.NativeFile:
         """Return a copy of a whole file, which is gone with the process."""
-        with tempfile.NamedTemporaryFile(prefix="fairfix-") as file:
+        with temporary_file(f"reading {place.shown} failed") as file:
             _, headers, _ = self._ask(place.path, place.shown, "", file=file)
-            file.flush()
-            size = file.tell()
-            count_bytes(place, size)
-            place.hold({**_headed(200, headers), "size": size})
-            return pa.memory_map(file.name) if size else pa.BufferReader(b"")
+            content = mapped(file)
+            count_bytes(place, content.size)
+            place.hold({**_headed(200, headers), "size": content.size})
+            return pa.BufferReader(content)
 
     def find(self, url: str) -> list[Place]:
         """Return the one file that a URL names."""

@@ -251,13 +251,12 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     return replace(report, inferred=data.inferred, model=_model(request, data))
 
 
-def save_counts(result: AuditResult, request: AuditRequest) -> None:
-    """Write the counts that ``counts_out`` asks for; without any, nothing."""
+def save_counts(result: AuditResult, request: AuditRequest) -> str:
+    """Write the counts that ``counts_out`` asks for; return what is to be said when the file stands, or nothing."""
     if (counts := result.counts) is None:
-        return
-    path = request.counts_out
-    counts.save(path)
-    log.info("wrote %s: %s rows read, %s counted in one pass", path, f"{counts.read:,}", f"{counts.used:,}")
+        return ""
+    counts.save(request.counts_out)
+    return f"wrote {request.counts_out}: {counts.read:,} rows read, {counts.used:,} counted in one pass"
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
@@ -425,7 +424,8 @@ def _audit(request: AuditRequest) -> AuditResult:
         Parameters do not go together, or the data cannot answer; the message names parameter, column and remedy.
     """
     result = run_audit(request)
-    save_counts(result, request)
+    if saved := save_counts(result, request):
+        log.info("%s", saved)
     return result
 
 

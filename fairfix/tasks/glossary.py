@@ -165,7 +165,8 @@ STATUSES: Mapping[str, str] = {
     "2": "did not run: usage, configuration, data, refused model file, bad artifact",
     "3": "ran; nothing failed, but a gated check is undecided",
     "70": "a bug in fairfix (`debug` shows the traceback)",
-    "130": "interrupted",
+    "129": "the terminal was closed (SIGHUP)",
+    "130": "interrupted (SIGINT), as by Ctrl-C",
     "141": "whoever read the output left before its end, as head does",
     "143": "asked to stop (SIGTERM)",
 }

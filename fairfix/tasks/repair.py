@@ -193,7 +193,6 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     repaired = replace(repaired, facts=facts)
     if request.output is not None:
         digest = repaired.save(request.output)
-        log.info("wrote %s", request.output)
         log.info("needed at predict time: %s", ", ".join(repaired.required))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays

@@ -17,7 +17,7 @@ from fairfix.data.places import Place
 
 
 class ArrowSource(FileSource):
-    """One or more Arrow files with the same columns, mapped into memory."""
+    """One or more Arrow files with the same columns."""
 
     kind = "Arrow"
     endings = (".arrow", ".feather")
@@ -53,7 +53,7 @@ class ArrowSource(FileSource):
 def _open(place: Place, columns: list[int] | None = None) -> Iterator[Any]:
     """Yield the reader of a file, of all columns or of those at some places."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=columns)
-    with readable(place, ArrowSource.kind), place.opened(mapped=True) as data:
+    with readable(place, ArrowSource.kind), place.opened() as data:
         yield pa.ipc.open_file(data, options=options)
 
 
