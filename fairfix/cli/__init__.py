@@ -146,7 +146,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except UnsentError as end:
-        click.echo(end.statements)
+        from fairfix.report.words import harmless, visible
+
+        click.echo(harmless(visible(end.statements)))
         return int(end.exit_status)
     except FairfixError as error:
         if debug:
@@ -191,9 +193,9 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, harmless
+    from fairfix.report.words import as_options, harmless, visible
 
-    click.echo(harmless(f"fairfix: {as_options(hidden(message))}"), err=True)
+    click.echo(harmless(visible(f"fairfix: {as_options(hidden(message))}")), err=True)
 
 
 class _Talk(logging.Handler):

@@ -11,7 +11,7 @@ from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
-from fairfix.report.words import as_options, named
+from fairfix.report.words import as_options, harmless, in_json, named, plain
 
 
 @click.command("inspect")
@@ -36,12 +36,14 @@ def command(artifact: str, format_: str, debug: bool) -> int:
         manifest, arrays = (part := read(artifact)).manifest, part.arrays.items()
         shapes = {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in arrays}
         content = {**manifest, "sha256": digest, "arrays": shapes}
+    if fingerprint(artifact) != digest:
+        raise ArtifactError(f"{artifact} has changed while it was read; inspect it again")
     if format_ == "json":
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(in_json(json.dumps(content, indent=2, ensure_ascii=False)))
         return 0
     try:
         for line in lines(content):
-            click.echo(line)
+            click.echo(harmless(plain(line)))
     except (KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{artifact}: the manifest is incomplete: {error!r}") from error
     return 0

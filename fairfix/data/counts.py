@@ -197,11 +197,17 @@ class Counts:
         order = np.argsort(group_of_cell, kind="stable")
         order = order[group_of_cell[order] >= 0]
         present, first = np.unique(group_of_cell[order], return_index=True)
+        members = np.split(order, first[1:])
 
         def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
-            if first.size:
-                out[present] = np.add.reduceat(table[order], first, axis=0)
+            if first.size == order.size:
+                out[present] = table[order]
+                return out
+            for group, cells in zip(
+                present.tolist(), members, strict=True
+            ):  # no copy of the table, and faster
+                out[group] = table[cells].sum(axis=0)
             return out
 
         return self.mapped(added, ("group",), tuple((str(g),) for g in range(groups)))

@@ -133,6 +133,12 @@ class Here(Store):
     @contextmanager
     def opened(self, place: Place, mapped: bool) -> Iterator[pa.NativeFile]:
         """Yield the file itself."""
+        try:
+            place.path.encode()
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{place.shown!r} has a name that is not UTF-8, by which no file can be opened; rename it"
+            ) from None
         place.hold(self.look(place.path, place.shown))
         with pa.memory_map(place.path) if mapped else pa.OSFile(place.path) as file:
             yield file

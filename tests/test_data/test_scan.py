@@ -411,3 +411,17 @@ def test_na_without_quotes_is_missing_and_in_quotes_a_name(tmp_path: Path) -> No
     reading = Reading(Columns(("g",), score="score"), missing_group="group")
 
     assert scan(open_source(tmp_path / "d.csv"), reading).counts.cells == ((MISSING,), ("NA",), ("b",))
+
+
+def test_any_number_of_columns_can_be_crossed() -> None:
+    """Also where no integer has room for the product of their levels: a cell is what rows have in common."""
+    rng, names = np.random.default_rng(0), tuple(f"p{j}" for j in range(70))
+    codes = rng.integers(0, 3, (40, 70))
+    codes[20:] = codes[:20]
+    table = pa.table(
+        {**{name: [f"v{i}" for i in codes[:, j]] for j, name in enumerate(names)}, "d": [0, 1] * 20}
+    )
+    counts = scan(open_source(table), Reading(Columns(names, prediction="d"))).counts
+
+    assert counts.cells == tuple(sorted(tuple(f"v{i}" for i in row) for row in codes[:20]))
+    assert counts.rows.sum(axis=(1, 2)).tolist() == [2] * 20
