@@ -964,6 +964,7 @@ def test_start_up_stays_light() -> None:
     points=st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=2, max_size=9),
     sign=st.sampled_from([-1, 1]),
 )
+@example(points=[(4, 4, 4, 4), (3, 0, 0, 0), (2, 4, 0, 0)], sign=1)
 def test_the_largest_pair_is_that_of_all_pairs(points: list[tuple[int, ...]], sign: int) -> None:
     """Also where groups tie, and where the best partner of the best group is itself."""
     x, a, y, b = np.array(points, dtype=np.float64).T
