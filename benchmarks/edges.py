@@ -249,7 +249,7 @@ def main() -> None:
     chosen = given.cases or [name for name, case in CASES.items() if given.large or not case.large]
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
-        lines = [line for name in chosen for line in run(name, folder, given.seconds)]
+        lines = [run(name, folder, given.seconds) for name in chosen]
     head = [
         "| what there is many of | size | CPU s | wall s | memory, MB | exponent |",
         "|---|---:|---:|---:|---:|---:|",

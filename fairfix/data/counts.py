@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.bands import Edges, in_order
+from fairfix.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -140,6 +141,19 @@ def _floors(scores: Floats, exponent: int) -> Floats:
     if exponent < 0:
         scaled[(scaled == 0) & (scores < 0)] = -1.0
     return np.floor(scaled, out=scaled)
+
+
+LARGEST_TABLE = 1 << 30
+"""Bytes of one table of counts, of which an audit holds several: labels and scores leave room for 32,768 cells."""
+
+
+def check_room(columns: Sequence[str], cells: int, of_a_cell: int) -> None:
+    """Raise a DataError where cells, at so many bytes each, are too many for the memory, before it is taken."""
+    if cells * of_a_cell > LARGEST_TABLE:
+        raise DataError(
+            f"{cells:,} cells of {', '.join(map(repr, columns))} crossed are too many to count: there is room for "
+            f"{LARGEST_TABLE // of_a_cell:,}. Name fewer columns in one run, or cut numbers into `bands`"
+        )
 
 
 @dataclass(frozen=True)

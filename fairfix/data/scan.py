@@ -32,7 +32,7 @@ from fairfix.data.bands import (
     quantile_edges,
 )
 from fairfix.data.binned import counts_of
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, groups_of_cells, moved_bins
+from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, check_room, groups_of_cells, moved_bins
 from fairfix.data.encoder import (
     Encoder,
     Rows,
@@ -60,9 +60,6 @@ BINS = 1024
 
 FINE_BINS = 1 << 14
 """Score bins where few rows have to be found among many."""
-
-LARGEST_TABLE = 1 << 30
-"""Bytes of one table of counts, of which an audit holds several: labels and scores leave room for 32,768 cells."""
 
 TABLE_BYTES = 16 << 20
 """Beyond this size of the table, or 0.4 bytes a row if that is more, the bins are folded in pairs."""
@@ -235,22 +232,13 @@ class Tally:
         for name, each in weights.items():
             table = self._tables.get(name)
             if table is None or len(table) < len(self.cells) * self.labels:
-                self._check_room(8 * self.labels * bins)
+                check_room(self.reading.columns.cell_keys, len(self.cells), 8 * self.labels * bins)
                 kind = np.int64 if each is None else np.float64
                 grown = np.zeros((len(self.cells) * self.labels, bins), dtype=kind)
                 if table is not None:
                     grown[: len(table)] = table
                 table = self._tables[name] = grown
             _tally(table.reshape(-1), place, each)
-
-    def _check_room(self, of_a_cell: int) -> None:
-        """Raise where the cells are too many for the memory, before it is taken."""
-        if len(self.cells) * of_a_cell > LARGEST_TABLE:
-            columns = self.reading.columns.cell_keys
-            raise DataError(
-                f"{len(self.cells):,} cells of {', '.join(map(repr, columns))} crossed are too many to count: there is "
-                f"room for {LARGEST_TABLE // of_a_cell:,}. Name fewer columns in one run, or cut numbers into `bands`"
-            )
 
     def _add_sums(self, name: str, code: Ints, *columns: Floats) -> None:
         size = len(self.cells) * self.labels

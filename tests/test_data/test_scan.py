@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix import audit
+from fairfix.data import counts as tables
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
 from fairfix.data.encoder import MISSING, Encoder, group_codes
@@ -433,7 +434,7 @@ def test_any_number_of_columns_can_be_crossed() -> None:
 
 def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: None, call: Call) -> None:
     """With their number, before the memory is taken: columns of ids, crossed, are no groups."""
-    monkeypatch.setattr(engine, "LARGEST_TABLE", 1 << 18)
+    monkeypatch.setattr(tables, "LARGEST_TABLE", 1 << 18)
     ids = pa.array([f"i{i}" for i in range(60)])
     pq.write_table(
         pa.table({"a": ids, "b": ids, "label": [0, 1] * 30, "score": [0.2, 0.7] * 30}), "d.parquet"
