@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -51,16 +52,17 @@ class View:
 
 @dataclass(frozen=True)
 class Distances:
-    """Kolmogorov-Smirnov distances of ``k`` groups to everybody, (k,), and between each other, (k, k).
+    """Kolmogorov-Smirnov distances of ``k`` groups to everybody, (k,), and of ``m`` pairs of groups, (m,).
 
     ``..._at`` is the score where a distance is reached, NaN where it is known from bins only; ``..._slack`` how far the
-    true distance may lie above the value, 0 where exact. With more than ``ALL_PAIRS`` groups only the largest entry of
-    ``between`` is certain to be exact; the others are lower bounds from bin edges.
+    true distance may lie above the value, 0 where exact. ``pairs`` (m, 2) are all up to ``ALL_PAIRS`` groups. Beyond
+    there is one, the farthest, and its slack holds for every pair: memory does not grow with the square of the groups.
     """
 
     to_overall: Floats
     to_overall_at: Floats
     to_overall_slack: Floats
+    pairs: Ints
     between: Floats
     between_at: Floats
     between_slack: Floats
@@ -68,29 +70,40 @@ class Distances:
     @classmethod
     def zero(cls, k: int) -> Distances:
         """Return distances of 0, reached nowhere, to be filled in."""
-        zeros, pairs = np.zeros(k), np.zeros((k, k))
-        return cls(zeros, zeros + np.nan, zeros.copy(), pairs, pairs + np.nan, pairs.copy())
+        pairs = np.array(
+            list(combinations(range(k), 2)) if k <= ALL_PAIRS else [(0, 1)], dtype=np.int64
+        ).reshape(-1, 2)
+        zeros, between = np.zeros(k), np.zeros(len(pairs))
+        own = pairs, between, between + np.nan, between.copy()
+        return cls(zeros, zeros + np.nan, zeros.copy(), *own)
 
     def raised(self, groups: Floats, overall: Floats, score: Floats) -> None:
         """Take in the distribution functions at scores (n,): of groups (k, n) and everybody (n,)."""
         _raise(self.to_overall, self.to_overall_at, np.abs(groups - overall), score)
         if len(groups) <= ALL_PAIRS:
-            for g in range(len(groups) - 1):
-                far = np.abs(groups[g + 1 :] - groups[g])
-                _raise(self.between[g, g + 1 :], self.between_at[g, g + 1 :], far, score)
+            first, second = self.pairs.T
+            _raise(self.between, self.between_at, np.abs(groups[first] - groups[second]), score)
             return
-        spread = groups.max(axis=0) - groups.min(
-            axis=0
-        )  # the largest pair: the highest against the lowest function
-        at = int(spread.argmax())
-        g, h = sorted((int(groups[:, at].argmax()), int(groups[:, at].argmin())))
-        if spread[at] > self.between.max():
-            self.between[g, h], self.between_at[g, h] = spread[at], score[at]
+        pair, far, at = _farthest(groups)
+        if far > self.between[0]:
+            self.pairs[0], self.between[0], self.between_at[0] = pair, far, score[at]
 
-    def symmetric(self) -> Distances:
-        """Return the distances with the pairs below the diagonal as above it."""
-        pairs = {name: getattr(self, name) for name in ("between", "between_at", "between_slack")}
-        return replace(self, **{name: np.fmax(pair, pair.T) for name, pair in pairs.items()})
+    @property
+    def farthest(self) -> int:
+        """The place of the farthest pair."""
+        return int(self.between.argmax())
+
+
+def _farthest(groups: Floats) -> tuple[tuple[int, int], float, int]:
+    """Return the pair of distribution functions (k, n) that are farthest apart, how far, and where.
+
+    They are the highest and the lowest of all at some score, so no pair is formed.
+    """
+    spread = groups.max(axis=0) - groups.min(axis=0)
+    at = int(spread.argmax())
+    pair = int(groups[:, at].argmax()), int(groups[:, at].argmin())
+    g, h = sorted(pair) if spread[at] > 0 else (0, 1)  # where all are alike, any two
+    return (g, h), float(spread[at]), at
 
 
 def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> None:
@@ -103,7 +116,8 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
 
 def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
     """Return group weights up to each bin edge, shape (k, B + 1), and their totals, shape (k,)."""
-    weights = counts.fold(view.group_of_cell, view.size).weights.sum(axis=1)
+    bare = replace(counts, sums={}, decisions=None, square_mass=None)  # of which nothing is asked
+    weights = bare.fold(view.group_of_cell, view.size).weights.sum(axis=1)
     edges = np.concatenate([np.zeros((view.size, 1)), np.cumsum(weights, axis=1)], axis=1)
     return edges, edges[:, -1]
 
@@ -147,15 +161,33 @@ def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
     out = Distances.zero(view.size)
     if kept is not None:
         _fill_exactly(out, counts, view, kept)
-        return out.symmetric()
+        return out
     groups, overall = _functions(counts, view)
     out.to_overall[:], far = _bounds(groups, overall)
     out.to_overall_slack[:] = np.maximum(far.max(axis=1) - out.to_overall, 0.0)
-    for g in range(view.size - 1):
-        near, far = _bounds(groups[g + 1 :], groups[g])
-        out.between[g, g + 1 :] = near
-        out.between_slack[g, g + 1 :] = np.maximum(far.max(axis=1) - near, 0.0)
-    return out.symmetric()
+    if view.size <= ALL_PAIRS:
+        first, second = out.pairs.T
+        out.between[:], far = _bounds(groups[first], groups[second])
+        out.between_slack[:] = np.maximum(far.max(axis=1, initial=0.0) - out.between, 0.0)
+    else:
+        out.pairs[0], out.between[0], _ = _farthest(groups)
+        out.between_slack[0] = max(_farthest_bound(groups) - out.between[0], 0.0)
+    return out
+
+
+def _farthest_bound(groups: Floats) -> float:
+    """Return what no distance of two groups is above: of one at the end of a bin, and another at its begin."""
+    ends, begins = groups[:, 1:], groups[:, :-1]
+    top, bottom = ends.argmax(axis=0), begins.argmin(axis=0)
+    alone, bins = np.flatnonzero(top == bottom), np.arange(top.size)
+    far = ends[top, bins] - begins[bottom, bins]
+    if alone.size:  # the highest is the lowest too: it or its partner is the next
+        next_top, next_bottom = ends[:, alone], begins[:, alone]  # copies, since picked by places
+        next_top[top[alone], np.arange(alone.size)] = -np.inf
+        next_bottom[bottom[alone], np.arange(alone.size)] = np.inf
+        highest, lowest = ends[top[alone], alone], begins[bottom[alone], alone]
+        far[alone] = np.maximum(highest - next_bottom.min(axis=0), next_top.max(axis=0) - lowest)
+    return float(far.max())
 
 
 def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
@@ -213,8 +245,8 @@ def score_shares(
     inner = np.searchsorted(overall, levels, side="left")
     gap, near = None, np.zeros(0, dtype=np.int64)
     if view.size > 1:
-        g, h = sorted(int(i) for i in np.unravel_index(far.between.argmax(), far.between.shape))
-        score = float(far.between_at[g, h])
+        g, h = far.pairs[far.farthest].tolist()
+        score = float(far.between_at[far.farthest])
         if kept is not None and np.isfinite(score):
             near = grid.index(np.array([score]))[0] + np.arange(2)
             shares = _shares_up_to(counts, view, kept, (g, h), score)

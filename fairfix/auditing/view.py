@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 
@@ -227,7 +226,7 @@ class Measured:
         rows = self.counts.rows.sum(axis=(1, 2))
         limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
         curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
-        total = float(self.evidence.counts.weights[self.view.group_of_cell >= 0].sum())
+        total = float(self.sizes[0].sum())
         spread = self._score_deviations()
         out = []
         for g, (name, levels) in enumerate(zip(self.view.names, self.view.levels, strict=True)):
@@ -340,7 +339,9 @@ class Measured:
         yield self._report(of, overall, "", at=at, bound=bound)
         of = of.to("between_groups")
         if k <= ALL_PAIRS:
-            gap = ks_between_groups(far.between, sizes, self.alpha, far.between_slack)
+            above = np.zeros((2, k, k))
+            above[:, *far.pairs.T] = far.between, far.between_slack
+            gap = ks_between_groups(above[0], sizes, self.alpha, above[1])
         else:
             weights = self.counts.weights.sum(axis=1)
             cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
@@ -349,15 +350,17 @@ class Measured:
         if k < 2:
             yield self._report(of, gap, of.entry.undefined)
             return
-        g, h = sorted(int(i) for i in np.unravel_index(np.argmax(far.between), far.between.shape))
+        g, h = far.pairs[far.farthest].tolist()
         bound = float((far.between + far.between_slack).max() - far.between.max())
-        report = self._report(of, replace(gap, groups=(g, h)), "", at=far.between_at[g, h], bound=bound)
-        names = self.view.names
-        pairs = (
-            Pair((names[g], names[h]), float(far.between[g, h]), float(far.between_slack[g, h]))
-            for g, h in combinations(range(k if k <= ALL_PAIRS else 0), 2)
+        report = self._report(
+            of, replace(gap, groups=(g, h)), "", at=far.between_at[far.farthest], bound=bound
         )
-        yield replace(report, pairs=tuple(pairs))
+        names, each = self.view.names, (far.pairs, far.between, far.between_slack)
+        pairs = (
+            Pair((names[g], names[h]), value, slack)
+            for (g, h), value, slack in zip(*(one.tolist() for one in each), strict=True)
+        )
+        yield replace(report, pairs=tuple(pairs) if k <= ALL_PAIRS else ())
 
     def _report(
         self,

@@ -163,7 +163,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except UnsentError as end:
-        click.echo(end.statements)
+        from fairfix.report.words import harmless, visible
+
+        click.echo(harmless(visible(end.statements)))
         return int(end.exit_status)
     except FairfixError as error:
         if debug:
@@ -312,10 +314,9 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, harmless, plain
+    from fairfix.report.words import as_options, harmless, visible
 
-    lines = map(plain, f"fairfix: {as_options(hidden(message))}".split("\n"))
-    _to_stderr(harmless("\n".join(lines)))
+    _to_stderr(harmless(visible(f"fairfix: {as_options(hidden(message))}")))
 
 
 def _to_stderr(text: str) -> None:

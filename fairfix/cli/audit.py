@@ -13,7 +13,7 @@ from fairfix.cli.options import (
     output_options,
     request_of,
     run_options,
-    show_settings,
+    settle,
     talk,
     undecided_option,
     without_data,
@@ -43,7 +43,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern. A column whose name has a comma
     stands in double quotes, inside the quotes of the shell. 'fairfix explain WORD' says what a check or a term is.
     """
-    show_settings(ctx)
+    settle(ctx)
     check_outputs(given)
     unused = without_data(ctx)
     from fairfix.tasks.audit import run_audit, save_counts

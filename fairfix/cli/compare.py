@@ -15,7 +15,7 @@ from fairfix.cli.options import (
     output_options,
     request_of,
     run_options,
-    show_settings,
+    settle,
     talk,
 )
 from fairfix.cli.outputs import check_outputs, print_report, publishing, write_reports, write_results
@@ -50,7 +50,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
     With --against or --against-data two models are compared on the same people, and nothing is fitted.
     """
-    show_settings(ctx)
+    settle(ctx)
     from fairfix.data.files import atomic_output
     from fairfix.report.picture import FORMATS, draw
     from fairfix.tasks.compare import of_models, plan_of

@@ -7,12 +7,15 @@ after a command (``[audit]``) serves that command, ``[repair.ramp]`` the options
 command knows is an error: a typo must not switch a gate off. ``[[waivers]]`` are tables of their own, which
 :mod:`fairfix.auditing.waivers` reads. ``model``, ``owner``, ``purpose`` and ``date`` in ``[report]`` are kept with
 results.
+
+A file that was found, not named, may be a stranger's: it came with a clone, or lies in a parent folder that others
+write to. So it has no key that reaches beyond the files beneath its own folder (:func:`reach`; docs/security.md).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +37,10 @@ PATHS = frozenset(("output", "picture")).union(
     *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, PredictRequest))
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out``."""
+
+CODE, DATABASE = "a model file can be code", "it asks a database in your name"
+NAMED: Mapping[str, str] = {"model": CODE, "trust_model": CODE, "sql": DATABASE, "table": DATABASE}
+"""Keys that only a file has which the user named, and why."""
 
 WAIVERS = "waivers"
 """Key of the tables of waivers."""
@@ -101,6 +108,23 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
         for method, inner in nested.items():
             of_methods[method] = _settings(f"[{command}.{method}]", inner, own, path)
     return Config(path, commands, of_methods, waivers, record)
+
+
+def reach(path: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (option, why) of what a file that was found cannot say; ``settings`` are those of the command that runs."""
+    folder = path.resolve().parent
+    for name, setting in settings.items():
+        texts = list(map(str, setting)) if isinstance(setting, list) else [str(setting)]
+        if name in NAMED:
+            yield name, NAMED[name]
+        elif name == "cluster" and not all(text.startswith("local:") for text in texts):
+            yield name, "whoever runs a cluster can run code here"
+        elif name in PATHS or name == "out":
+            places = [text.partition("=")[2] if name == "out" else text for text in texts]
+            if any(map(scheme_of, places)):
+                yield name, "a URL is asked in your name"
+            elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
+                yield name, f"it names what is not beneath {folder}"
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:

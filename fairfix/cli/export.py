@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from fairfix.cli.options import option, options_of, request_of, run_options, show_settings, talk
+from fairfix.cli.options import option, options_of, request_of, run_options, settle, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.errors import UsageError
+from fairfix.report.words import harmless, visible
 from fairfix.tasks.request import ExportRequest
 
 
@@ -27,7 +28,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     None of them needs fairfix where it runs, and all give what fairfix predict gives. A query and a model give the
     probability; a script gives the decision too. JSON holds rows with their results, to test a reader of your own.
     """
-    show_settings(ctx)
+    settle(ctx)
     check_outputs(given)
     from fairfix.data.files import atomic_output, write_text
     from fairfix.tasks.export import export_of
@@ -36,6 +37,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         raise UsageError("an ONNX model is not text; name the file with `output=FILE`")
     content, path = export_of(request_of(ctx, ExportRequest)), given["output"]
     if path is None:
+        if harmless(visible(str(content))) != content:
+            raise UsageError(
+                "a name in it is a command to a terminal or to CI; write it to a file with `output=FILE`"
+            )
         click.echo(content, nl=False)
         return 0
     if isinstance(content, str):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
+from fairfix.cli.config import FILE_NAME, reach
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.data.urls import scheme_of, shown_argument
@@ -61,7 +63,10 @@ def command(data: str, **given: Any) -> int:
     )
     local = not scheme_of(data) and not Path(data).is_absolute()
     named = os.path.relpath(data, target.parent) if local else shown_argument(data)
-    text = first_configuration(source, named, columns, positive_label=given["positive_label"])
+    held = str(target.parent / named) if local else named
+    finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}))
+    line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
+    text = first_configuration(source, named, columns, positive_label=given["positive_label"], line=line)
     write_text(target, text)
-    talk(f"wrote {target}: read it, correct it, then run 'fairfix audit'")
+    talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

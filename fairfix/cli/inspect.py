@@ -11,7 +11,7 @@ from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
-from fairfix.report.words import as_options, harmless, named, plain
+from fairfix.report.words import as_options, harmless, in_json, named, plain
 
 
 @click.command("inspect")
@@ -38,8 +38,10 @@ def command(artifact: str, format_: str, debug: bool) -> int:
         manifest, arrays = (part := read(artifact)).manifest, part.arrays.items()
         shapes = {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in arrays}
         content = {**manifest, "sha256": digest, "arrays": shapes}
+    if fingerprint(artifact) != digest:
+        raise ArtifactError(f"{artifact} has changed while it was read; inspect it again")
     if format_ == "json":
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(in_json(json.dumps(content, indent=2, ensure_ascii=False)))
         return 0
     try:
         shown = [harmless(plain(line)) for line in lines(content)]

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib import import_module
@@ -21,7 +22,7 @@ from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
-from fairfix.report.words import as_options
+from fairfix.report.words import as_options, in_json
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -278,19 +279,22 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """Make the configuration file the source of defaults, before any other option is read."""
     if ctx.resilient_parsing or ctx.meta.get("fairfix.no_config"):
         return value
-    from fairfix.cli.config import find_config, load_config
+    from fairfix.cli.config import find_config, load_config, reach
     from fairfix.methods import available
 
     path = Path(value) if value else find_config(Path.cwd())
     if path is None:
         return None
     config = load_config(path, known_options(), frozenset(available()))
+    settings = config.commands.get(ctx.command.name or "", {})
     params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
-    ctx.default_map = {
-        str(params[name].name): _fitting(params[name], content, path)
-        for name, content in config.commands.get(ctx.command.name or "", {}).items()
+    beyond = {} if value else {str(params[name].name): why for name, why in reach(path, settings)}
+    fitting = {
+        str(params[name].name): _fitting(params[name], content, path) for name, content in settings.items()
     }
-    asked_of(ctx).configured(ctx.default_map)
+    asked_of(ctx).configured({name: one for name, one in fitting.items() if name not in beyond})
+    ctx.default_map = fitting
+    ctx.meta["fairfix.beyond"] = path, beyond
     ctx.meta["fairfix.methods"] = {
         method: {str(params[name].name): value for name, value in table.items() if name in params}
         for method, table in config.methods.items()
@@ -365,8 +369,18 @@ def _key(param: click.Parameter) -> str:
     return str(param.name).rstrip("_")
 
 
-def show_settings(ctx: click.Context) -> None:
-    """Where ``--show-settings`` asks for it, print the merged settings as TOML with their sources, and stop."""
+def settle(ctx: click.Context) -> None:
+    """Before anything is done: refuse what a configuration that was found cannot say, where nothing else says it.
+
+    Where ``--show-settings`` asks for it, print the merged settings as TOML with their sources, and stop.
+    """
+    path, beyond = ctx.meta.get("fairfix.beyond", (Path(), {}))
+    for name, why in beyond.items():
+        if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+            raise ConfigError(
+                f"{path} was found, not named, so it cannot say `{name}`: {why}. Say it on the command line, or name "
+                f"the file if you trust whoever wrote it: --config {shlex.quote(os.path.relpath(path))}"
+            )
     if not ctx.params["show_settings"]:
         return
     words: dict[Any, str] = {
@@ -388,4 +402,4 @@ def _toml(value: Any) -> str:
     """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
     if isinstance(value, float):
         return str(value)
-    return '""' if value is None else json.dumps(value, ensure_ascii=False)
+    return '""' if value is None else in_json(json.dumps(value, ensure_ascii=False))

@@ -15,7 +15,7 @@ from fairfix.cli.options import (
     options_of,
     request_of,
     run_options,
-    show_settings,
+    settle,
     talk,
     verbose_option,
 )
@@ -60,7 +60,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
     writes a file for each file, as if each were data of its own.
     """
-    show_settings(ctx)
+    settle(ctx)
     output, request = given["output"], request_of(ctx, PredictRequest)
     if output.endswith("/") or Path(output).is_dir():
         return _many(request, given)

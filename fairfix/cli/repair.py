@@ -18,7 +18,7 @@ from fairfix.cli.options import (
     output_options,
     request_of,
     run_options,
-    show_settings,
+    settle,
     talk,
     undecided_option,
     without_data,
@@ -195,7 +195,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     parity among their cells. Checks are about the repaired model, on held-out rows.
     """
     _apply_method_table(ctx)
-    show_settings(ctx)
+    settle(ctx)
     given = dict(ctx.params)
     check_outputs(given)
     unused = without_data(ctx)

@@ -51,7 +51,7 @@ class Asked:
 
     def tell(self, status: int, code: str, message: str) -> None:
         """Write to every report that is asked for, and print where a format is, that the run did not happen."""
-        from fairfix.cli.config import unchecked
+        from fairfix.cli.config import reach, unchecked
         from fairfix.data.files import UNRUN
         from fairfix.report import FORMATS, unrun
         from fairfix.report.words import as_options
@@ -60,7 +60,9 @@ class Asked:
             return
         if self._configured is None and (config := self._config()) is not None:
             with suppress(FairfixError):
-                self._configured = unchecked(config, self.command)
+                content = unchecked(config, self.command)
+                beyond = () if self._named_config() else dict(reach(config, content))
+                self._configured = {name: one for name, one in content.items() if name not in beyond}
         printed, files = self._checked or (self._printed(), list(self._files()))
         problem = {
             "schema": UNRUN,
@@ -88,17 +90,20 @@ class Asked:
         configured = [configured] if isinstance(configured, str) else list(configured)
         return texts or os.environ.get(f"FAIRFIX_{option.upper()}", "").split() or configured
 
+    def _named_config(self) -> str:
+        """Return the configuration file that the line or the environment names, if they name one."""
+        named = [after for one, after in pairwise(self._line) if one == "--config"]
+        named += [one.partition("=")[2] for one in self._line if one.startswith("--config=")]
+        return next(iter(named), "") or os.environ.get("FAIRFIX_CONFIG", "")
+
     def _config(self) -> Path | None:
         """Return the configuration file, if there is one to be read."""
         if "--no-config" in self._line:
             return None
-        named = [after for one, after in pairwise(self._line) if one == "--config"]
-        named += [one.partition("=")[2] for one in self._line if one.startswith("--config=")]
-        named += filter(None, [os.environ.get("FAIRFIX_CONFIG")])
         from fairfix.cli.config import find_config
 
         with suppress(FairfixError):
-            return Path(named[0]) if named else find_config(Path.cwd())
+            return Path(named) if (named := self._named_config()) else find_config(Path.cwd())
         return None
 
     def _printed(self) -> str:

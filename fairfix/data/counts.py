@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.bands import Edges, in_order
+from fairfix.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -142,6 +143,19 @@ def _floors(scores: Floats, exponent: int) -> Floats:
     return np.floor(scaled, out=scaled)
 
 
+LARGEST_TABLE = 1 << 30
+"""Bytes of one table of counts, of which an audit holds several: labels and scores leave room for 32,768 cells."""
+
+
+def check_room(columns: Sequence[str], cells: int, of_a_cell: int) -> None:
+    """Raise a DataError where cells, at so many bytes each, are too many for the memory, before it is taken."""
+    if cells * of_a_cell > LARGEST_TABLE:
+        raise DataError(
+            f"{cells:,} cells of {', '.join(map(repr, columns))} crossed are too many to count: there is room for "
+            f"{LARGEST_TABLE // of_a_cell:,}. Name fewer columns in one run, or cut numbers into `bands`"
+        )
+
+
 @dataclass(frozen=True)
 class Counts:
     """Weighted counts over (cell x label x score bin), with the sums that bins cannot give exactly."""
@@ -197,11 +211,17 @@ class Counts:
         order = np.argsort(group_of_cell, kind="stable")
         order = order[group_of_cell[order] >= 0]
         present, first = np.unique(group_of_cell[order], return_index=True)
+        members = np.split(order, first[1:])
 
         def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
             out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
-            if first.size:
-                out[present] = np.add.reduceat(table[order], first, axis=0)
+            if first.size == order.size:
+                out[present] = table[order]
+                return out
+            for group, cells in zip(
+                present.tolist(), members, strict=True
+            ):  # no copy of the table, and faster
+                out[group] = table[cells].sum(axis=0)
             return out
 
         return self.mapped(added, ("group",), tuple((str(g),) for g in range(groups)))

@@ -11,7 +11,7 @@ and in a saved artifact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +28,10 @@ from fairfix.errors import ColumnError, DataError, EntryError
 
 MISSING = "(missing)"
 """The level of rows whose group is missing, under ``missing_group="group"``."""
+
+
+LARGEST = 1 << 62
+"""Codes of crossed columns stay below it, so that an integer holds them."""
 
 
 @dataclass(frozen=True)
@@ -118,23 +122,22 @@ class Encoder:
             return np.zeros(batch.num_rows, dtype=np.int64)
         coded = [self._group_codes(batch, name, drop) for name in names]
         sizes = [len(levels) for _, levels in coded]
-        many = math.prod(sizes)
-        flat = coded[0][0]
+        flat, many = coded[0][0], sizes[0]
         for (more, _), size in zip(coded[1:], sizes[1:], strict=True):
-            flat = flat * size
-            flat += more
+            if many * size > LARGEST:  # no more codes than rows are there, in the same order
+                flat, many = np.unique(flat, return_inverse=True)[1], batch.num_rows
+            flat, many = flat * size + more, many * size
         if many > max(4096, batch.num_rows):
-            present, inverse = np.unique(flat, return_inverse=True)
-            return self._register(present, coded, sizes)[inverse]
+            _, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
+            return self._register([codes[first] for codes, _ in coded], coded)[inverse]
         # a few cells without rows cost less than looking for them
         present = np.arange(many) if many <= 256 else np.flatnonzero(np.bincount(flat, minlength=many))
         place = np.full(many, -1, dtype=np.int64)
-        place[present] = self._register(present, coded, sizes)
+        place[present] = self._register(np.unravel_index(present, sizes), coded)
         return flat if np.array_equal(place, np.arange(many)) else place[flat]
 
-    def _register(self, flat: Ints, coded: list[tuple[Ints, list[str]]], sizes: list[int]) -> Ints:
-        """Return the cell index of each flat code (product of the columns' codes)."""
-        parts = np.unravel_index(flat, sizes)
+    def _register(self, parts: Iterable[Ints], coded: Iterable[tuple[Ints, list[str]]]) -> Ints:
+        """Return the index of cells, (k,), of which ``parts`` has the codes of each column, (k,)."""
         levels = [[names[i] for i in part] for part, (_, names) in zip(parts, coded, strict=True)]
         cells = self._cells
         return np.array(

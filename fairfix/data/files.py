@@ -15,6 +15,7 @@ import os
 import re
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
@@ -116,10 +117,11 @@ class Source(ABC):
 
 def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
     """Raise a ColumnError where one of the names is not among the columns, or there twice."""
+    times = Counter(columns)
     for name in names:
-        if columns.count(name) > 1:
+        if times[name] > 1:
             raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
-        if name in columns:
+        if name in times:
             continue
         hint = did_you_mean(name, columns)
         shown = ", ".join(columns[:40]) + (", ..." if len(columns) > 40 else "")
@@ -175,11 +177,13 @@ def file_kinds() -> dict[str, type[FileSource]]:
 def joined(rows: Sequence[int]) -> Iterator[list[int]]:
     """Yield consecutive indices whose rows add up to about ``PART_ROWS``."""
     run: list[int] = []
-    for i in range(len(rows)):
+    total = 0
+    for i, many in enumerate(rows):
         run.append(i)
-        if sum(rows[run[0] : i + 1]) >= PART_ROWS or i == len(rows) - 1:
+        total += many
+        if total >= PART_ROWS or i == len(rows) - 1:
             yield run
-            run = []
+            run, total = [], 0
 
 
 class FrameSource(Source):

@@ -136,6 +136,12 @@ class Here(Store):
     @contextmanager
     def opened(self, place: Place) -> Iterator[pa.NativeFile]:
         """Yield the file itself; it is not mapped into memory, where one that becomes shorter kills its readers."""
+        try:
+            place.path.encode()
+        except UnicodeEncodeError:
+            raise DataError(
+                f"{place.shown!r} has a name that is not UTF-8, by which no file can be opened; rename it"
+            ) from None
         place.hold(self.look(place.path, place.shown))
         with pa.OSFile(place.path) as file:
             yield file

@@ -32,7 +32,17 @@ from fairfix.data.bands import (
     quantile_edges,
 )
 from fairfix.data.binned import counts_of, rebinned
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, groups_of_cells, moved_bins
+from fairfix.data.counts import (
+    Bools,
+    Counts,
+    Floats,
+    Grid,
+    Ints,
+    check_room,
+    code_of,
+    groups_of_cells,
+    moved_bins,
+)
 from fairfix.data.encoder import (
     Encoder,
     Rows,
@@ -233,6 +243,7 @@ class Tally:
         for name, each in weights.items():
             table = self._tables.get(name)
             if table is None or len(table) < len(self.cells) * self.labels:
+                check_room(self.reading.columns.cell_keys, len(self.cells), 8 * self.labels * bins)
                 kind = np.int64 if each is None else np.float64
                 grown = np.zeros((len(self.cells) * self.labels, bins), dtype=kind)
                 if table is not None:

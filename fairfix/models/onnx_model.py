@@ -1,7 +1,7 @@
 """An ONNX model as an estimator: what :mod:`fairfix.models.user_file` asks a loaded object for.
 
-An ONNX file is a graph of known operators and runs no code of its own. It is read from the bytes that were hashed, so
-weights in other files are not followed. It runs in one thread on the processor.
+An ONNX file is a graph of known operators and runs no code of its own. It is read from the bytes that were hashed, and
+refused where it keeps weights in other files, which nobody has hashed. It runs in one thread on the processor.
 
 What the graph says and what it means here::
 
@@ -14,7 +14,7 @@ What the graph says and what it means here::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +100,26 @@ def _opened(path: str, data: bytes) -> tuple[Any, Any]:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     settings.log_severity_level = 4  # a failure is told once, by the exception
+    model = onnx.load_model_from_string(data)
+    elsewhere = next((one.name for one in _tensors(model) if one.data_location == one.EXTERNAL), None)
+    if elsewhere is not None:
+        raise ModelError(
+            f"model file {path} keeps the weights {elsewhere!r} in another file, whose bytes nobody has vouched for; "
+            "save it as one file, with save_as_external_data=False"
+        )
     session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
-    return onnx.load_model_from_string(data).graph, session
+    return model.graph, session
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Yield the tensors of a model, wherever in it: of its graph, of attributes, of graphs within."""
+    if type(message).__name__ == "TensorProto":
+        yield message
+        return
+    for kind, entry in message.ListFields():
+        if kind.message_type is not None:
+            for one in [entry] if hasattr(entry, "ListFields") else entry:
+                yield from _tensors(one)
 
 
 def _input(path: str, one: Any) -> Input:

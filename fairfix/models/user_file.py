@@ -120,7 +120,8 @@ class ScoringModel:
 
         columns = [str(column) for column in frame.columns]
         require(self.feature_names, columns, "the data")
-        part = frame.iloc[:, [columns.index(name) for name in self.feature_names]]
+        places = {name: i for i, name in enumerate(columns)}
+        part = frame.iloc[:, [places[name] for name in self.feature_names]]
         if self.input_names is not None:
             return part.set_axis(self.input_names, axis=1)
         numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fairfix.report.layout import WORDS, Json, Section, layout, read_and_used
-from fairfix.report.markdown_ import written
+from fairfix.report.markdown_ import unrun, written
 from fairfix.report.words import readable
+
+__all__ = ("render", "unrun")
 
 GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap")
 """Kinds of sections that a card has as they are."""

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import cautions, judged, limit, measured, rule, sentence
+from fairfix.report.words import in_json
 
 GATED = True
 
@@ -144,4 +145,4 @@ def unrun(problem: Json) -> str:
 
 def _log(run: dict[str, Any]) -> str:
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return in_json(json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"

@@ -2,7 +2,7 @@
 
 A group can be called by an empty text, by spaces, by a line break, by the codes that colour a terminal or turn the
 direction of writing. Formats for people show all of these as what they are. JSON, JUnit and SARIF keep names as they
-are and have escapes of their own.
+are, by escapes of their own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ QUOTED = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """What has no shape, breaks a line, or changes how other characters look."""
 
+UNSEEN_IN_LINES = re.compile(rf"(?!\n){UNSEEN.pattern}")
+"""The same, but for the end of a line, where lines are meant."""
+
 COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 """How a line begins that the log of GitHub Actions takes for a command."""
 
@@ -27,6 +30,16 @@ COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 def plain(text: str) -> str:
     r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def visible(text: str) -> str:
+    r"""Return lines with every unseen character in them written as Python writes it."""
+    return UNSEEN_IN_LINES.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def in_json(text: str) -> str:
+    r"""Return JSON or TOML with every unseen character written by its number, such as ``\u202e``; it says the same."""
+    return UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def named(name: str) -> str:
@@ -42,7 +55,7 @@ def readable(value: Any, key: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [readable(one, key) for one in value]
     if isinstance(value, dict):
-        return {named(k) if key == "per_group" else k: readable(one, k) for k, one in value.items()}
+        return {named(k) if key == "per_group" else plain(k): readable(one, k) for k, one in value.items()}
     return value
 
 

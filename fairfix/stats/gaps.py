@@ -98,14 +98,28 @@ _CELLS = 1 << 17  # pairs held at once: 1 MB an array, so memory does not grow w
 
 def _largest_pair(plus: Limits, minus: Limits, sign: int) -> float:
     """``max over i != j of  x_i + y_j + sign sqrt(a_i² + b_j²)`` for ``plus = x, a`` and ``minus = y, b``."""
-    (x, a), (y, b) = plus, minus
-    best, step = -math.inf, max(1, _CELLS // len(x))
+    (first, x, a), (second, y, b) = (_outermost(*limits, sign) for limits in (plus, minus))
+    best, step = -math.inf, max(1, _CELLS // len(y))
     for start in range(0, len(x), step):
         block = slice(start, start + step)
         total = x[block, None] + y + sign * np.hypot(a[block, None], b)
-        np.fill_diagonal(total[:, start:], -math.inf)
+        total[first[block, None] == second] = -math.inf
         best = max(best, float(total.max()))
     return best
+
+
+def _outermost(x: Floats, a: Floats, sign: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return the places, and the entries there, at which a sum that grows with ``x`` and ``sign a`` can be largest.
+
+    One that two others reach in both cannot be: one of the two is not the partner. Few are left, like the corners of
+    a cloud of points.
+    """
+    order = np.lexsort((-sign * a, -x))
+    reach = sign * a[order]
+    most = np.maximum.accumulate(reach)
+    second = np.maximum.accumulate(np.minimum(reach[1:], most[:-1]))
+    left = np.concatenate([order[:2], order[2:][reach[2:] > second[:-1]]])
+    return left, x[left], a[left]
 
 
 def attained(value: Floats, defined: NDArray[np.intp]) -> tuple[int, ...]:

@@ -45,10 +45,10 @@ def ks_noise(sizes: ArrayLike, chance: float = 0.95) -> tuple[float, float]:
     x = np.linspace(0.0, 4.0 * scale.max(), 2001)[1:]
     k = np.arange(1, 101)[:, None]
     below = np.ones_like(x)
-    for s in scale[scale > 0]:
+    for s, alike in zip(*np.unique(scale[scale > 0], return_counts=True), strict=True):
         z = x / s
         series = 1.0 - 2.0 * np.sum((-1.0) ** (k - 1) * np.exp(-2.0 * k**2 * z**2), axis=0)
-        below *= np.where(z < 0.2, 0.0, np.clip(series, 0.0, 1.0))
+        below *= np.where(z < 0.2, 0.0, np.clip(series, 0.0, 1.0)) ** alike
     mean = float((1.0 - below).sum() * (x[1] - x[0]))
     return min(mean, 1.0), min(float(np.interp(chance, below, x)), 1.0)
 
@@ -64,7 +64,7 @@ def ks_shortfall(n1: ArrayLike, n2: ArrayLike, alpha: float) -> Floats:
 
 
 def ks_between_groups(distances: ArrayLike, sizes: ArrayLike, alpha: float, slack: ArrayLike = 0.0) -> Gap:
-    """Return the largest KS distance between two groups, from the symmetric distances (K, K) of all pairs.
+    """Return the largest KS distance between two groups, from the distances (K, K) of all pairs, above the diagonal.
 
     ``sizes`` (K,) are effective; a group of size 0 is undefined. A distance may be too small by ``slack`` (certified
     bin mass), scalar or (K, K).

@@ -47,11 +47,16 @@ class Draft:
 
 
 def first_configuration(
-    source: Source, data: str, columns: Columns, *, positive_label: str | None = None
+    source: Source,
+    data: str,
+    columns: Columns,
+    *,
+    positive_label: str | None = None,
+    line: str = "fairfix audit",
 ) -> str:
     """Return the text of a configuration with which an audit of the data runs; ``data`` is how it names the source.
 
-    Columns that are not named are inferred.
+    ``line`` is what is typed to run it. Columns that are not named are inferred.
 
     Raises
     ------
@@ -77,7 +82,7 @@ def first_configuration(
             )
     ids = [name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles]
     draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, not columns.protected and not usual)
-    return _text(draft, f"{_plain(source.name)} ({rows:,} rows)", data)
+    return _text(draft, f"{_plain(source.name)} ({rows:,} rows)", data, line)
 
 
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
@@ -142,7 +147,7 @@ def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: str |
 
 TEXT = """\
 # Settings of fairfix for this folder, begun by 'fairfix init' from {source}.
-# Now 'fairfix audit' needs nothing else. Keys are the long options of the commands; a flag beats an
+# Now '{line}' needs nothing else. Keys are the long options of the commands; a flag beats an
 # environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what
 # holds.
 
@@ -166,10 +171,11 @@ data = {data}
 """
 
 
-def _text(draft: Draft, source: str, data: str) -> str:
+def _text(draft: Draft, source: str, data: str, line: str) -> str:
     several = len(draft.reading.columns.protected) > 1
     return TEXT.format(
         source=source,
+        line=line,
         data=_toml(data),
         groups="\n".join(_of_groups(draft)),
         label="\n".join(_of_label(draft)),

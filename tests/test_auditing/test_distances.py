@@ -12,6 +12,7 @@ from fairfix.auditing import distances as distributions
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Block, Settings
 from fairfix.data import scan as engine
+from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -251,3 +252,22 @@ def scored(name: str) -> tuple[pd.DataFrame, str]:
     data = data.assign(label=data[label], score=model.predict_proba(X)[:, 1])
     data[protected] = data[protected].astype(str)
     return data, protected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The farthest pair alone has the distance, and the bound, that all pairs have at the most."""
+    reading = Reading(Columns(("g",), label="label", score="score"))
+    monkeypatch.setattr(engine, "BINS", 32)
+    counts = engine.scan(open_source(frame(kind, 8, 300, seed=2)), reading, exact=False).counts
+    view = distributions.View(np.arange(8), 8)
+    every = distributions.distances(counts, view, None)
+    monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
+    one = distributions.distances(counts, view, None)
+
+    assert (len(every.between), len(one.between)) == (28, 1)
+    assert one.between[0] == every.between.max()
+    assert one.between[0] + one.between_slack[0] == pytest.approx(
+        (every.between + every.between_slack).max(), abs=1e-15
+    )
+    assert tuple(one.pairs[0]) in {tuple(pair) for pair in every.pairs[every.between == every.between.max()]}

@@ -424,7 +424,7 @@ def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> No
     assert len(keys) == len(known_options()[name])
     for top in ("", f"[{name}]\n"):
         Path("fairfix.toml").write_text(top + "".join(f"{key} = {text}\n" for key, text in keys.items()))
-        status, out, err = call(name, "--show-settings")
+        status, out, err = call(name, "--show-settings", "--config", "fairfix.toml")
         assert status == 0, err
         assert all(line.endswith("# configuration") for line in out.splitlines()[1:])
         assert [line.partition(" = ")[0] for line in out.splitlines()[1:]] == list(keys)

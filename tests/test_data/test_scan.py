@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix import audit
+from fairfix.data import counts as tables
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
 from fairfix.data.encoder import MISSING, Encoder, group_codes
@@ -21,6 +22,8 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, count_table, read_table, scan
 from fairfix.data.workers import Threads
 from fairfix.errors import ColumnError, DataError
+
+from tests.conftest import Call
 
 COLUMNS = Columns(("race", "sex"), label="label", score="score", weight="w")
 READING = Reading(COLUMNS, thresholds=(0.5,))
@@ -411,3 +414,32 @@ def test_na_without_quotes_is_missing_and_in_quotes_a_name(tmp_path: Path) -> No
     reading = Reading(Columns(("g",), score="score"), missing_group="group")
 
     assert scan(open_source(tmp_path / "d.csv"), reading).counts.cells == ((MISSING,), ("NA",), ("b",))
+
+
+def test_any_number_of_columns_can_be_crossed() -> None:
+    """Also where no integer has room for the product of their levels: a cell is what rows have in common."""
+    rng, names = np.random.default_rng(0), tuple(f"p{j}" for j in range(70))
+    codes = rng.integers(0, 2, (40, 70))
+    codes[10:20] = codes[:10]
+    codes[10:20, 0] ^= 1  # alike but for the column that an overflow would forget
+    codes[20:] = codes[:20]
+    table = pa.table(
+        {**{name: [f"v{i}" for i in codes[:, j]] for j, name in enumerate(names)}, "d": [0, 1] * 20}
+    )
+    counts = scan(open_source(table), Reading(Columns(names, prediction="d"))).counts
+
+    assert counts.cells == tuple(sorted(tuple(f"v{i}" for i in row) for row in codes[:20]))
+    assert counts.rows.sum(axis=(1, 2)).tolist() == [2] * 20
+
+
+def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: None, call: Call) -> None:
+    """With their number, before the memory is taken: columns of ids, crossed, are no groups."""
+    monkeypatch.setattr(tables, "LARGEST_TABLE", 1 << 18)
+    ids = pa.array([f"i{i}" for i in range(60)])
+    pq.write_table(
+        pa.table({"a": ids, "b": ids, "label": [0, 1] * 30, "score": [0.2, 0.7] * 30}), "d.parquet"
+    )
+    status, out, err = call("audit", "d.parquet", "--protected", "a,b", "--no-config")
+
+    assert (status, out) == (2, "")
+    assert "60 cells of 'a', 'b' crossed are too many to count: there is room for " in err

@@ -142,17 +142,45 @@ def test_graphs_that_take_no_rows_are_refused(tmp_path: Path) -> None:
         load_model(path)
 
 
-def test_weights_outside_of_the_file_are_not_read(tmp_path: Path) -> None:
-    """What was hashed is all that is loaded: a graph that points to another file is refused."""
-    (tmp_path / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
+@pytest.mark.parametrize("place", ["graph", "attribute", "graph within"])
+@pytest.mark.parametrize("location", ["weights.bin", "../weights.bin", "../../etc/passwd", "/etc/passwd"])
+def test_weights_outside_of_the_file_are_not_read(
+    location: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was hashed is all that is loaded: a graph that points to another file is refused, also one that is there."""
+    (tmp_path / "work").mkdir()
+    for folder in (tmp_path, tmp_path / "work"):
+        (folder / "weights.bin").write_bytes(np.ones(1, np.float32).tobytes())
+    monkeypatch.chdir(tmp_path / "work")
     weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
-    for key, value in (("location", "weights.bin"), ("offset", "0"), ("length", "4")):
+    for key, value in (("location", location), ("offset", "0"), ("length", "4")):
         weight.external_data.add(key=key, value=value)
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in "xy")
-    made = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    nodes = [helper.make_node("Constant", [], ["w"], value=weight)] if place == "attribute" else []
+    nodes += [helper.make_node("Add", ["x", "w"], ["y"])]
+    if place == "graph within":
+        within = helper.make_graph(nodes, "within", [], [y], [weight])
+        always = helper.make_tensor("c", TensorProto.BOOL, [1], [True])
+        nodes = [
+            helper.make_node("Constant", [], ["c"], value=always),
+            helper.make_node("If", ["c"], ["y"], then_branch=within, else_branch=within),
+        ]
+    made = helper.make_graph(nodes, "g", [x], [y], [weight] if place == "graph" else [])
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    Path("model.onnx").write_bytes(model.SerializeToString())
+
+    with pytest.raises(ModelError, match="weights 'w' in another file"):
+        load_model("model.onnx")
+
+
+def test_operators_of_libraries_are_not_known(tmp_path: Path) -> None:
+    """Nothing is loaded that could run an operator of somebody's own."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in "xy")
+    node = helper.make_node("PyOp", ["x"], ["y"], domain="ai.onnx.contrib", module="os", func="system")
+    made = helper.make_graph([node], "g", [x], [y])
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.contrib", 1)]
     path = tmp_path / "model.onnx"
-    path.write_bytes(model.SerializeToString())
+    path.write_bytes(helper.make_model(made, opset_imports=sets, ir_version=8).SerializeToString())
 
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_model(path)

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from fairfix.cli import run
 from fairfix.errors import ColumnError, FairfixWarning, ModelError
 from fairfix.models.user_file import ScoringModel, file_hash, load_model
 from hypothesis import HealthCheck, given, settings
@@ -258,6 +260,37 @@ def test_the_hashed_bytes_are_the_loaded_bytes(tmp_path: Path, monkeypatch: pyte
     model = load_model(path, trust=pinned)
     assert not trapped.exists()
     assert isinstance(model.estimator, LogisticRegression)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "in a zip"])
+@pytest.mark.parametrize(
+    "name", ["m.skops", "m.onnx", "m.json", "m.fairfix", "m.counts", "m", "m.pkl.onnx", "M.SKOPS"]
+)
+def test_a_pickle_under_another_name_is_not_opened(
+    name: str, wrapped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ending says who reads it, and nobody falls back on pickle, wherever the shell can name a file."""
+    path, trapped, rows = tmp_path / name, tmp_path / "sprung", tmp_path / "d.csv"
+    content = pickle.dumps(Trap(trapped))
+    rows.write_text("sex,label,score,x\n" + "m,0,0.1,1\nf,1,0.9,2\n" * 20)
+    path.write_bytes(content)
+    if wrapped:
+        with zipfile.ZipFile(path, "w") as archive:
+            for member in ("schema.json", "manifest.json", "data.pkl", "arrays/x.npy"):
+                archive.writestr(member, content)
+    asked = ("--protected", "sex", "--no-config")
+    for line in (
+        ("audit", rows, *asked, "--model", path),
+        ("audit", rows, *asked, "--model", path, "--trust-model", file_hash(path)),
+        ("predict", path, rows, "-o", tmp_path / "out.csv"),
+        ("export", path),
+        ("inspect", path),
+        ("audit", "--from-counts", path, "--no-config"),
+        ("audit", rows, *asked, "--baseline", path),
+    ):
+        assert run([str(word) for word in line]) == 2
+    assert not trapped.exists()
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_the_hash_is_the_one_of_sha256sum(tmp_path: Path) -> None:

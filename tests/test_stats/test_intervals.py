@@ -26,6 +26,7 @@ from fairfix.stats.estimates import (
 )
 from fairfix.stats.gaps import (
     Gap,
+    _largest_pair,
     combine,
     difference_between_groups,
     difference_to_overall,
@@ -956,3 +957,18 @@ def test_start_up_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "set()"
+
+
+@LAW
+@given(
+    points=st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=2, max_size=9),
+    sign=st.sampled_from([-1, 1]),
+)
+@example(points=[(4, 4, 4, 4), (3, 0, 0, 0), (2, 4, 0, 0)], sign=1)
+def test_the_largest_pair_is_that_of_all_pairs(points: list[tuple[int, ...]], sign: int) -> None:
+    """Also where groups tie, and where the best partner of the best group is itself."""
+    x, a, y, b = np.array(points, dtype=np.float64).T
+    pairs = ((i, j) for i in range(len(x)) for j in range(len(x)) if i != j)
+    brute = max(x[i] + y[j] + sign * math.hypot(a[i], b[j]) for i, j in pairs)
+
+    assert _largest_pair((x, a), (y, b), sign) == pytest.approx(brute, abs=1e-12)
