@@ -214,7 +214,7 @@ class Repaired:
             held = MANIFEST({"bands": {}, **artifact.manifest})  # which files from before bands lack
             if held["predictor"]["kind"] not in RepairedPredictor.kinds:
                 more_kinds()
-            made = cls._of(held, artifact)
+            made = _made_of(held, artifact)
             need(made.requires() == plain(held["requires"]), "it does not require what it says")
         except ArtifactError as error:
             raise ArtifactError(f"{name}: {shortened(str(error), LONGEST_FAULT)}; {SPOILT}") from error
@@ -224,35 +224,6 @@ class Repaired:
                 f"{name}: its manifest is malformed: {shortened(fault, LONGEST_FAULT)}; {SPOILT}"
             ) from error
         return made
-
-    @classmethod
-    def _of(cls, held: Mapping[str, Any], artifact: Artifact) -> Repaired:
-        kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
-        if kind not in RepairedPredictor.kinds:
-            kinds = ", ".join(sorted(RepairedPredictor.kinds))
-            raise ArtifactError(f"unknown kind of predictor {shown(kind)}; this version knows {kinds}")
-        if drawn["scheme"] != SCHEME:
-            raise ArtifactError(f"unknown randomisation scheme {shown(drawn['scheme'])}")
-        policies = dict(held["policies"])
-        unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
-        reading = Reading(
-            Columns(**held["columns"]),
-            thresholds=() if cut is None else (cut,),
-            missing_group="group",
-            missing_rows="drop",
-            bands=held["bands"],
-            **policies,
-        )
-        solution = held["facts"].get("solution")
-        trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
-        settings = held["predictor"]["settings"]
-        predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
-        _check_reading(reading, predictor)
-        identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
-        if predictor.randomized and not (identity and 0 < len(key) <= 64):
-            raise ArtifactError("the manifest does not say how decisions are drawn")
-        own = held["method"], held["parameters"], predictor, reading, unseen
-        return cls(*own, identity, key, base, held["facts"], held["seed"])
 
     def predict(
         self,
@@ -430,6 +401,36 @@ class Repaired:
         if drawn.any():
             columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
             yield from identities(columns, self.identity)
+
+
+def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
+    """Return what a checked manifest and the arrays beside it hold."""
+    kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
+    if kind not in RepairedPredictor.kinds:
+        kinds = ", ".join(sorted(RepairedPredictor.kinds))
+        raise ArtifactError(f"unknown kind of predictor {shown(kind)}; this version knows {kinds}")
+    if drawn["scheme"] != SCHEME:
+        raise ArtifactError(f"unknown randomisation scheme {shown(drawn['scheme'])}")
+    policies = dict(held["policies"])
+    unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
+    reading = Reading(
+        Columns(**held["columns"]),
+        thresholds=() if cut is None else (cut,),
+        missing_group="group",
+        missing_rows="drop",
+        bands=held["bands"],
+        **policies,
+    )
+    solution = held["facts"].get("solution")
+    trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
+    settings = held["predictor"]["settings"]
+    predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
+    _check_reading(reading, predictor)
+    identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
+    if predictor.randomized and not (identity and 0 < len(key) <= 64):
+        raise ArtifactError("the manifest does not say how decisions are drawn")
+    own = held["method"], held["parameters"], predictor, reading, unseen
+    return Repaired(*own, identity, key, base, held["facts"], held["seed"])
 
 
 Draw = Callable[[pa.RecordBatch, Bools], Floats]
