@@ -39,6 +39,7 @@ LIBRARIES = {"stats": {"numpy", "scipy"}, "optim": {"numpy", "scipy", "threadpoo
 
 TOUCH_FILES = {
     "data/files.py",
+    "data/new_table.py",
     "data/places.py",
     "data/replacing.py",
     "data/web.py",

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from fairfix.auditing.candidates import Candidates, candidates
 from fairfix.auditing.checks import Check, Code, Ruling
 from fairfix.auditing.comparisons import NOISE_SCOPES, Comparison
-from fairfix.auditing.distances import View, candidate_bins, median_bins, scoring_counts
+from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
@@ -29,7 +30,7 @@ from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, Scan, collect, count_table, scan
+from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
@@ -211,26 +212,26 @@ def _without(view: GroupView, hide: Bools) -> GroupView | None:
 # ---------------------------------------------------------------------- evidence
 
 
-def _evidence(scanned: Scan, settings: Settings, views: Sequence[View], source: Source | None) -> Evidence:
+def _evidence(
+    scanned: Scan, settings: Settings, views: Sequence[GroupView], source: Source | None
+) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
     counts, rows, reading = scanned.counts, scanned.kept, scanned.reading
     evidence = Evidence(counts, reading, settings)
-    if counts.grid is None or not settings.exact or (rows is None and source is None):
+    place = source if rows is None else rows
+    if counts.grid is None or not settings.exact or place is None:
         return evidence
     everything = None
     if rows is not None and rows.score.size <= SORT_ROWS:
-        rows = everything = rows.by_score()
+        everything = rows.by_score()
+        there = Candidates(everything)
     else:
-        bins = median_bins(counts)
+        by_columns = dict[tuple[str, ...], list[View]]()
         for view in views:
-            bins = bins | candidate_bins(counts, view)
-        if rows is None:
-            assert source is not None
-            rows = collect(source, reading, counts, bins).by_score()
-        else:
-            rows = rows.take(bins[counts.grid.index(rows.score)]).by_score()
-    median, above = scoring_counts(counts, rows)
-    return replace(evidence, all_rows=everything, candidates=rows, median=median, above_median=above)
+            by_columns.setdefault(view.looks_at(reading), []).append(view)
+        there = candidates(place, reading, counts, by_columns)
+    median, above = scoring_counts(counts, there.rows)
+    return replace(evidence, all_rows=everything, candidates=there, median=median, above_median=above)
 
 
 def _block(view: GroupView, evidence: Evidence) -> Block:

@@ -23,7 +23,7 @@ group's *scoring rate* is its share of rows strictly above it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -114,10 +114,19 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
     best_at[better] = score[where][better]
 
 
+def _weights(counts: Counts, view: View) -> Floats:
+    """Return the weight of each group in each bin, shape (k, B), without a second table of the cells."""
+    cells = counts.rows if counts.mass is None else counts.mass
+    out = np.zeros((view.size, cells.shape[-1]))
+    for cell, group in enumerate(view.group_of_cell):
+        if group >= 0:
+            out[group] += cells[cell].sum(axis=0)
+    return out
+
+
 def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
     """Return group weights up to each bin edge, shape (k, B + 1), and their totals, shape (k,)."""
-    bare = replace(counts, sums={}, decisions=None, square_mass=None)  # of which nothing is asked
-    weights = bare.fold(view.group_of_cell, view.size).weights.sum(axis=1)
+    weights = _weights(counts, view)
     edges = np.concatenate([np.zeros((view.size, 1)), np.cumsum(weights, axis=1)], axis=1)
     return edges, edges[:, -1]
 
@@ -137,20 +146,44 @@ def _weight(kept: KeptRows) -> Floats:
     return np.ones(kept.score.size) if kept.weight is None else kept.weight
 
 
+def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Floats, Floats]) -> Bools:
+    """Return which ranges of scores can hold a distance as large as the best that is known, shape (n,).
+
+    Given are the functions below and up to the end of each range: of groups, (k, n) each, and of everybody, (n,) each.
+    """
+    low, high = groups
+    chosen = np.zeros(low.shape[1], dtype=bool)
+    others = [(g, overall, best.to_overall[g]) for g in range(len(low))]
+    if len(low) <= ALL_PAIRS:
+        others += [(g, (low[h], high[h]), far) for (g, h), far in zip(best.pairs, best.between, strict=True)]
+    for g, (other_low, other_high), least in others if len(low) > 1 else ():
+        chosen |= np.maximum(high[g] - other_low, other_high - low[g]) >= least - ROUNDING
+    if len(low) > ALL_PAIRS:
+        chosen |= high.max(axis=0) - low.min(axis=0) >= best.between.max() - ROUNDING
+    return chosen
+
+
 def candidate_bins(counts: Counts, view: View) -> Bools:
     """Return the bins that can hold a supremum of the view, shape (B,)."""
+    assert counts.grid is not None
     groups, overall = _functions(counts, view)
-    chosen = np.zeros(overall.size - 1, dtype=bool)
-    pairs = [(groups, overall)]
-    if view.size > ALL_PAIRS:
-        spread = groups.max(axis=0) - groups.min(axis=0)
-        chosen |= groups[:, 1:].max(axis=0) - groups[:, :-1].min(axis=0) >= spread.max() - ROUNDING
-    else:
-        pairs += [(groups[g + 1 :], groups[g]) for g in range(view.size - 1)]
-    for a, b in pairs:
-        least, most = _bounds(a, b)
-        chosen |= (most >= least[:, None] - ROUNDING).any(axis=0)
-    return np.asarray(chosen & counts.weights.any(axis=(0, 1)))
+    best = Distances.zero(view.size)
+    best.raised(groups, overall, counts.grid.edges)
+    both = ((one[..., :-1], one[..., 1:]) for one in (groups, overall))
+    return np.asarray(_can_hold(best, *both) & counts.weights.any(axis=(0, 1)))
+
+
+def candidate_rows(counts: Counts, view: View, kept: KeptRows) -> Bools:
+    """Return which rows are to be known by themselves, where each stands for those above the next score below it.
+
+    ``kept``, sorted by score, must have all rows of the candidate bins; what is returned has its shape (n,).
+    """
+    best, chosen = Distances.zero(view.size), np.zeros(kept.score.size, dtype=bool)
+    _fill_exactly(best, counts, view, kept)
+    for rows, place, _, below, upto in _at_scores(counts, view, kept):
+        both = ((below[i], upto[i]) for i in range(2))
+        chosen[rows] = _can_hold(best, *both)[place]
+    return chosen
 
 
 def distances(counts: Counts, view: View, kept: KeptRows | None) -> Distances:
@@ -190,29 +223,44 @@ def _farthest_bound(groups: Floats) -> float:
     return float(far.max())
 
 
+Functions = tuple[Floats, Floats]
+"""Distribution functions at n scores: of the groups, (k, n), and of everybody, (n,)."""
+
+
 def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
     """Evaluate the distribution functions at every distinct score of the candidate bins."""
+    for _, _, score, _, upto in _at_scores(counts, view, kept):
+        out.raised(*upto, score)
+
+
+def _at_scores(
+    counts: Counts, view: View, kept: KeptRows
+) -> Iterator[tuple[Ints, Ints, Floats, Functions, Functions]]:
+    """Yield rows by number, the place of each among distinct scores, these scores, functions below and up to them."""
     assert counts.grid is not None
-    edges, totals = _cumulated(counts, view)
-    chosen = candidate_bins(counts, view)
-    kept = kept.take(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
+    weights, chosen = _weights(counts, view), candidate_bins(counts, view)
+    totals = weights.sum(axis=1)
+    own = np.flatnonzero(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
+    kept = kept.take(own)
     score, weight, group = kept.score, _weight(kept), view.group_of_cell[kept.cell]
     bins = counts.grid.index(score)
-
-    # what lies in unchosen bins below a chosen one, per group: the edge value minus the chosen bins' share
-    weights = np.diff(edges, axis=1)
-    before = edges[:, :-1] - (np.cumsum(weights * chosen, axis=1) - weights * chosen)
+    weights[:, chosen] = 0.0  # whose rows are kept
+    before = np.cumsum(weights, axis=1, out=weights)
     running = np.zeros(view.size)
     for start, stop in _blocks_of_ties(score, max(BLOCK // max(view.size, 1), 1)):
         new = np.concatenate([[True], score[start + 1 : stop] != score[start : stop - 1]])
         place = np.cumsum(new) - 1
         many = int(place[-1]) + 1
         table = np.bincount(group[start:stop] * many + place, weight[start:stop], view.size * many)
-        cumulated = np.cumsum(table.reshape(view.size, many), axis=1) + running[:, None]
+        table = table.reshape(view.size, many)
+        cumulated = np.cumsum(table, axis=1) + running[:, None]
         running = cumulated[:, -1].copy()
         at = np.flatnonzero(new) + start
         mass = cumulated + before[:, bins[at]]
-        out.raised(mass / totals[:, None], mass.sum(axis=0) / totals.sum(), score[at])
+        below, upto = (
+            (one / totals[:, None], one.sum(axis=0) / totals.sum()) for one in (mass - table, mass)
+        )
+        yield own[start:stop], place, score[at], below, upto
 
 
 def _blocks_of_ties(score: Floats, step: int) -> Iterator[tuple[int, int]]:

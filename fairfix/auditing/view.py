@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.auditing.calibration import Calibration
+from fairfix.auditing.candidates import Candidates
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
@@ -73,6 +74,10 @@ class GroupView(View):
         """Printable names of the groups."""
         return tuple(map(group_name, self.levels))
 
+    def looks_at(self, reading: Reading) -> tuple[str, ...]:
+        """Return the columns that say which group a row belongs to here, if any."""
+        return (*(reading.columns.strata if self.stratum else ()), *self.columns)
+
 
 # ---------------------------------------------------------------------- evidence
 
@@ -85,9 +90,13 @@ class Evidence:
     reading: Reading
     settings: Settings
     all_rows: KeptRows | None = None
-    candidates: KeptRows | None = None
+    candidates: Candidates | None = None
     median: float | None = None
     above_median: Floats | None = None
+
+    def rows_of(self, view: GroupView) -> KeptRows | None:
+        """Return the rows in candidate bins of a view, sorted by score; None where there are none."""
+        return None if self.candidates is None else self.candidates.of(view.looks_at(self.reading))
 
     @cached_property
     def coarse(self) -> Counts:
@@ -318,13 +327,13 @@ class Measured:
 
     @cached_property
     def _distances(self) -> Distances:
-        return distances(self.evidence.counts, self.view, self.evidence.candidates)
+        return distances(self.evidence.counts, self.view, self.evidence.rows_of(self.view))
 
     def distribution(self) -> ScoreShares | None:
         """Return the distribution functions of the groups at a few scores; None without scores."""
         if self.counts.grid is None:
             return None
-        exact = self._distances, self.evidence.candidates
+        exact = self._distances, self.evidence.rows_of(self.view)
         return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
 
     def _ks(self) -> Iterator[ComparisonReport]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,8 +22,13 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
+from fairfix.data.urls import is_database, shown_argument
 from fairfix.errors import UsageError
 from fairfix.tasks.request import PredictRequest
+
+if TYPE_CHECKING:
+    from fairfix.data.files import Write
+    from fairfix.tasks.predict import Predictions
 
 
 @click.command("predict", cls=SectionedCommand)
@@ -33,7 +39,7 @@ from fairfix.tasks.request import PredictRequest
     type=click.Path(),
     required=True,
     help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
-    "data.",
+    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.",
 )
 @option(
     "--cluster",
@@ -59,6 +65,11 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix predict repaired.fairfix 'parts/*.parquet' -o decided/
 
     writes a file for each file, as if each were data of its own.
+
+    \b
+    fairfix predict repaired.fairfix duckdb:///loans.duckdb --table loans -o duckdb:///loans.duckdb#decided
+
+    makes a new table, whole or not at all. One that is there is never touched.
     """
     settle(ctx)
     output, request = given["output"], request_of(ctx, PredictRequest)
@@ -66,22 +77,40 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         return _many(request, given)
     if given["cluster"] is not None:
         raise UsageError(f"`cluster` writes a file for each file of data: let `output={output}` be a folder")
-    check_outputs(given)
-    from fairfix.data.files import atomic_output, table_writer
+    if is_database(output):  # what is there already is said before the work is done
+        from fairfix.data.new_table import check_new_table
+
+        check_new_table(output)
+    else:
+        check_outputs(given)
     from fairfix.tasks.predict import predictions_of
 
     predictions, rows = predictions_of(request), 0
     with (
-        atomic_output(output) as file,
         working(given, "rows written", predictions.rows) as done,
-        table_writer(file, output, predictions.schema) as write,
+        _appending(output, predictions) as write,
     ):
         for batch in predictions.batches:
             write(batch)
             rows += batch.num_rows
             done(batch.num_rows)
-    talk(f"wrote {rows:,} rows to {output}")
+    talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
     return 0
+
+
+@contextmanager
+def _appending(output: str, predictions: Predictions) -> Iterator[Write]:
+    """Yield what appends batches to a file or a new table, which is there at the end, or not at all."""
+    if is_database(output):
+        from fairfix.data.new_table import new_table
+
+        with new_table(output, predictions.schema, predictions.close) as write:
+            yield write
+        return
+    from fairfix.data.files import atomic_output, table_writer
+
+    with atomic_output(output) as file, table_writer(file, output, predictions.schema) as write:
+        yield write
 
 
 def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:

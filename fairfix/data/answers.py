@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.counts import Bools, Counts, Floats, Grid, Ints, code_of, groups_of_cells
+from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
 from fairfix.data.encoder import Encoder, Rows, check_excluded
 from fairfix.data.places import CHANGED
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
 from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
-from fairfix.data.scan import BINS, KEEP_ROWS, KeptRows, fineness, fixed_grid, tabulated
+from fairfix.data.scan import BINS, KeptRows, fineness, fixed_grid, tabulated
 from fairfix.errors import DataError
 
 Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
@@ -112,11 +112,11 @@ def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, 
         return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
     if reading.columns.score:
         bins, room = fineness(summary.read, exact=exact)
-        whole = tables["rows"][:, 0]
-        grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * whole.size)))
-        tables = {name: np.zeros((whole.size, grid.size), table.dtype) for name, table in tables.items()}
+        rows_of, whole = tables["rows"][:, 0], not any(summary.excluded.values())
+        grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
+        tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
         for answer, rows, into, left in counted_answers(
-            ask, questions, questions.binned(grid), summary.cells, where
+            ask, questions, replace(questions, whole=whole).binned(grid), summary.cells, where
         ):
             place, cell = whole_of(answer["bin"])[left], into[rows.cell]
             if place.size and not (place.min() >= 0 and place.max() < grid.size and cell.min() >= 0):
@@ -126,7 +126,7 @@ def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, 
                 if name in tables:
                     column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
                     np.add.at(tables[name].reshape(-1), at, column[left])
-        if not np.array_equal(tables["rows"].sum(axis=1), whole):
+        if not np.array_equal(tables["rows"].sum(axis=1), rows_of):
             raise changed(where)
     sums = summary.sums_of(reading, losses=questions.losses)
     return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
@@ -161,34 +161,41 @@ def without_reals(reading: Reading) -> Reading:
     )
 
 
-def fetched(ask: Batches, questions: Questions, counts: Counts, bins: Bools, where: str) -> KeptRows:
-    """Ask the third question: return the rows of the chosen bins, those of equal score, cell and label as one."""
-    grid, reading = counts.grid, questions.reading
-    assert grid is not None
+def fetched(
+    ask: Batches,
+    questions: Questions,
+    counts: Counts,
+    slices: Sequence[Slice],
+    where: str,
+    columns: tuple[str, ...] | None = None,
+    finer: Grid | None = None,
+) -> KeptRows:
+    """Ask the third question: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
+    reading = questions.reading
     if not any(counts.excluded.values()):  # the scores alone say which rows to look at
-        columns = replace(reading.columns, label=None, prediction=None, probability=None)
-        reading = replace(reading, columns=columns)
-        questions = replace(questions, reading=reading)
-    question, total = questions.scores(grid, np.flatnonzero(bins)), 0
-    pieces, held, room = list[KeptRows](), 0, float(KEEP_ROWS)
-    for answer, rows, into, left in counted_answers(ask, questions, question, counts.cells, where):
-        score, n = real_of(answer["score"])[left], whole_of(answer["n"])[left]
-        cell: Any = into[rows.cell].astype(np.int32)
+        own = replace(reading.columns, label=None, prediction=None, probability=None)
+        own = own if columns is None else replace(own, strata=(), protected=columns)
+        reading = replace(reading, columns=own)
+        questions = replace(questions, reading=reading, whole=True)
+    levels, level = groups_of_cells(counts.keys, counts.cells, reading.columns.cell_keys)
+    first = np.unique(level, return_index=True)[1].astype(np.int32)
+    pieces, seen = list[KeptRows](), [0] * len(slices)
+    for answer, rows, into, left in counted_answers(
+        ask, questions, questions.scores(slices, finer), levels, where
+    ):
+        n, cell = whole_of(answer["n"])[left], into[rows.cell]
         if cell.size and cell.min() < 0:
             raise changed(where)
-        label = rows.label if reading.binary else None
-        weight, square = None if (n == 1).all() else n.astype(np.float64), None
+        score = real_of(answer["score"])[left] if finer is None else finer.tops(whole_of(answer["bin"])[left])
+        weight, square = n.astype(np.float64), None
         if reading.columns.weight:
             weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
-        inside = bins[grid.index(score)]
-        pieces.append(KeptRows(score, cell, label, weight, square).take(inside))
-        total, held = total + int(n[inside].sum()), held + pieces[-1].score.size
-        if held > room:
-            pieces = [KeptRows.joined(pieces).merged()]
-            before, held = held, pieces[0].score.size
-            # where little is tied, merging again would be no use
-            room = max(KEEP_ROWS, 2 * held) if 2 * held < before else math.inf
-    if total != int(counts.rows[:, :, bins].sum()):
+        held = [one.holds(score) for one in slices]
+        seen = [many + int(n[inside].sum()) for many, inside in zip(seen, held, strict=True)]
+        cells: Any = first[cell]
+        kept = KeptRows(score, cells, None, weight, square, n)
+        pieces.append(kept.take(np.logical_or.reduce(held)))
+    if seen != [one.rows for one in slices]:
         raise changed(where)
     return KeptRows.joined(pieces or [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int64), None, None)])
 

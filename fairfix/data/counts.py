@@ -127,12 +127,42 @@ class Grid:
             grid = grid.halved()
         return grid
 
+    def finer(self, steps: int) -> Grid:
+        """Return the grid with every grid bin cut in two, so many times, or as often as bins stay exact integers."""
+        largest = max(abs(self.first), abs(self.last + 1))
+        steps = max(min(steps, 51 - largest.bit_length(), 1021 - self.exponent), 0)
+        ends = self.first << steps, ((self.last + 1) << steps) - 1
+        return Grid(self.exponent + steps, *ends, self.thresholds)
+
+    def tops(self, bins: Ints) -> Floats:
+        """Return the highest number in each of some bins that are not empty, without a table of all bins."""
+        cuts = np.array([*self.thresholds, np.inf])
+        with np.errstate(over="ignore"):  # above the largest float lies infinity
+            begin = np.clip(_floors(cuts[:-1], self.exponent), self.first - 1, self.last + 1)
+            passed = np.searchsorted(begin - self.first + np.arange(1, cuts.size), bins, side="right")
+            end = np.ldexp((bins - passed + self.first + 1).astype(np.float64), -self.exponent)
+        top: Floats = np.nextafter(np.minimum(end, cuts[passed]), -np.inf)
+        return top
+
     def onto(self, coarser: Grid) -> Ints:
         """Return, for each bin of this grid, the bin of a coarser or wider grid that holds it."""
         assert coarser.thresholds == self.thresholds
         assert coarser.exponent <= self.exponent
         grid_index, passed = self._layout
         return (grid_index >> (self.exponent - coarser.exponent)) - coarser.first + passed
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some bins of a grid, which rise, and how many rows they hold."""
+
+    grid: Grid
+    bins: Ints
+    rows: int
+
+    def holds(self, score: Floats) -> Bools:
+        """Return which scores lie in the bins."""
+        return np.isin(self.grid.index(score), self.bins)
 
 
 def _floors(scores: Floats, exponent: int) -> Floats:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.answers import counts_of, fetched, summarised
-from fairfix.data.counts import Bools, Counts
+from fairfix.data.counts import Counts, Grid, Slice
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
@@ -59,6 +59,8 @@ DRIVERS = frozenset(
 
 class DatabaseSource(Source):
     """A table of Ibis: counted by questions, or streamed in one part; in a dry run asked for its columns alone."""
+
+    answers = True
 
     def __init__(self, table: Any, name: str, secrets: Sequence[str] = ()) -> None:
         self.name = name
@@ -119,9 +121,20 @@ class DatabaseSource(Source):
             return None
         return counts_of(self.ask, questions, summary, self.name, exact=exact)
 
-    def collected(self, reading: Reading, counts: Counts, bins: Bools) -> KeptRows | None:
-        """Return the rows of some bins, merged by score, cell and label."""
-        return fetched(self.ask, self.questions(reading), counts, bins, self.name)
+    def collected(
+        self,
+        reading: Reading,
+        counts: Counts,
+        slices: Sequence[Slice],
+        columns: tuple[str, ...] | None = None,
+        finer: Grid | None = None,
+    ) -> KeptRows:
+        """Return the rows in slices of the scores, or how many there are in finer bins, by one question."""
+        return fetched(self.ask, self.questions(reading), counts, slices, self.name, columns, finer)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._backend.disconnect()
 
     def questions(self, reading: Reading, *, losses: bool = False) -> Questions:
         """Return the questions for a reading; a ColumnError where a column has a type that its part cannot have."""
@@ -297,17 +310,23 @@ def _connected(url: str, shown: str) -> Any:
         raise UsageError(f"{shown} needs {error.name}, which is not installed: pip install {extra}") from None
 
 
-def _file_of(url: str) -> str:
-    """Return the file that a URL names: after three slashes from the current folder, after four from the root."""
-    rest = unquote(url.partition("://")[2].partition("?")[0])
-    path = Path(rest[1:] if rest.startswith("/") else rest)
-    root = Path(rest)
+def path_of(url: str) -> Path:
+    """Return the file that a URL of DuckDB names: after three slashes from this folder, after four from the root.
+
+    After three it may be a file from the root too, where there is none here.
+    """
+    rest = unquote(url.partition("://")[2].partition("#")[0].partition("?")[0])
+    path, root = Path(rest.removeprefix("/")), Path(rest)
     if path.is_file() and root.is_file() and not path.samefile(root):
         raise UsageError(f"{shown_url(url)} is {path} here, and {root}; write the latter with four slashes")
-    for one in (path, root):
-        if one.is_file():
-            return str(one)
-    raise DataError(f"{path} does not exist, which {shown_url(url)} names")
+    return root if root.is_file() and not path.is_file() else path
+
+
+def _file_of(url: str) -> str:
+    """Return the file that a URL names, which is there."""
+    if not (path := path_of(url)).is_file():
+        raise DataError(f"{path} does not exist, which {shown_url(url)} names")
+    return str(path)
 
 
 def _postgres(ibis: ModuleType, url: str) -> Any:

@@ -37,7 +37,7 @@ from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
 
 if TYPE_CHECKING:
-    from fairfix.data.counts import Bools, Counts
+    from fairfix.data.counts import Counts, Grid, Slice
     from fairfix.data.reading import Reading
     from fairfix.data.scan import KeptRows
 
@@ -74,6 +74,8 @@ class Source(ABC):
     """How the data was read, where that had to be guessed; empty where it is read as usual."""
     workers: Workers = Threads()
     """Who reads the parts."""
+    answers = False
+    """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
 
@@ -106,9 +108,23 @@ class Source(ABC):
         """
         return None
 
-    def collected(self, reading: Reading, counts: Counts, bins: Bools) -> KeptRows | None:
-        """Return what :func:`fairfix.data.scan.collect` does, of data that is counted where it is; else None."""
-        return None
+    def collected(
+        self,
+        reading: Reading,
+        counts: Counts,
+        slices: Sequence[Slice],
+        columns: tuple[str, ...] | None = None,
+        finer: Grid | None = None,
+    ) -> KeptRows:
+        """Return the rows in slices of the scores, of data that answers.
+
+        Those of equal score, cell and label are one. With ``columns``, cells are as coarse as these: the first one of
+        the counts stands for all that are equal in them. With a finer grid, the rows of a bin are one, at its top.
+        """
+        raise NotImplementedError(f"{self.name} is read")
+
+    def close(self) -> None:  # noqa: B027  most sources hold nothing open
+        """Let go of what the source holds open; nothing is read of it after that."""
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""

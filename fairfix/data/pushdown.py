@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.bands import Edges, halved, pieces
-from fairfix.data.counts import Floats, Grid, Ints
+from fairfix.data.counts import Floats, Grid, Ints, Slice
 from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
 from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
@@ -35,8 +35,11 @@ Expression = Any
 OBSERVED = ("1", "0")
 """Labels that a sum is made for where only the answer can tell which ones are positive."""
 
+WITH_ARRAYS = frozenset(("duckdb", "postgres"))
+"""Databases in which a list of bins is one text."""
+
 LISTED_BINS, RANGES = 4096, 8
-"""So many bins are listed in a question; more are asked for in so many ranges."""
+"""So many bins are listed in a question to another database; more are asked for in so many ranges."""
 
 EVERY_ROW = 1 << 62
 """More rows than any table has."""
@@ -52,15 +55,15 @@ def number(value: float) -> Expression:
     return ibis.literal(repr(float(value))).cast("float64")
 
 
-def as_real(column: Expression) -> Expression:
-    """Return a column of numbers or truth values as doubles, NaN as null."""
+def as_real(column: Expression, *, whole: bool = False) -> Expression:
+    """Return a column of numbers or truth values as doubles, NaN as null; a whole one has neither."""
     import ibis
 
     kind = column.type()
     if kind.is_boolean():
         return column.cast("int32").cast("float64")
     real = column if kind.is_float64() else column.cast("float64")
-    return real if kind.is_integer() else ibis.ifelse(real.isnan(), ibis.null("float64"), real)
+    return real if whole or kind.is_integer() else ibis.ifelse(real.isnan(), ibis.null("float64"), real)
 
 
 def bin_of(score: Expression, grid: Grid) -> Expression:
@@ -76,8 +79,18 @@ def bin_of(score: Expression, grid: Grid) -> Expression:
     return reduce(add, passed, scaled.cast("int64") - grid.first)
 
 
-def in_bins(place: Expression, bins: Ints) -> Expression:
-    """Return whether a bin is one of some, which rise; where they are many, of ranges that hold them and others."""
+def in_bins(place: Expression, bins: Ints, backend: str = "") -> Expression:
+    """Return whether a bin is one of some, which rise; where they are too many to be listed, of ranges that hold them.
+
+    Where the database has arrays the list is a text, since an expression per bin takes Ibis 0.2 ms of its own.
+    """
+    import ibis
+
+    if bins.size == bins[-1] - bins[0] + 1:
+        return place.between(int(bins[0]), int(bins[-1]))
+    if backend in WITH_ARRAYS:
+        listed = ibis.literal(",".join(map(str, bins.tolist()))).split(",").cast("array<int64>")
+        return place.isin(listed.unnest().name("bin").as_table().bin)
     if bins.size <= LISTED_BINS:
         return place.isin(bins.tolist())
     gaps = np.diff(bins)
@@ -120,13 +133,15 @@ def chance_of(score: Expression, scale: str) -> Expression:
 class Questions:
     """What is asked of a table for a reading.
 
-    ``losses`` asks for sums of losses, ``backend`` is what Ibis calls the database.
+    ``losses`` asks for sums of losses, ``backend`` is what Ibis calls the database; ``whole`` says that the first
+    answer left no row out, so that no number is missing.
     """
 
     table: Expression
     reading: Reading
     losses: bool = False
     backend: str = "duckdb"
+    whole: bool = False
 
     @property
     def bands(self) -> dict[str, Edges]:
@@ -179,7 +194,7 @@ class Questions:
     def _rows(self) -> Expression:
         """Return the rows with what questions are about, by short names."""
         coded = {part: as_coded(self.table[name]) for part, name in self.coded.items()}
-        reals = {part: as_real(self.table[name]) for part, name in self.reals.items()}
+        reals = {part: as_real(self.table[name], whole=self.whole) for part, name in self.reals.items()}
         banded = {name: as_real(self.table[of]) for name, of in self.banded.items()}
         return self._stage(self.table.select(**self._cells(), **coded, **reals, **banded))
 
@@ -302,6 +317,8 @@ class Questions:
     def _sound(self) -> Expression:
         """Return the rows without those that are left out for a number; the others have no missing number."""
         rows = self._rows()
+        if self.whole:
+            return rows
         sound = [rows[part].notnull() for part in self.reals]
         if "weight" in self.reals:
             sound.append(rows.weight != 0)
@@ -317,21 +334,21 @@ class Questions:
         rows = self._stage(rows, bin=bin_of(rows.score, grid))
         return self._asked(rows, [*self.keys, "bin"], self._weights(rows))
 
-    def scores(self, grid: Grid, bins: Ints) -> Expression:
-        """Return the third question: a row per cell, label, decision and score, in some of the bins.
-
-        Of DuckDB, from where no row travels, it is a row per row, since grouping those of many scores costs more.
-        """
-        import ibis
-
+    def scores(self, slices: Sequence[Slice], finer: Grid | None = None) -> Expression:
+        """Return the third question: a row per cell, label, decision and score in some bins, or finer bin there."""
         rows = self._sound()
-        if bins.size < grid.size:
-            rows = rows.filter(in_bins(bin_of(rows.score, grid), bins))
-        if self.backend != "duckdb":
-            return self._asked(rows, [*self.keys, "score"], self._weights(rows))
-        ends = {f"{end}_{name}": rows[name] for name in self.banded for end in ("low", "high")}
-        weights = {"w": rows.weight, "ww": self.square(rows.weight)} if self.reading.columns.weight else {}
-        return rows.select(*self.keys, "score", n=ibis.literal(1, "int64"), **ends, **weights)
+        by_grid = dict[Grid, list[Ints]]()
+        for one in slices:
+            by_grid.setdefault(one.grid, []).append(one.bins)
+        inside = [
+            in_bins(bin_of(rows.score, grid), np.unique(np.concatenate(bins)), self.backend)
+            for grid, bins in by_grid.items()
+        ]
+        rows = rows.filter(reduce(or_, inside))
+        if finer is not None:
+            rows = self._stage(rows, bin=bin_of(rows.score, finer))
+        place = "score" if finer is None else "bin"
+        return self._asked(rows, [*self.keys, place], self._weights(rows))
 
     def square(self, value: Expression) -> Expression:
         """Return the square of numbers, 0 and infinity where it is no float, as numpy has them."""
@@ -398,10 +415,10 @@ def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str,
     follows = "bins are finer or coarser by what the first answer says of rows, groups and scores"
     out[f"rows per score bin too; {follows}"] = questions.binned(grid)
     if exact:
-        scores = questions.scores(grid, np.arange(3))
-        out["scores of the bins that can hold an exact distance, which follow from the second answer"] = (
-            scores
-        )
+        few = [Slice(grid, np.arange(3), 0)]
+        finer = "rows in finer bins of those that can hold an exact distance, for each attribute, while they are many"
+        out[finer] = questions.scores(few, grid.finer(1))
+        out["scores of the bins that are left"] = questions.scores(few)
         out[f"instead of the second and third, where the first counts at most {SORT_ROWS:,} rows"] = rows
     return out
 
@@ -417,7 +434,7 @@ def check_types(schema: pa.Schema, reading: Reading) -> None:
         named.append(columns.label)
     for part, name in reals.items():
         if name:
-            numbers(pa.array([], schema.field(name).type), name, part)
+            numbers(pa.nulls(0, schema.field(name).type), name, part)
     for name in named:
         if name and name not in cut:
-            group_codes(pa.array([], schema.field(name).type), name)
+            group_codes(pa.nulls(0, schema.field(name).type), name)

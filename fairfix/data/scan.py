@@ -90,6 +90,8 @@ class KeptRows:
     weight: Floats | None
     square_weight: Floats | None = None
     """Sums of squared weights where weighted rows were merged; None: each row is one."""
+    rows: Ints | None = None
+    """How many rows each stands for, of an answer of a database."""
 
     @classmethod
     def joined(cls, parts: Sequence[KeptRows]) -> KeptRows:
@@ -433,8 +435,6 @@ def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> Ke
     Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
     cost no memory.
     """
-    if (fetched := source.collected(reading, counts, bins)) is not None:
-        return fetched
     grid, name = counts.grid, reading.columns.score
     assert grid is not None
     assert name is not None

@@ -141,6 +141,10 @@ class ScoredSource(Source):
         inner_parts = self.unscored.parts(inner, wanted)
         return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
 
+    def close(self) -> None:
+        """Let go of what the source holds open."""
+        self.unscored.close()
+
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, scored."""
         out: list[tuple[str, Source]] = []

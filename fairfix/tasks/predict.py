@@ -28,11 +28,15 @@ from fairfix.tasks.result import Result
 
 @dataclass(frozen=True)
 class Predictions:
-    """Rows with their predictions, made a batch at a time; ``rows`` is their number, where it is known."""
+    """Rows with their predictions, made a batch at a time.
+
+    ``rows`` is their number, where it is known; ``close`` lets go of what they are made of.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     rows: int | None
+    close: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def _of_source(
         for note in of_shared_ids(str(name), tally.alike, tally.rows, **way):
             say(note.line)
 
-    return Predictions(repaired.output_schema(source), batches(), source.rows)
+    return Predictions(repaired.output_schema(source), batches(), source.rows, source.close)
 
 
 def repaired_of(artifact: Any) -> Repaired:

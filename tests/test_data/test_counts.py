@@ -65,6 +65,27 @@ def test_decimal_looking_scores_stay_in_dyadic_bins(bins: int) -> None:
     np.testing.assert_array_equal(index, np.searchsorted(grid.edges, score, side="right") - 1)
 
 
+@given(scores, st.lists(finite, max_size=3), st.integers(0, 70))
+@example([63.0, -5e-324, 1e300], [-5e-324], 3)
+@example([0.0, 1.0, 0.3], [0.3, 0.30001], 40)
+def test_a_finer_grid_cuts_bins_and_names_their_tops(
+    values: list[float], cuts: list[float], steps: int
+) -> None:
+    score = np.array(values)
+    grid = Grid.over(score.min(), score.max(), bins=64, thresholds=cuts)
+    finer = grid.finer(steps)
+    place = finer.index(score)
+    top = finer.tops(place)
+
+    assert (top >= score).all()
+    np.testing.assert_array_equal(finer.index(top), place)
+    np.testing.assert_array_equal(grid.index(top), grid.index(score))
+    with np.errstate(over="ignore"):  # above the largest float
+        above = np.nextafter(top, np.inf)
+    inside = np.isfinite(above) & (above < grid.edges[-1])
+    assert (finer.index(above[inside]) > place[inside]).all()
+
+
 @settings(max_examples=examples(60))
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing import audit as auditing
-from fairfix.data import database, pushdown, scan
+from fairfix.auditing import candidates as narrowing
+from fairfix.data import database, new_table, pushdown, scan
 from fairfix.data.counts import Grid
 from fairfix.data.database import only_query, secrets_of
 from fairfix.data.files import open_source
@@ -35,6 +37,7 @@ def two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few thousand rows many, so that exact distances take a second pass."""
     for module in (scan, pushdown, database, auditing):
         monkeypatch.setattr(module, "SORT_ROWS", 500)
+    monkeypatch.setattr(narrowing, "SORT_ROWS", 100)
     monkeypatch.setattr(scan, "KEEP_ROWS", 1000)
 
 
@@ -125,6 +128,41 @@ def test_many_rows_stay_where_they_are(data: tuple[str, str], monkeypatch: pytes
     monkeypatch.setattr(database.DatabaseSource, "parts", lambda *_: pytest.fail("rows were asked for"))
 
     assert fairfix.audit(data[1], protected="race").report is not None
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_alike_groups_send_few_rows(
+    ties: bool, weight: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly every bin can hold the distance of groups that are alike; finer ones leave few rows, or rows that tie."""
+    for module, few in ((auditing, 500), (database, 500), (narrowing, 400), (scan, 1)):
+        monkeypatch.setattr(module, "SORT_ROWS", few)
+    monkeypatch.setattr(narrowing, "A_QUESTION", 0.0)
+    for name, bins in (("FINE_BINS", 256), ("KEEP_ROWS", 0)):
+        monkeypatch.setattr(scan, name, bins)
+    n, rng = 40_000, np.random.default_rng(3)
+    score = rng.random(n) if not ties else rng.integers(0, 400, n) / 400
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], n), "age": rng.choice(list("uvw"), n), "score": score}
+    )
+    frame["town"], frame["label"] = rng.choice(["n", "s"], n), (rng.random(n) < frame.score).astype(int)
+    frame["weight"] = rng.integers(1, 5, n) / 2
+    answers: list[tuple[bool, int]] = []
+    collected = database.DatabaseSource.collected
+
+    def watched(self: Any, *given: Any) -> Any:
+        rows = collected(self, *given)
+        answers.append((len(given) > 3, rows.score.size))
+        return rows
+
+    monkeypatch.setattr(database.DatabaseSource, "collected", watched)
+    asked: Any = {"protected": ("sex", "age"), "intersect": True, "strata": "town", "weight": weight}
+    of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in both(tmp_path, frame))
+
+    assert not differences(without_source(of_file), without_source(of_table))
+    assert [finer for finer, _ in answers[-2:]] == [True, False]
+    assert answers[-1][1] <= (400 * 12 if ties else n / 15)
 
 
 GRIDS = [
@@ -420,7 +458,7 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
     assert status == 0
     assert not asked
     statements = [text for text in out.split(";\n") if text.strip()]
-    assert len(statements) == 4
+    assert len(statements) == 5
     with duckdb.connect(data[1].split("///")[1].removesuffix("#loans"), read_only=True) as connection:
         for text in statements:
             connection.execute(text)
@@ -443,6 +481,96 @@ def test_repair_and_predict_are_those_of_a_file(data: tuple[str, str], tmp_path:
         frames.append(pd.read_parquet(out))
 
     pd.testing.assert_frame_equal(*frames)
+
+
+# ---------------------------------------------------------------------- new tables
+
+
+@pytest.fixture(scope="module")
+def artifact(data: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the file of a repair."""
+    path = str(tmp_path_factory.mktemp("repair") / "r.fairfix")
+    fairfix.repair(data[0], method="ramp", protected="race", score="score").repaired.save(path)
+    return path
+
+
+def loans_of(tmp_path: Path) -> tuple[Path, str]:
+    """Make a database with a table of rows and a view; return its file and its URL."""
+    base = tmp_path / "out.duckdb"
+    frame = rows(900)
+    with duckdb.connect(str(base)) as connection:
+        connection.register("frame", frame)
+        connection.execute(
+            "CREATE TABLE loans AS FROM frame; CREATE VIEW Seen AS FROM loans; CREATE SCHEMA risk"
+        )
+    return base, f"duckdb:///{base}"
+
+
+@pytest.mark.parametrize("name", ["decided", "risk.decided", 'main.it\'s "x"'])
+def test_predictions_of_a_table_become_a_table_beside_it(
+    name: str, artifact: str, tmp_path: Path, call: Call
+) -> None:
+    base, url = loans_of(tmp_path)
+    out = tmp_path / "out.parquet"
+
+    assert call("predict", artifact, f"{url}#loans", "-o", str(out), "--no-config")[0] == 0
+    assert call("predict", artifact, f"{url}#loans", "-o", f"{url}#{name}", "--no-config")[0] == 0
+    schema, _, own = name.rpartition(".")
+    place = f'"{schema or "main"}"."{own.replace(chr(34), chr(34) * 2)}"'
+    with duckdb.connect(str(base), read_only=True) as connection:
+        pd.testing.assert_frame_equal(connection.sql(f"FROM {place}").df(), pd.read_parquet(out))
+        assert connection.execute("SELECT count(*) FROM loans").fetchone() == (900,)
+    assert not list(tmp_path.glob("*.wal"))
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("#loans", "has 'loans' already"), ("#LOANS", "already"), ("#seen", "already"), ("", "end the URL in #"),
+    ("#nowhere.x", "no schema 'nowhere'"),
+])  # fmt: skip
+def test_only_a_new_table_is_written(
+    name: str, words: str, artifact: str, tmp_path: Path, call: Call
+) -> None:
+    base, url = loans_of(tmp_path)
+    before = base.read_bytes()
+    status, out, err = call("predict", artifact, f"{url}#loans", "-o", url + name, "--no-config")
+
+    assert (status, out) == (2, "")
+    assert words in err
+    assert base.read_bytes() == before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_table_that_is_not_whole_is_not_there(
+    there: bool,
+    artifact: str,
+    data: tuple[str, str],
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows break off in the middle, and the filling does."""
+    base, url = loans_of(tmp_path) if there else (tmp_path / "new.duckdb", f"duckdb:///{tmp_path}/new.duckdb")
+    wrong = tmp_path / "wrong.csv"
+    pd.read_parquet(data[0]).assign(score=lambda rows: rows.score + 3 * (rows.index == 3500)).to_csv(
+        wrong, index=False
+    )
+
+    def tables() -> list[Any]:
+        with duckdb.connect(str(base), read_only=True) as connection:
+            return connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
+
+    assert call("predict", artifact, str(wrong), "-o", f"{url}#decided", "--no-config")[0] == 2
+    assert base.exists() == there
+    monkeypatch.setattr(new_table.pq.ParquetWriter, "close", lambda self: self.writer.close() or wreck(self))
+
+    def wreck(writer: Any) -> None:
+        for waiting in Path(tempfile.gettempdir()).glob("fairfix-*/rows.parquet"):
+            waiting.write_bytes(waiting.read_bytes()[:-9])
+
+    status, _, err = call("predict", artifact, data[0], "-o", f"{url}#decided", "--no-config")
+    assert status == 2, err
+    assert base.exists() == there
+    assert not there or tables() == [("loans",)]
 
 
 def test_compare_is_that_of_a_file(data: tuple[str, str]) -> None:

@@ -214,6 +214,39 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
     assert call("audit", server, "--table", "risk.good", "--protected", "race", "--no-config")[0] == 0
 
 
+def test_predictions_of_a_table_become_a_table_beside_it(
+    data: tuple[str, str], server: str, tmp_path: Path, call: Call
+) -> None:
+    artifact, out = str(tmp_path / "r.fairfix"), tmp_path / "out.parquet"
+    fairfix.repair(data[0], method="ramp", protected="race", score="score").repaired.save(artifact)
+
+    def run(target: str, rows: str = data[1]) -> tuple[int, str]:
+        status, _, err = call("predict", artifact, rows, "-o", target, "--no-config")
+        assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe="")))
+        return status, err
+
+    assert run(str(out))[0] == 0
+    assert run(f'{server}#public.it\'s "x"')[0] == 0
+    assert "already" in run(f"{server}#loans")[1]
+    assert "no schema 'nowhere'" in run(f"{server}#nowhere.x")[1]
+    expected, wrong = pd.read_parquet(out), tmp_path / "wrong.csv"
+    pd.read_parquet(data[0]).assign(score=lambda rows: rows.score + 3 * (rows.index == 1400)).to_csv(
+        wrong, index=False
+    )
+    assert run(f"{server}#broken", str(wrong))[0] == 2
+    with psycopg.connect(server) as connection:
+        cursor = connection.execute('SELECT * FROM "it\'s ""x"""')
+        made = pd.DataFrame(cursor.fetchall(), columns=[column.name for column in cursor.description or ()])
+        assert connection.execute("SELECT to_regclass('broken')").fetchone() == (None,)
+        assert connection.execute("SELECT count(*) FROM loans").fetchone() == (1500,)
+    assert list(made) == list(expected)
+    pd.testing.assert_frame_equal(
+        made[["race", "score", "p_positive", "decision", "randomized"]],
+        expected[["race", "score", "p_positive", "decision", "randomized"]],
+        check_dtype=False,
+    )
+
+
 def test_the_password_is_in_nothing_that_is_written(
     data: tuple[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

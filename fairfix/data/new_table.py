@@ -1,0 +1,212 @@
+"""A new table of a database for rows that are written: made and filled in one transaction, or not there at all.
+
+What is read of a database is read by another connection, which only reads. Of DuckDB, whose file one connection that
+writes does not share, rows wait in a file for temporary data until whoever reads has closed; PostgreSQL takes them as
+they come, and shows nobody the table before the end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairfix.data.database import asking, path_of, secrets_of
+from fairfix.data.files import Write
+from fairfix.data.urls import BACKENDS, scheme_of, shown_url
+from fairfix.errors import ColumnError, DataError, UsageError
+
+PLAIN = {pa.timestamp("ns"): pa.timestamp("us"), pa.time64("ns"): pa.time64("us")}
+"""Types whose values Python has no object for."""
+
+
+@contextmanager
+def new_table(url: str, schema: pa.Schema, close: Callable[[], object]) -> Iterator[Write]:
+    """Yield what appends batches to a new table, which is there when the block ends well, and else is not.
+
+    ``url`` names the table after ``#``, perhaps with its schema before a dot. ``close`` ends their reading and
+    is called before a file of DuckDB is written. :func:`check_new_table` says early what would be said here.
+    """
+    place, name, shown = _named(url)
+    columns = [field.name for field in schema]
+    # databases do not tell names in small letters from those in capitals, at least DuckDB
+    if twice := [one for one in columns if [other.lower() for other in columns].count(one.lower()) > 1]:
+        raise ColumnError(f"{shown} cannot have the columns {' and '.join(map(repr, twice))}; rename one")
+    write = _into_duckdb if BACKENDS[str(scheme_of(url))] == "duckdb" else _into_postgres
+    with write(place, name, shown, schema, close) as append:
+        yield append
+
+
+def check_new_table(url: str) -> None:
+    """Raise a UsageError or DataError where no new table can be made by that name."""
+    place, name, shown = _named(url)
+    if BACKENDS[str(scheme_of(url))] == "duckdb":
+        path = path_of(place)
+        if path.parent.is_dir() and not path.exists():
+            return
+        if not path.parent.is_dir():
+            raise UsageError(f"cannot write {shown}: the folder {path.parent} does not exist")
+        with asking(shown), _duckdb(path, read_only=True) as connection:
+            _new_in_duckdb(connection, name, shown)
+        return
+    import psycopg
+
+    with asking(shown, secrets_of(url), "cannot connect to {}"), psycopg.connect(place) as connection:
+        _new_in_postgres(connection, name, shown)
+
+
+def _named(url: str) -> tuple[str, str, str]:
+    """Return the URL of the database, the name of the table and the URL for reading."""
+    shown = shown_url(url)
+    place, mark, name = url.rpartition("#")
+    if BACKENDS[str(scheme_of(url))] not in ("duckdb", "postgres") or scheme_of(url) == "motherduck":
+        raise UsageError(
+            f"cannot write {shown}: new tables are made in DuckDB and PostgreSQL; write a file, and load it"
+        )
+    if not mark or not name or "@" in name:
+        raise UsageError(
+            f"cannot write {shown}: end the URL in # and the name of the table that is to be made"
+        )
+    return place, unquote(name), shown
+
+
+def _taken(name: str, shown: str) -> UsageError:
+    return UsageError(
+        f"{shown} has {name!r} already, and only a new table is written; name another one, or drop it first"
+    )
+
+
+def _no_schema(name: str, schema: str, shown: str) -> UsageError:
+    return UsageError(
+        f"{shown} has no schema {schema!r} for the table {name!r}; name one that is there, or leave it out"
+    )
+
+
+# ---------------------------------------------------------------------- DuckDB
+
+
+@contextmanager
+def _duckdb(path: Path, *, read_only: bool) -> Iterator[Any]:
+    import duckdb
+
+    settings: dict[str, Any] = {"temp_directory": tempfile.gettempdir()}
+    with duckdb.connect(str(path), read_only=read_only, config=settings) as connection:
+        yield connection
+
+
+def _new_in_duckdb(connection: Any, name: str, shown: str) -> tuple[str, str]:
+    """Return schema and name of a table that is not there; a UsageError where there is one, or no such schema."""
+    schema, _, own = name.rpartition(".")
+    there = (
+        "SELECT 1 FROM information_schema.tables WHERE table_catalog = current_database() "
+        "AND lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
+    )
+    if connection.execute(there, [schema or "main", own]).fetchone():
+        raise _taken(name, shown)
+    schemas = "SELECT 1 FROM information_schema.schemata WHERE lower(schema_name) = lower(?)"
+    if not connection.execute(schemas, [schema or "main"]).fetchone():
+        raise _no_schema(name, schema, shown)
+    return schema or "main", own
+
+
+@contextmanager
+def _into_duckdb(
+    url: str, name: str, shown: str, schema: pa.Schema, close: Callable[[], object]
+) -> Iterator[Write]:
+    path = path_of(url)
+    with tempfile.TemporaryDirectory(prefix="fairfix-") as folder:
+        waiting = Path(folder, "rows.parquet")
+        with pq.ParquetWriter(waiting, schema) as writer:
+            yield writer.write_batch
+        close()
+        made = not path.exists()
+        try:
+            with asking(shown), _duckdb(path, read_only=False) as connection:
+                connection.execute("BEGIN")
+                place = ".".join(map(_quoted, _new_in_duckdb(connection, name, shown)))
+                connection.execute(f"CREATE TABLE {place} AS FROM read_parquet(?)", [str(waiting)])
+                connection.execute("COMMIT")
+        except BaseException:
+            if made:  # an empty database is nothing either
+                for left in (path, path.with_name(f"{path.name}.wal")):
+                    with suppress(OSError):
+                        left.unlink()
+            raise
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# ---------------------------------------------------------------------- PostgreSQL
+
+
+def _new_in_postgres(connection: Any, name: str, shown: str) -> Any:
+    """Return the name of a table that is not there, for SQL; a UsageError where there is one, or no such schema."""
+    from psycopg import sql
+
+    schema, _, own = name.rpartition(".")
+    (current,) = connection.execute("SELECT current_schema()").fetchone()
+    schema = schema or current or "public"
+    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone():
+        raise _no_schema(name, schema, shown)
+    there = "SELECT 1 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
+    if connection.execute(there, [schema, own]).fetchone():
+        raise _taken(name, shown)
+    return sql.Identifier(schema, own)
+
+
+@contextmanager
+def _into_postgres(
+    url: str, name: str, shown: str, schema: pa.Schema, close: Callable[[], object]
+) -> Iterator[Write]:
+    import psycopg
+    from psycopg import sql
+
+    kinds = [_kind_in_postgres(field, shown) for field in schema]
+    asked = asking(shown, secrets_of(url))
+    with (
+        asked,
+        psycopg.connect(url) as connection,
+        connection.cursor() as cursor,
+    ):  # whose end commits, if all went well
+        place = _new_in_postgres(connection, name, shown)
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(kind))
+            for field, kind in zip(schema, kinds, strict=True)
+        ]
+        cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(place, sql.SQL(", ").join(columns)))
+        with cursor.copy(sql.SQL("COPY {} FROM STDIN").format(place)) as copy:
+
+            def append(batch: pa.RecordBatch) -> None:
+                plain = [column.cast(PLAIN.get(column.type, column.type)) for column in batch.columns]
+                for row in zip(*(column.to_pylist() for column in plain), strict=True):
+                    copy.write_row(row)
+
+            yield append
+
+
+def _kind_in_postgres(field: pa.Field, shown: str) -> str:
+    """Return the type of a column in PostgreSQL; a ColumnError where it has none."""
+    from ibis.backends.sql.datatypes import PostgresType
+    from ibis.formats.pyarrow import PyArrowType
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    wider = {pa.int8(): "smallint", pa.uint8(): "smallint", pa.uint16(): "integer", pa.uint32(): "bigint",
+             pa.uint64(): "numeric(20)", pa.null(): "text", pa.float16(): "real"}  # fmt: skip
+    if kind in wider:
+        return wider[kind]
+    if pa.types.is_nested(kind):
+        raise ColumnError(
+            f"column {field.name!r} is of type {kind}, which {shown} does not take; leave it out"
+        )
+    try:
+        return str(PostgresType.to_string(PyArrowType.to_ibis(kind)))
+    except Exception as error:  # of many kinds: a type that PostgreSQL does not have
+        raise DataError(f"column {field.name!r} is of type {kind}, which {shown} does not take") from error
