@@ -25,7 +25,7 @@ from fairfix.cli.unrun import Asked
 from fairfix.data.names import nearest
 from fairfix.data.urls import hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
-from fairfix.report.words import as_options
+from fairfix.report.words import as_options, harmless, plain_lines
 from fairfix.tasks.glossary import STATUSES
 
 COMMANDS = {
@@ -181,7 +181,7 @@ def _closed_pipe() -> int:
 
 def _trace(error: Exception) -> None:
     """Write a traceback to stderr, without the secrets of URLs in it."""
-    click.echo(hidden("".join(traceback.format_exception(error))), err=True, nl=False)
+    click.echo(plain_lines(hidden("".join(traceback.format_exception(error)))), err=True, nl=False)
 
 
 def _show_warning(message: Any, *_: Any) -> None:
@@ -191,9 +191,7 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, harmless
-
-    click.echo(harmless(f"fairfix: {as_options(hidden(message))}"), err=True)
+    click.echo(harmless(plain_lines(f"fairfix: {as_options(hidden(message))}")), err=True)
 
 
 class _Talk(logging.Handler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ import click
 
 from fairfix.cli.help import completion, two_columns
 from fairfix.cli.options import debug_option, format_option
-from fairfix.report.words import as_options
+from fairfix.report.words import as_json, as_options, plain
 
 WIDEST = 34
 """Columns of a word above which its text begins on the next line."""
@@ -49,10 +48,10 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     parts = [(of.name, of.lines)] if of else overview()
     if format_ == "json":
         content = of.to_dict() if of else {as_options(title): dict(lines) for title, lines in parts}
-        click.echo(json.dumps(as_options(content), indent=2, ensure_ascii=False))
+        click.echo(as_json(as_options(content)))
         return 0
     for title, lines in parts:
-        click.echo(as_options(title))
+        click.echo(plain(as_options(title)))
         _echo_table(lines)
         if not of:
             click.echo()
@@ -68,4 +67,4 @@ def _echo_table(rows: Sequence[tuple[str, str]]) -> None:
     width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 110
     left = min(max(len(word) for word, _ in rows), WIDEST) + 4
     for line in two_columns([(word, as_options(text)) for word, text in rows], left, width):
-        click.echo(line)
+        click.echo(plain(line))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import click
@@ -11,7 +10,7 @@ from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
-from fairfix.report.words import as_options, named
+from fairfix.report.words import as_json, as_options, named, plain
 
 
 @click.command("inspect")
@@ -37,11 +36,11 @@ def command(artifact: str, format_: str, debug: bool) -> int:
         shapes = {name: {"dtype": str(array.dtype), "shape": list(array.shape)} for name, array in arrays}
         content = {**manifest, "sha256": digest, "arrays": shapes}
     if format_ == "json":
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(as_json(content))
         return 0
     try:
         for line in lines(content):
-            click.echo(line)
+            click.echo(plain(line))
     except (KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{artifact}: the manifest is incomplete: {error!r}") from error
     return 0

@@ -28,6 +28,7 @@ from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import did_you_mean
+from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
@@ -383,7 +384,7 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
 
 def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the identity of each row from its columns, in the order of ``kinds``."""
-    lists = [_as(column, kind).to_pylist() for column, kind in zip(columns, kinds.values(), strict=True)]
+    lists = [entries_of(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
     return map(identity_of, zip(*lists, strict=True))
 
 
@@ -402,13 +403,13 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     """Raise a DataError where identities repeat or are missing."""
     import pyarrow.compute as pc
 
-    whole = pa.chunked_array([a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in ids])
+    whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
     if whole.null_count:
         raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
     distinct = pc.count_distinct(whole).as_py()
     if distinct == len(whole):
         return
-    again = int(whole.to_pandas().duplicated().argmax()) + 1
+    again = int(np.argmax(whole.to_pandas().duplicated())) + 1
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
         f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "

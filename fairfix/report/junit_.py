@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
+from fairfix.report.words import UNSEEN_BEYOND
 
 GATED = True
 
@@ -84,4 +85,5 @@ def unrun(problem: Json) -> str:
 
 def _xml(root: Element) -> str:
     indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+    text = UNSEEN_BEYOND.sub(lambda match: f"&#{ord(match[0])};", tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'

@@ -7,6 +7,7 @@ are and have escapes of their own.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import Any
@@ -17,8 +18,13 @@ ARGUMENTS = frozenset(("data", "result", "artifact"))
 QUOTED = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
 """A parameter in a message, a note or a help, perhaps with a value."""
 
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_BEYOND = "\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+
+UNSEEN = re.compile(f"[\x00-\x1f{_BEYOND}]")
 """What has no shape, breaks a line, or changes how other characters look."""
+
+UNSEEN_BEYOND = re.compile(f"[{_BEYOND}]")
+"""The same, without what XML and JSON escape of themselves."""
 
 COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 """How a line begins that the log of GitHub Actions takes for a command."""
@@ -27,6 +33,17 @@ COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 def plain(text: str) -> str:
     r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def plain_lines(text: str) -> str:
+    """Return a text of several lines with all other unseen characters written as Python writes them."""
+    return "\n".join(map(plain, text.split("\n")))
+
+
+def as_json(content: Any, indent: int | None = 2) -> str:
+    """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    return UNSEEN_BEYOND.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def named(name: str) -> str:
