@@ -19,7 +19,7 @@ import tempfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -510,6 +510,33 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def table_writer(
     file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
 ) -> AbstractContextManager[Write]:
-    """Return a context that yields what appends batches of one schema, in the kind that the file's name says."""
+    """Return a context that yields what appends batches of one schema, in the kind that the file's name says.
+
+    A DataError where the kind has no way to write a column, such as CSV of lists or of times in an unknown zone.
+    """
     name = Path(name_of(os.fspath(path)))
-    return _kind(name).writer(file, name, schema)
+    return _written(_kind(name), file, name, schema)
+
+
+@contextmanager
+def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Schema) -> Iterator[Write]:
+    @contextmanager
+    def writable() -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowException as error:
+            first = [*str(error).strip().splitlines(), type(error).__name__][0]
+            raise DataError(
+                f"{name} cannot be written as {kind.kind}: {first}; leave the column out of the data, or let "
+                "`output` be an Arrow or a Parquet file"
+            ) from error
+
+    with ExitStack() as stack:
+        with writable():
+            write = stack.enter_context(kind.writer(file, name, schema))
+
+        def append(batch: pa.RecordBatch) -> None:
+            with writable():
+                write(batch)
+
+        yield append

@@ -1,7 +1,8 @@
 """Lines to fuzz with: all options of all commands, drawn from the options that the commands have.
 
-An option has entries by its type (flags, choices, numbers), by what its help calls its value (``COLUMN``), or by its name in
-:data:`BY_NAME`. An option with none of these is an error of :func:`check_table`, so that a new one is fuzzed from its first day.
+An option has entries by its type (flags, choices, numbers), by what its help calls its value (``COLUMN``), or by its
+name in :data:`BY_NAME`. :func:`unknown_options` names those with none of these, so that a new one is fuzzed from its
+first day.
 """
 
 from __future__ import annotations
@@ -135,10 +136,9 @@ class Drawer:
         rule = self.draw.choice(rules)
         if self.wild():
             return self.draw.choice(("", "nan", "-1", "inf", "x", "0", "a=b", "1e308", *NAMES[:3]))
-        one: Callable[[], str] = lambda: self.draw.choice(
-            (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
-        )
-        return ",".join(one() for _ in range(2 if rule.selectable and self.draw.random() < 0.2 else 1))
+        usual = (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
+        many = 2 if rule.selectable and self.draw.random() < 0.2 else 1
+        return ",".join(self.draw.choice(usual) for _ in range(many))
 
     def _numbers(self, rule: Rule) -> tuple[str, ...]:
         low = rule.at_least or 0.0
@@ -259,6 +259,10 @@ def _bands(d: Drawer) -> str:
     return f"{d.column('number', 'number', 'group')}={how}"
 
 
+def _report_file(d: Drawer) -> str:
+    return d.draw.choice(("no/such/x", "out.counts")) if d.wild() else f"report{d.draw.randrange(99)}"
+
+
 def _from_file(d: Drawer) -> str:
     return d.draw.choice(("missing.counts", "<data>"))
 
@@ -321,17 +325,13 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "delimiter": lambda d: d.draw.choice((",", ";", "\t", "|", "x", "", ",,", "é")),
     "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
     "sql": lambda d: d.draw.choice(("select 1", "drop table x", "")),
-    "cluster": lambda d: d.draw.choice(
-        ("local:0", "local:x", "")
-    ),  # those that start processes have tests of their own
+    "cluster": lambda d: d.draw.choice(("local:0", "local:x", "")),
     "output": lambda d: (
         d.draw.choice(("made", "made.csv", "made.parquet", "no/such/folder/x", ".", "/dev/stdout"))
         if d.wild()
         else d.draw.choice(("made", "made.csv", "made.parquet"))
     ),
-    "out": lambda d: (
-        f"{d.draw.choice(FORMATS)}={d.draw.choice(('no/such/x', 'out.counts')) if d.wild() else f'report{d.draw.randrange(99)}'}"
-    ),
+    "out": lambda d: f"{d.draw.choice(FORMATS)}={_report_file(d)}",
     "picture": lambda d: d.draw.choice(("picture.svg", "picture.svg", "picture.gif")),
     "config": lambda d: d.file("config", lambda table, folder, draw: _config(folder, "")),
     "name": lambda d: d.draw.choice(("all", *NAMES)),
@@ -369,7 +369,7 @@ def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
         return lambda d: d.hyper(
             [rule for method, rule in rules if method == d.method] or [rule for _, rule in rules]
         )
-    if isinstance(kind, click.FloatRange) or isinstance(kind, click.types.FloatParamType):
+    if isinstance(kind, (click.FloatRange, click.types.FloatParamType)):
         return lambda d: d.number(0.0, 0.1, 0.5, 1.0)
     if getattr(param, "metavar", None) == "COLUMN":
         return lambda d: d.column("number", "odd", "group", "score", "label")
@@ -393,7 +393,7 @@ def params_of(command: str) -> list[click.Parameter]:
     return [one for one in made.get_params(click.Context(made)) if "--help" not in one.opts]
 
 
-def check_table() -> list[str]:
+def unknown_options() -> list[str]:
     """Return the options and arguments that nothing here knows what to give to, as ``command --option``."""
     return [
         f"{command} {param.opts[0]}"
@@ -727,9 +727,9 @@ def case(number: int) -> Case:
     for at, step in enumerate(made.steps):
         command = step[0][0]
         if command in ("audit", "repair", "compare") and draw.random() < 0.1:
-            made.steps[at] = step = configured(made, step, draw)
+            made.steps[at] = configured(made, step, draw)
         if command in ("audit", "repair", "compare", "report") and draw.random() < 0.8:
-            made.steps[at] = [*step, ("--out", f"json=seen{at}.json")]
+            made.steps[at] = [*made.steps[at], ("--out", f"json=seen{at}.json")]
     return made
 
 

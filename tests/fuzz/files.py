@@ -105,7 +105,7 @@ def quoted_csv(text: str, sign: str = ",", always: bool = False) -> str:
 
 
 def csv(table: pa.Table, path: Path, draw: random.Random) -> str:
-    """Write CSV by hand: with a mark of order, other line ends and separators, NUL, ragged lines, other encodings, gz."""
+    """Write CSV by hand: with a byte order mark, other ends and separators, NUL, ragged lines, other encodings, gz."""
     sign = draw.choice((",", ",", ",", ";", "\t", "|"))
     always, decimal = draw.random() < 0.2, sign == ";" and draw.random() < 0.5
     columns = [_stringified(column) for column in table.columns]

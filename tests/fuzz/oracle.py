@@ -1,6 +1,7 @@
 """What must hold of every run: its status, what it printed and wrote, and the numbers in its report.
 
-The rates and the verdicts are computed here once more, from the table or from the numbers in the report, without fairfix.
+The rates and the verdicts are computed here once more, from the table or from the numbers in the report, without
+fairfix.
 """
 
 from __future__ import annotations
@@ -134,18 +135,12 @@ def _files(ran: Ran) -> Iterator[str]:
 
 def _results(ran: Ran) -> Iterator[Any]:
     """Yield every JSON result of the run, or what is wrong with one."""
-    texts = []
-    if (
-        _format(ran) == "json"
-        and ran.command in ("audit", "repair", "compare", "report")
-        and ran.out
-        and not ran.out.startswith("#")
-    ):
-        if "--show-settings" not in ran.words:
-            texts.append(ran.out)
-    for name in set(re.findall(r"json=([^ ]+)", " ".join(ran.words))):
-        if (ran.folder / name).is_file() and ran.after.get(name) != ran.before.get(name):
-            texts.append((ran.folder / name).read_text(encoding="utf-8"))
+    results = ("audit", "repair", "compare", "report")
+    printed = _format(ran) == "json" and ran.command in results and "--show-settings" not in ran.words
+    texts = [ran.out] if printed and ran.out else []
+    named = set(re.findall(r"json=([^ ]+)", " ".join(ran.words)))
+    written = (name for name in named if name in ran.after and ran.after[name] != ran.before.get(name))
+    texts += [(ran.folder / name).read_text(encoding="utf-8") for name in written]
     for text in texts:
         try:
             yield json.loads(text, parse_constant=_refuse)

@@ -244,3 +244,6 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
     assert "](" not in renderer("markdown")(result)
     assert r"\&lt;i" in renderer("markdown")(result)
     assert [g["group"] for g in result["attributes"][0]["groups"]] == sorted(UNSEEN)
+    for name in ("json", "sarif", "junit", "github"):  # formats for programs keep the names, by escapes
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", renderer(name)(result)), name
+    assert json.loads(renderer("json")(result)) == result

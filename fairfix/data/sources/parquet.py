@@ -75,6 +75,4 @@ def _batches(
         place.opened() as data,
         pq.ParquetFile(data, metadata=meta, read_dictionary=coded, **how) as file,
     ):
-        named = columns if all(columns) else None  # a column without a name cannot be asked for
-        for batch in file.iter_batches(files.BATCH_ROWS, groups, named, use_threads=False):
-            yield batch if named else batch.select(columns)
+        yield from file.iter_batches(files.BATCH_ROWS, groups, columns, use_threads=False)
