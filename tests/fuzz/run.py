@@ -130,6 +130,7 @@ def attempt(one: Case, folder: Path) -> tuple[list[tuple[str, int]], list[str]]:
             time.process_time() - start,
             _peak() - peak,
             one.frame.table.num_rows,
+            one.frame.table.nbytes,
             before,
             _state(folder),
             folder,

@@ -70,7 +70,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ran, pa.Table,
     words = ["audit", "d.parquet", "--protected", "race", "--label", "label", "--score", "score"]
     words += ["--fail-on", "dp.difference>0.9", "--out", "json=a.json", "--quiet"]
     assert run(words) == 0
-    made = Ran("audit", words, 0, "", "", 0.1, 0.0, 300, {}, {"a.json": b"1"}, tmp_path)
+    made = Ran("audit", words, 0, "", "", 0.1, 0.0, 300, 9000, {}, {"a.json": b"1"}, tmp_path)
     assert list(problems(made, table)) == []
     return made, table, json.loads(Path("a.json").read_text())
 

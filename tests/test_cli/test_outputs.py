@@ -261,6 +261,7 @@ def test_nothing_that_is_printed_steers_a_terminal(folder: Path, call: Call) -> 
             for name in ("c.counts", "r.fairfix")
             for form in ("text", "json")
         ),
+        ["export", "r.fairfix"],
         ["explain", odd],
     )
     for line in lines:
