@@ -26,7 +26,7 @@ from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source
+from fairfix.data.files import Source, require
 from fairfix.data.names import did_you_mean
 from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
@@ -372,6 +372,7 @@ def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
     columns = reading.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
     names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    require(names, schema.names, "the data")
     return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
 
 

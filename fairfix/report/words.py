@@ -70,7 +70,8 @@ def as_options(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_options(one) for one in value]
     if isinstance(value, dict):
-        return {key: as_options(one) for key, one in value.items()}
+        # a key may be the name of a column, which stands as a value elsewhere
+        return {as_options(key): as_options(one) for key, one in value.items()}
     return value
 
 
