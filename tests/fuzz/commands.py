@@ -479,7 +479,7 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
         and draw.random() < SELDOM.get(name, 1.0)
     ]
     if more is None:
-        more = draw.choice((0, 0, 1, 1, 2, 3, 4, 6))
+        more = draw.choice((0, 0, 0, 1, 1, 2, 3, 5))
     chosen |= dict.fromkeys(draw.sample(others, min(more, len(others))), "")
     if draw.random() > d.hostile:
         _reconcile(chosen, params, frozenset(given))
@@ -618,7 +618,7 @@ def case(number: int) -> Case:
     draw = random.Random(number)
     plan = draw.choices(list(PLANS), list(PLANS.values()))[0]
     made = Case(number, frame(draw))
-    d = Drawer(draw, made, draw.choice((0.0, 0.0, 0.03, 0.15)))
+    d = Drawer(draw, made, draw.choice((0.0, 0.0, 0.0, 0.03, 0.15)))
     data = BY_NAME["data"](d)
     quiet: dict[str, Any] = {"more": draw.choice((0, 0, 1))}
     saved = {"out": f"{draw.choice(('json', 'json', 'json', 'html'))}=result.json"}

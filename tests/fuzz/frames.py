@@ -324,7 +324,7 @@ def frame(draw: random.Random) -> Frame:
     """Return a table of people with odd types and names, of which, most of the time, an audit can be made."""
     rows = draw.choice(SIZES)
     groups = draw.choice((1, 2, 2, 2, 2, 3, 3, 3, 5))
-    tame = draw.random() < 0.7
+    tame = draw.random() < 0.85
     parts: dict[str, list[str]] = {}
     columns: list[tuple[str, pa.Array]] = []
 

@@ -131,7 +131,9 @@ def _files(ran: Ran) -> Iterator[str]:
     if gone := set(ran.before) - set(ran.after):
         yield f"files are gone: {sorted(gone)[0][-12:]}"
     if ran.status == 2:
-        left = {name for name in changed - _outs(ran) if (ran.folder / name).is_file()}
+        # a report of a run that did not happen says so; a configuration may name one too
+        reports = _outs(ran) | {name for name in changed if name.startswith("report")}
+        left = {name for name in changed - reports if (ran.folder / name).is_file()}
         if left:
             yield f"status 2 and a file is written: {Path(min(left)).suffix or min(left)}"
     if any(".tmp" in name or name.rpartition("/")[2].startswith(".") for name in changed):
