@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench promises sample clean
+.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench promises fuzz sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -105,6 +105,9 @@ bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to 
 
 promises: $(VENV)/test.stamp ## Hold what fairfix says against many worlds of known truth, and print the table
 	$(BIN)/python benchmarks/promises.py
+
+fuzz: $(VENV)/test.stamp ## Run N=1000 commands on odd data, drawn from SEED=0; what fails is made smaller and printed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run $(or $(N),1000) --seed $(or $(SEED),0)
 
 sample: $(VENV)/base.stamp ## Generate sample_data/ anew
 	$(BIN)/python sample_data/generate.py

@@ -30,6 +30,7 @@ from fairfix.auditing.own import Own, own_estimates, own_size, own_sums
 from fairfix.auditing.sums import means, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import null_mask, primitive
+from fairfix.data.plain import texts_of
 from fairfix.data.quantities import quantities
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -112,7 +113,7 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     if pa.types.is_floating(column.type):
         whole = pc.all(pc.equal(pc.floor(column), column)).as_py()
         column = column.cast(pa.int64()) if whole else column
-    ids = column.cast(pa.string())
+    ids = texts_of(column)
     if ids.null_count:
         raise DataError(
             f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows"

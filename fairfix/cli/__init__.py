@@ -29,7 +29,7 @@ from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
 from fairfix.data.urls import hidden
 from fairfix.errors import ExitStatus, FairfixError, FairfixWarning, UnsentError
-from fairfix.report.words import as_options
+from fairfix.report.words import as_options, harmless, visible
 from fairfix.tasks.glossary import STATUSES
 
 COMMANDS = {
@@ -163,8 +163,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # click exits with 1 at a broken pipe, which means a failed check
         return _closed_pipe()
     except UnsentError as end:
-        from fairfix.report.words import harmless, visible
-
         click.echo(harmless(visible(end.statements)))
         return int(end.exit_status)
     except FairfixError as error:
@@ -304,7 +302,7 @@ def _silence(stream: Any) -> None:
 
 def _trace(error: Exception) -> None:
     """Write a traceback to stderr, without the secrets of URLs in it."""
-    _to_stderr(hidden("".join(traceback.format_exception(error))).rstrip("\n"))
+    _to_stderr(visible(hidden("".join(traceback.format_exception(error))).rstrip("\n")))
 
 
 def _show_warning(message: Any, *_: Any) -> None:
@@ -314,7 +312,7 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, harmless, visible
+    from fairfix.report.words import as_options, visible
 
     _to_stderr(harmless(visible(f"fairfix: {as_options(hidden(message))}")))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ import click
 
 from fairfix.cli.help import completion, two_columns
 from fairfix.cli.options import debug_option, format_option
-from fairfix.report.words import as_options, harmless, in_json, plain
+from fairfix.report.words import as_json, as_options, harmless, plain
 
 WIDEST = 34
 """Columns of a word above which its text begins on the next line."""
@@ -49,7 +48,7 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     parts = [(of.name, of.lines)] if of else overview()
     if format_ == "json":
         content = of.to_dict() if of else {as_options(title): dict(lines) for title, lines in parts}
-        click.echo(in_json(json.dumps(as_options(content), indent=2, ensure_ascii=False)))
+        click.echo(as_json(as_options(content)))
         return 0
     for title, lines in parts:
         click.echo(harmless(plain(as_options(title))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import click
@@ -11,7 +10,7 @@ from fairfix.cli.options import debug_option, format_option
 from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
-from fairfix.report.words import as_options, harmless, in_json, named, plain
+from fairfix.report.words import as_json, as_options, harmless, named, plain
 
 
 @click.command("inspect")
@@ -41,7 +40,7 @@ def command(artifact: str, format_: str, debug: bool) -> int:
     if fingerprint(artifact) != digest:
         raise ArtifactError(f"{artifact} has changed while it was read; inspect it again")
     if format_ == "json":
-        click.echo(in_json(json.dumps(content, indent=2, ensure_ascii=False)))
+        click.echo(as_json(content))
         return 0
     try:
         shown = [harmless(plain(line)) for line in lines(content)]

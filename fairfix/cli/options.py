@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -22,7 +21,7 @@ from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
-from fairfix.report.words import as_options, in_json
+from fairfix.report.words import as_json, as_options, plain
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -389,7 +388,7 @@ def settle(ctx: click.Context) -> None:
         ParameterSource.DEFAULT_MAP: "configuration",
     }
     if ctx.params.get("config"):
-        click.echo(f"# configuration: {Path(ctx.params['config']).name}")
+        click.echo(f"# configuration: {plain(Path(ctx.params['config']).name)}")
     for param in ctx.command.get_params(ctx):
         if param.name not in HIDDEN_SETTINGS and param.name in ctx.params:
             where = words.get(ctx.get_parameter_source(param.name), "default")
@@ -402,4 +401,4 @@ def _toml(value: Any) -> str:
     """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
     if isinstance(value, float):
         return str(value)
-    return '""' if value is None else in_json(json.dumps(value, ensure_ascii=False))
+    return '""' if value is None else as_json(value, None)

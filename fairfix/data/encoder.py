@@ -23,6 +23,7 @@ import pyarrow as pa
 from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
 from fairfix.data.binned import Entries
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
 
@@ -394,7 +395,7 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
         return np.zeros(len(array), dtype=np.int64), [MISSING], np.ones(len(array), dtype=bool)
     if not pa.types.is_dictionary(kind):
         array = array.dictionary_encode()
-    raw, index = array.dictionary.to_pylist(), dict[str, int]()
+    raw, index = entries_of(array.dictionary), dict[str, int]()
     gone = [value is None or value != value for value in raw]  # NaN differs from itself
     place = np.array(
         [

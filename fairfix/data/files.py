@@ -17,10 +17,10 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -31,6 +31,7 @@ import pyarrow as pa
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
+from fairfix.data.plain import plain_batch, plain_schema, plain_type
 from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
@@ -217,6 +218,36 @@ class FrameSource(Source):
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
+class PlainSource(Source):
+    """Another source whose columns have the types of :func:`fairfix.data.plain.plain_type`."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.remark, self.workers = source.name, source.remark, source.workers
+        self.rows, self.about_rows = source.rows, source.about_rows
+        self.schema = plain_schema(source.schema)
+        self._source = source
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
+        odd = {one.name for one in self._source.schema if plain_type(one.type) != one.type}
+        asked = {name: kind for name, kind in (types or {}).items() if name not in odd}
+        inner = self._source.parts(columns, asked)
+        return [replace(part, batches=partial(_plain_batches, part)) for part in inner]
+
+    def files(self) -> list[tuple[str, Source]]:
+        """Return (path, source) of each file, with plain columns."""
+        return [(path, PlainSource(source)) for path, source in self._source.files()]
+
+
+def _plain_batches(part: Part) -> Iterator[pa.RecordBatch]:
+    yield from map(plain_batch, part.batches())
+
+
+def _plain(source: Source) -> Source:
+    """Return the source, with plain columns where it has others."""
+    return source if plain_schema(source.schema) == source.schema else PlainSource(source)
+
+
 def open_source(data: Any, **stated: str | None) -> Source:
     """Return a source for a path, a glob, a folder, a URL of such, a table in memory or a dict of columns.
 
@@ -240,30 +271,30 @@ def open_source(data: Any, **stated: str | None) -> Source:
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
-        return _open_files(os.fspath(data), given)
+        return _plain(_open_files(os.fspath(data), given))
     if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
+        return _plain(
+            FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
+        )
     if isinstance(data, Mapping):
         with _convertible("dict"):
-            return FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
+            return _plain(
+                FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
+            )
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         with _convertible("data frame"):
-            return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
+            return _plain(FrameSource(pa.Table.from_pandas(data, preserve_index=False)))
     if hasattr(data, "__arrow_c_stream__"):
-        return FrameSource(_streamed(data))
+        return _plain(FrameSource(_streamed(data)))
     raise DataError(
         f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
     )
 
 
 def _streamed(data: Any) -> pa.Table:
-    """Return what an Arrow C stream holds; its columns of views, which few of Arrow's functions take, as plain text."""
+    """Return what an Arrow C stream holds."""
     try:
-        table = pa.RecordBatchReader.from_stream(data).read_all()
-        plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-        kinds = [plain.get(column.type, column.type) for column in table.schema]
-        fields = zip(table.column_names, kinds, strict=True)
-        return table if kinds == table.schema.types else table.cast(pa.schema(fields))
+        return pa.RecordBatchReader.from_stream(data).read_all()
     except Exception as error:  # whatever makes the stream raises errors of its own
         reason = hidden(str(error)).strip() or type(error).__name__
         raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
@@ -486,6 +517,33 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def table_writer(
     file: IO[bytes], path: str | os.PathLike[str], schema: pa.Schema
 ) -> AbstractContextManager[Write]:
-    """Return a context that yields what appends batches of one schema, in the kind that the file's name says."""
+    """Return a context that yields what appends batches of one schema, in the kind that the file's name says.
+
+    A DataError where the kind has no way to write a column, such as CSV of lists or of times in an unknown zone.
+    """
     name = Path(name_of(os.fspath(path)))
-    return _kind(name).writer(file, name, schema)
+    return _written(_kind(name), file, name, schema)
+
+
+@contextmanager
+def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Schema) -> Iterator[Write]:
+    @contextmanager
+    def writable() -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowException as error:
+            first = [*str(error).strip().splitlines(), type(error).__name__][0]
+            raise DataError(
+                f"{name} cannot be written as {kind.kind}: {first}; leave the column out of the data, or let "
+                "`output` be an Arrow or a Parquet file"
+            ) from error
+
+    with ExitStack() as stack:
+        with writable():
+            write = stack.enter_context(kind.writer(file, name, schema))
+
+        def append(batch: pa.RecordBatch) -> None:
+            with writable():
+                write(batch)
+
+        yield append

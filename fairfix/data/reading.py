@@ -197,6 +197,10 @@ def infer_columns(
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
     to be learned and it is not ``score_needed``; decisions are not looked for then.
     """
+    for part in ("protected", "strata", "label", "score", "prediction", "probability", "weight", "id"):
+        given = getattr(columns, part)
+        if "" in ((given,) if isinstance(given, str) else given or ()):
+            raise UsageError(f"`{part}`: a column without a name can play no part; give it one in the data")
     taken = set(columns.roles)
     names = [name for name in schema.names if name not in taken]
     inferred: dict[str, str] = {}

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfix.data.files import Source
+from fairfix.data.plain import entries_of
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.errors import DataError, EntryError
 
@@ -45,8 +46,8 @@ class Survey:
         if self.counts is None or pa.types.is_nested(column.type):
             self.counts = None
             return
-        for entry in pc.value_counts(column):
-            self.counts[str(entry["values"].as_py())] += entry["counts"].as_py()
+        for entry, many in zip(*map(entries_of, column.value_counts().flatten()), strict=True):
+            self.counts[str(entry)] += many
             if len(self.counts) > MANY:
                 self.counts = None
                 return

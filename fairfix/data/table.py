@@ -17,6 +17,7 @@ from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
 from fairfix.data.names import group_name
+from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading, to_probability
 from fairfix.errors import DataError
 
@@ -184,13 +185,32 @@ def _hashes(table: Table) -> npt.NDArray[np.uint64]:
     from pandas import DataFrame
     from pandas.util import hash_pandas_object
 
-    frame = table.features.to_pandas() if table.features.num_columns else DataFrame(index=range(len(table)))
+    columns = {
+        name: _hashable(column)
+        for name, column in zip(table.features.column_names, table.features.columns, strict=True)
+    }
+    frame = DataFrame(columns, index=range(len(table)))
     frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
     frame["cell"] = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
     if table.rows.score is not None:
         frame["score"] = table.rows.score
     mixed = hash_pandas_object(frame, index=False).to_numpy()
     return np.asarray(mixed >> np.uint64(11))
+
+
+def _hashable(column: pa.ChunkedArray) -> Any:
+    """Return a column as pandas can hash it: as texts where its entries are no numbers, texts or truth values."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    ways = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+    )
+    if any(is_way(kind) for is_way in ways):
+        return column.to_pandas().array
+    return [str(entry) for chunk in column.chunks for entry in entries_of(chunk)]
 
 
 def assemble(

@@ -35,6 +35,9 @@ ROUNDS = 100
 DEALT = 40
 """Rows equal in all columns that are dealt out over folds. Fewer stay in one: trees keep no leaf of less than 20."""
 
+LEAST = 40
+"""Rows from which on a tree can split, for the same reason: of fewer, all trees after the first say nothing more."""
+
 
 def binned(X: Floats, w: Floats, bins: int = BINS) -> Floats:
     """Return columns with at most ``bins`` values, in the same order; NaN stays. Bins of one column weigh alike.
@@ -167,7 +170,7 @@ class Nuisances:
         """Return trees that foretell a target from all columns and more of them, fitted to rows, with the columns."""
         X = np.column_stack([self.X, more if unequal(self.w) is None else binned(more, self.w)])
         model = kind(
-            max_iter=rounds,
+            max_iter=rounds if rows.size >= LEAST else 1,
             max_leaf_nodes=LEAVES,
             categorical_features=np.append(self.named, np.zeros(more.shape[1], dtype=bool)),
             early_stopping=False,

@@ -43,8 +43,9 @@ from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source
+from fairfix.data.files import Source, require
 from fairfix.data.names import did_you_mean
+from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
@@ -445,6 +446,7 @@ def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
     columns = reading.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
     names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    require(names, schema.names, "the data")
     return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
 
 
@@ -457,7 +459,7 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
 
 def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the identity of each row from its columns, in the order of ``kinds``."""
-    lists = [_as(column, kind).to_pylist() for column, kind in zip(columns, kinds.values(), strict=True)]
+    lists = [entries_of(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
     return map(identity_of, zip(*lists, strict=True))
 
 
@@ -476,13 +478,13 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     """Raise a DataError where identities repeat or are missing."""
     import pyarrow.compute as pc
 
-    whole = pa.chunked_array([a.dictionary_decode() if pa.types.is_dictionary(a.type) else a for a in ids])
+    whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
     if whole.null_count:
         raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
     distinct = pc.count_distinct(whole).as_py()
     if distinct == len(whole):
         return
-    again = int(whole.to_pandas().duplicated().argmax()) + 1
+    again = int(np.argmax(whole.to_pandas().duplicated())) + 1
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
         f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from fairfix.report.layout import Json
-from fairfix.report.words import in_json
+from fairfix.report.words import as_json
 
 
 def render(result: Json) -> str:
     """Return the result as indented JSON."""
-    return in_json(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    return as_json(result) + "\n"
 
 
 def unrun(problem: Json) -> str:

@@ -8,14 +8,13 @@ of a result.
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 from urllib.parse import quote
 
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import cautions, judged, limit, measured, rule, sentence
-from fairfix.report.words import in_json
+from fairfix.report.words import as_json
 
 GATED = True
 
@@ -145,4 +144,4 @@ def unrun(problem: Json) -> str:
 
 def _log(run: dict[str, Any]) -> str:
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return in_json(json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    return as_json(log) + "\n"

@@ -7,6 +7,7 @@ are, by escapes of their own.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import Any
@@ -37,8 +38,9 @@ def visible(text: str) -> str:
     return UNSEEN_IN_LINES.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def in_json(text: str) -> str:
-    r"""Return JSON or TOML with every unseen character written by its number, such as ``\u202e``; it says the same."""
+def as_json(content: Any, indent: int | None = 2) -> str:
+    """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     return UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -66,7 +68,8 @@ def as_options(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_options(one) for one in value]
     if isinstance(value, dict):
-        return {key: as_options(one) for key, one in value.items()}
+        # a key may be the name of a column, which stands as a value elsewhere
+        return {as_options(key): as_options(one) for key, one in value.items()}
     return value
 
 

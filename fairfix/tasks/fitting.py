@@ -24,6 +24,7 @@ from fairfix.data.draws import GOLDEN, is_random, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
+from fairfix.data.plain import texts_of
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import Table, assemble
@@ -506,7 +507,12 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:
-        again = table.features.column(name).to_pandas().duplicated(keep=False).to_numpy()
+        again = (
+            texts_of(table.features.column(name).combine_chunks())
+            .to_pandas()
+            .duplicated(keep=False)
+            .to_numpy()
+        )
         yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 

@@ -13,6 +13,7 @@ from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.files import open_source
 from fairfix.data.names import did_you_mean
+from fairfix.data.plain import texts_of
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError, UsageError
@@ -326,7 +327,7 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
         for p in source.parts(source.columns, dict.fromkeys(source.columns, pa.string()))
         for b in p.batches()
     )
-    texts = ((column.cast(pa.string()).to_pylist() for column in batch.columns) for batch in batches)
+    texts = ((texts_of(column).to_pylist() for column in batch.columns) for batch in batches)
     out = tuple(pair for columns in texts for pair in zip(*columns, strict=True))
     if any(None in pair for pair in out):
         raise DataError(f"{source.name} has a pair with a missing id; remove it")

@@ -846,7 +846,7 @@ def command_line() -> int:
             for modules in (WRITING, READING, (HOUSE,))
         }
         for i in range(asked.runs):
-            name, kind, wrongs = draw(world, random.Random(f"{asked.seed}/{i}"), moments)  # noqa: S311  no secret
+            name, kind, wrongs = draw(world, random.Random(f"{asked.seed}/{i}"), moments)
             table[name, kind] += 1
             if wrongs:
                 wrong[kind] += 1

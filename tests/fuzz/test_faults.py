@@ -76,7 +76,7 @@ def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
     """With the status of the signal, be it sent once or twice."""
     moments = moments_of(world, name, WRITING)
     for times, named in ((1, False), (2, True)):
-        at = random.Random(f"{name} {number} {times}").randint(1, moments)  # noqa: S311  no secret
+        at = random.Random(f"{name} {number} {times}").randint(1, moments)
         assert stopped(world, name, number, at, named=named, times=times) == [], at
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -242,3 +243,28 @@ def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
         status, _, err = call(*line)
         assert status == 2
         assert "its run did not happen: check 'nothing>1': unknown metric" in err
+
+
+def test_nothing_that_is_printed_steers_a_terminal(folder: Path, call: Call) -> None:
+    """Names with escapes and marks of direction are shown as what they are: in errors, talk, settings and inspect."""
+    odd = "\x1b[31mr\u202e\x9b"
+    make_frame().rename(columns={"race": odd}).to_parquet(f"{odd}.parquet")
+    given = [f"{odd}.parquet", "--protected", odd, "--no-config"]
+    lines = (
+        ["audit", *given, "--label", "town"],
+        ["audit", *given, "--score", odd[1:]],
+        ["audit", *given, "--counts-out", "c.counts", "--format", "json"],
+        ["audit", *given, "--show-settings"],
+        ["repair", *given, "--method", "ramp", "-o", "r.fairfix"],
+        *(
+            ["inspect", name, "--format", form]
+            for name in ("c.counts", "r.fairfix")
+            for form in ("text", "json")
+        ),
+        ["export", "r.fairfix"],
+        ["explain", odd],
+    )
+    for line in lines:
+        _, out, err = call(*line)
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", out + err), line
+    assert json.loads(call("inspect", "c.counts", "--format", "json")[1])["levels"].keys() == {odd}

@@ -550,3 +550,14 @@ def test_bad_rows_are_refused(effect: Any) -> None:
         effect(score, group, X, np.array([1.0, -1.0, 1.0]))
     with pytest.raises(DataError, match="two groups"):
         effect(score, group, X, np.array([1.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("kind", ["mean", "shares"])
+def test_trees_that_cannot_split_are_not_grown(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fewer than 40 rows no leaf of 20 can be parted: one tree says what a hundred would."""
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(48, 3)), rng.random(48), rng.uniform(1, 3, 48)
+    made = nuisances.Nuisances(X, rng.integers(0, 2, 48), w, np.arange(48) % 4, 0)
+    few = made.mean(y, y, 50) if kind == "mean" else made.shares()
+    monkeypatch.setattr(nuisances, "LEAST", 0)
+    assert np.allclose(few, made.mean(y, y, 50) if kind == "mean" else made.shares(), rtol=1e-12)

@@ -26,6 +26,7 @@ from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, renderer
 from fairfix.report.layout import HEADLINES, layout
+from fairfix.report.words import as_options
 
 SETTINGS = Settings(
     intersect=True,
@@ -244,3 +245,12 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
     assert "](" not in renderer("markdown")(result)
     assert r"\&lt;i" in renderer("markdown")(result)
     assert [g["group"] for g in result["attributes"][0]["groups"]] == sorted(UNSEEN)
+    for name in ("json", "sarif", "junit", "github"):  # formats for programs keep the names, by escapes
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", renderer(name)(result)), name
+    assert json.loads(renderer("json")(result)) == result
+
+
+def test_a_name_in_backquotes_is_found_by_its_name() -> None:
+    """Backquotes make an option of a parameter; of a column that is called so they do it wherever its name stands."""
+    result = as_options({"gap": "ks.to_overall [`data`]", "surer": {"ks.to_overall [`data`]": 1.0}})
+    assert result["surer"][result["gap"]] == 1.0

@@ -44,7 +44,8 @@ class CsvSource(FileSource):
             self.remark = f"read with {self.dialect}"
         with _open(places[0], self.dialect, None, None) as reader:
             self.schema = reader.schema
-        self.require(self.schema.names)  # a CSV reader finds columns by their names
+            names = self.schema.names  # may be no UTF-8, which the reader leaves to whoever looks
+        self.require(names)  # a CSV reader finds columns by their names
         self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
+from fairfix.data.plain import entries_of
 from fairfix.errors import DataError
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import RepairProblem, Solver, anything, but, only
@@ -409,5 +410,5 @@ def _rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
     name = problem.table.reading.columns.id
     if name is None or name not in problem.table.features.column_names:
         raise DataError("comparable pairs name people; say with `id` which column has their names")
-    place = {str(one): i for i, one in enumerate(problem.table.features.column(name).to_pylist())}
+    place = {str(one): i for i, one in enumerate(entries_of(problem.table.features.column(name)))}
     return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]

@@ -68,7 +68,7 @@ def export(
         return _query(repaired, program, name, dialect, table)
     whole = document(repaired, program)
     if to == "json":
-        return json.dumps(whole, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(whole, allow_nan=False) + "\n"
     source = resources.files(__name__).joinpath("standalone.py").read_text(encoding="utf-8")
     text = json.dumps(json.dumps(whole, allow_nan=False))  # a text of ASCII that Python reads as it is
     return source.replace(

@@ -1,0 +1,97 @@
+"""Plain columns: types that few functions of Arrow take, read as the ones that all of them take; and their entries.
+
+Views become texts, an extension type what it is stored as, a half float a float, a run-end encoded column its values. A
+UUID is read as its text, which is what a CSV file has of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PLAIN = {
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+    pa.float16(): pa.float32(),
+}
+"""Type -> the plain one with the same entries."""
+
+STORED = {"arrow.uuid": pa.string(), "arrow.bool8": pa.bool_()}
+"""Name of an extension type -> the plain type, where that is not what the type is stored as."""
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the plain type of a column's type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return STORED.get(kind.extension_name) or plain_type(kind.storage_type)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, plain_type(kind.value_type), kind.ordered)
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
+    return PLAIN.get(kind, kind)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with plain types."""
+    return pa.schema([one.with_type(plain_type(one.type)) for one in schema], schema.metadata)
+
+
+def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with plain columns."""
+    columns = [plain(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=plain_schema(batch.schema))
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return a column in its plain type."""
+    kind, wanted = array.type, plain_type(array.type)
+    if kind == wanted:
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return pa.array(
+                [None if one is None else str(uuid.UUID(bytes=one)) for one in array.storage.to_pylist()],
+                wanted,
+            )
+        return plain(array.storage).cast(wanted)
+    if pa.types.is_run_end_encoded(kind):
+        return plain(pc.run_end_decode(array))
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), ordered=kind.ordered)
+    return array.cast(wanted)
+
+
+def entries_of(array: pa.Array) -> list[Any]:
+    """Return the entries of a column as Python has them; those that it has not, such as dates after 9999, as texts."""
+    try:
+        return list(array.to_pylist())
+    except (
+        ValueError,
+        OverflowError,
+        KeyError,
+        pa.ArrowException,
+    ):  # KeyError: a time zone that nobody knows
+        return [_entry(scalar) for scalar in array]
+
+
+def texts_of(array: pa.Array) -> pa.Array:
+    """Return the entries of a column as texts, the same for a number in any kind of file."""
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return pa.array([None if one is None else str(one) for one in entries_of(array)], pa.string())
+
+
+def _entry(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")
+    except (ValueError, OverflowError, KeyError, pa.ArrowException):
+        ticks = scalar.cast(pa.int32() if scalar.type.bit_width == 32 else pa.int64()).as_py()
+        return f"{ticks} of {scalar.type}"

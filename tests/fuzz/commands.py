@@ -1,0 +1,764 @@
+"""Lines to fuzz with: all options of all commands, drawn from the options that the commands have.
+
+An option has entries by its type (flags, choices, numbers), by what its help calls its value (``COLUMN``), or by its
+name in :data:`BY_NAME`. :func:`unknown_options` names those with none of these, so that a new one is fuzzed from its
+first day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
+from fairfix.cli import COMMANDS
+from fairfix.methods import available
+from fairfix.methods.base import Rule
+from fairfix.report import FORMATS
+from fairfix.tasks.request import EXCLUDES, REQUIRES
+
+from tests.fuzz import files
+from tests.fuzz.frames import NAMES, Frame, frame
+
+Make = Callable[[pa.Table, Path, random.Random], str]
+"""Writes a file of a case into a folder, from the case's table, and returns its name."""
+
+Line = list[tuple[str, ...]]
+"""Words of a command line, those of one option or argument together."""
+
+
+@dataclass
+class Case:
+    """Some commands, one after the other, in a folder with files; drawn from a number, or made smaller."""
+
+    number: int
+    frame: Frame
+    files: dict[str, Make] = field(default_factory=dict)
+    """By the word that stands for the file in the lines, such as ``<data>``."""
+    steps: list[Line] = field(default_factory=list)
+
+    def written(self, folder: Path) -> list[list[str]]:
+        """Write the files, and return the lines with their names and their hashes."""
+        words = {}
+        for key, make in self.files.items():
+            name = make(self.frame.table, folder, random.Random(f"{self.number} {key}"))
+            words[f"<{key}>"] = name
+            if (folder / name).is_file():
+                words[f"<hash {key}>"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+
+        def filled(word: str) -> str:
+            for key, name in words.items():
+                word = word.replace(key, name)
+            return word.replace("\x00", "")  # no argument of a process has one
+
+        return [[filled(word) for part in line for word in part] for line in self.steps]
+
+
+# ---------------------------------------------------------------------- entries
+
+
+class Drawer:
+    """Draws the entries of options for one case."""
+
+    def __init__(self, draw: random.Random, case: Case, hostile: float) -> None:
+        self.draw, self.case, self.hostile = draw, case, hostile
+        self.method = ""
+
+    def wild(self) -> bool:
+        """Tell whether something implausible is wanted."""
+        return self.draw.random() < self.hostile
+
+    def column(self, *parts: str) -> str:
+        """Return a column of one of these parts; now and then any, or one that is not there."""
+        names = self.case.frame.table.column_names
+        if self.wild():
+            return self.draw.choice([*names, self.draw.choice(NAMES)])
+        return self.draw.choice(
+            [name for part in parts for name in self.case.frame.parts.get(part, ())] or names
+        )
+
+    def listed(self, *parts: str, most: int = 2) -> str:
+        """Return some columns in the form of a list."""
+        return ",".join(listable(self.column(*parts)) for _ in range(self.draw.randint(1, most)))
+
+    def entry(self, column: str, table: pa.Table | None = None) -> str:
+        """Return an entry of a column as a text."""
+        table = self.case.frame.table if table is None else table
+        if not self.wild() and column in table.column_names and table.num_rows:
+            part = table.column(table.column_names.index(column))
+            return files.as_text(part[self.draw.randrange(table.num_rows)])
+        return self.draw.choice((*NAMES, "a", "b", "1", "true"))
+
+    def number(self, *usual: float) -> str:
+        """Return a number, mostly one of the usual ones."""
+        odd = ("0", "1", "-1", "inf", "-inf", "nan", "1e-300", "1e308", "2", "1e16", "0.999999999", "x", "")
+        return self.draw.choice(odd) if self.wild() else f"{self.draw.choice(usual):.15g}"
+
+    def file(self, key: str, make: Make) -> str:
+        """Return the word of a file, which is written before the commands run."""
+        self.case.files.setdefault(key, make)
+        return f"<{key}>"
+
+    def check(self) -> str:
+        """Return a check, mostly one that makes sense."""
+        draw = self.draw
+        metric = (
+            draw.choice(("dp", "eo", "ks", "accuracy", "auc", *METRICS, *ALIASES))
+            if draw.random() < 0.5
+            else "dp"
+        )
+        kind = draw.choice((".difference", ".difference", ".ratio", ".min", ".max", ".covariance", ""))
+        scope = draw.choice(
+            ("", "", "", *(f".{one}" for one in (*SCOPES, *FLIP_SCOPES, "true_groups", "under_n1")))
+        )
+        if draw.random() < 0.8:
+            metric, kind, scope = (
+                draw.choice(("dp", "selection_rate", "base_rate", "mean_score", "accuracy")),
+                ".difference",
+                "",
+            )
+            return f"{metric}.difference>{self.number(0.1, 0.02, 0.5)}"
+        where = f"[{self.column('group')}]" if draw.random() < 0.2 else ""
+        sign = "<" if kind in (".ratio", ".min") else ">"
+        return f"{metric}{kind}{scope}{where}{draw.choice((sign, sign, '>', '<='))}{self.number(0.1, 0.02, 0.5, 0.8)}"
+
+    def hyper(self, rules: list[Rule]) -> str:
+        """Return a value of a hyper-parameter, or several."""
+        rule = self.draw.choice(rules)
+        if self.wild():
+            return self.draw.choice(("", "nan", "-1", "inf", "x", "0", "a=b", "1e308", *NAMES[:3]))
+        usual = (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
+        many = 2 if rule.selectable and self.draw.random() < 0.2 else 1
+        return ",".join(self.draw.choice(usual) for _ in range(many))
+
+    def _numbers(self, rule: Rule) -> tuple[str, ...]:
+        low = rule.at_least or 0.0
+        return tuple(
+            f"{one:g}"
+            for one in (low, low + 0.01, low + 0.1, low + 1, low + 3)
+            if rule.at_most is None or one <= rule.at_most
+        )
+
+
+def listable(name: str) -> str:
+    """Return a column's name as it stands in a list."""
+    plain = name == name.strip() and name and not set(name) & {",", '"'}
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _data(table: pa.Table, folder: Path, draw: random.Random) -> str:
+    return files.write(
+        table,
+        folder,
+        draw.choice(("data", "data", "data", "da\u202eta", "\x1b[31mred", "a b", "<b>", "%0A::error")),
+        draw,
+    )
+
+
+def _more(table: pa.Table, folder: Path, draw: random.Random) -> str:
+    """Write other rows of the same table, perhaps without a column, as data of later."""
+    rows = table
+    if draw.random() < 0.5:
+        start = draw.randint(0, table.num_rows)
+        rows = pa.concat_tables([table.slice(start), table.slice(0, start // 2)])
+    if draw.random() < 0.1 and rows.num_columns > 1:
+        rows = rows.remove_column(draw.randrange(rows.num_columns))
+    return files.write(rows, folder, "more", draw)
+
+
+def _noise(column: str, by_label: bool) -> Make:
+    def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
+        named = {"a", "b"}
+        if column in table.column_names:
+            part = table.column(table.column_names.index(column))
+            named = {files.as_text(one) for one in part.slice(0, 50)} or named
+        lines = ["true,noisy,label,count" if by_label else "true,noisy,count"]
+        for true in sorted(named)[:6]:
+            for noisy in sorted(named)[:6]:
+                for label in (0, 1) if by_label else (None,):
+                    words = [*map(files.quoted_csv, (true, noisy)), *(() if label is None else (str(label),))]
+                    lines.append(
+                        ",".join(
+                            [
+                                *words,
+                                str(draw.choice((90, 900)) if true == noisy else draw.choice((0, 3, 10))),
+                            ]
+                        )
+                    )
+        (folder / "noise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return "noise.csv"
+
+    return make
+
+
+def _pairs(column: str) -> Make:
+    def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
+        names = ["x", "y"]
+        if column in table.column_names:
+            names = [
+                files.as_text(one) for one in table.column(table.column_names.index(column)).slice(0, 20)
+            ] or names
+        lines = ["one,other"] + [
+            ",".join(files.quoted_csv(draw.choice(names)) for _ in range(2)) for _ in range(8)
+        ]
+        (folder / "pairs.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return "pairs.csv"
+
+    return make
+
+
+def _model(columns: tuple[str, ...]) -> Make:
+    def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
+        import joblib
+        import numpy as np
+        import pandas as pd
+        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        rng = np.random.default_rng(0)
+        rows: Any = pd.DataFrame(rng.normal(40, 20, (40, len(columns))), columns=list(columns))
+        made = draw.choice((LogisticRegression(), LogisticRegression(), LinearRegression()))
+        fitted = make_pipeline(StandardScaler(), made).fit(rows, (rows.iloc[:, 0] > 40).astype(int))
+        joblib.dump(fitted, folder / "model.joblib")
+        return "model.joblib"
+
+    return make
+
+
+def _model_word(d: Drawer) -> str:
+    columns = tuple(dict.fromkeys(d.case.frame.parts.get("number", ["age"])))
+    return d.file("model", _model(columns))
+
+
+def _radii(d: Drawer) -> str:
+    column = d.column("group")
+    return ",".join(f"{d.entry(column)}={d.number(0.0, 0.05, 0.1)}" for _ in range(d.draw.randint(1, 3)))
+
+
+def _membership(d: Drawer) -> str:
+    names = d.case.frame.parts.get("membership", [])
+    named = d.draw.random() < 0.5
+    return ",".join(
+        (f"g{at}=" if named else "") + listable(d.column("membership") if d.wild() else name)
+        for at, name in enumerate(names)
+    )
+
+
+def _bands(d: Drawer) -> str:
+    how = d.draw.choice(("quartiles", "tertiles", "deciles", "30,50", "40", "values", d.number(3, 50)))
+    return f"{d.column('number', 'number', 'group')}={how}"
+
+
+def _report_file(d: Drawer) -> str:
+    return d.draw.choice(("no/such/x", "out.counts")) if d.wild() else f"report{d.draw.randrange(99)}"
+
+
+def _from_file(d: Drawer) -> str:
+    return d.draw.choice(("missing.counts", "<data>"))
+
+
+BY_NAME: dict[str, Callable[[Drawer], str]] = {
+    "data": lambda d: (
+        d.file("data", _data) if d.draw.random() < 0.99 else d.draw.choice(("gone.csv", "", ".", "*.csv"))
+    ),
+    "protected": lambda d: d.listed("group"),
+    "label": lambda d: d.column("label"),
+    "score": lambda d: d.column("score"),
+    "prediction": lambda d: d.column("prediction"),
+    "probability": lambda d: d.column("probability"),
+    "weight": lambda d: d.column("weight"),
+    "id": lambda d: d.column("id"),
+    "against": lambda d: d.column("score"),
+    "features": lambda d: d.draw.choice(
+        (d.listed("number", most=3), d.listed("number", "odd", "group", most=4), "all", "score")
+    ),
+    "strata": lambda d: d.listed("stratum", most=1),
+    "bands": _bands,
+    "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
+    "positive_label": lambda d: d.entry(d.column("label")),
+    "positive_prediction": lambda d: d.entry(d.column("prediction")),
+    "model": _model_word,
+    "trust_model": lambda d: (
+        "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
+    ),
+    "noise": lambda d: d.file("noise", _noise(d.column("group"), d.draw.random() < 0.5)),
+    "noise_columns": lambda d: d.listed("group", "label", most=3),
+    "noise_radius": _radii,
+    "noise_epsilon": lambda d: d.number(0.0, 0.05, 0.3),
+    "noise_membership": _membership,
+    "fail_on": Drawer.check,
+    "require": Drawer.check,
+    "fail_on_worse": lambda d: d.number(0.02, 0.1) if d.draw.random() < 0.5 else d.check(),
+    "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
+    "reference": lambda d: (lambda column: f"{column}={d.entry(column)}")(d.column("group")),
+    "comparable": lambda d: (lambda column: f"{column}={d.entry(column)},{d.entry(column)}")(
+        d.column("group", "number")
+    ),
+    "radius": lambda d: d.number(0.0, 0.1, 1.0),
+    "group_slack": _radii,
+    "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
+    "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
+    "share": lambda d: d.draw.choice(("0:0.7", "0.7:1", "0:1", "0.5:0.5", "x", "1:0")),
+    "counts_out": lambda d: "out.counts",
+    "from_counts": _from_file,
+    "proof_counts": _from_file,
+    "baseline": lambda d: d.draw.choice(("missing.json", "<data>")),
+    "baseline_data": lambda d: d.file("more", _more),
+    "against_data": lambda d: d.file("more", _more),
+    "unlabelled": lambda d: d.file("more", _more),
+    "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
+    "holdout": lambda d: d.number(0.3, 0.5, 0.1, 0.0),
+    "validation": lambda d: d.number(0.2, 0.5),
+    "method": lambda d: d.draw.choice([*available(), *(["", "rampe"] if d.wild() else [])]),
+    "methods": lambda d: ",".join(d.draw.sample(list(available()), d.draw.randint(1, 2))),
+    "slacks": lambda d: ",".join(d.number(0.0, 0.05, 0.2) for _ in range(d.draw.randint(1, 2))),
+    "delimiter": lambda d: d.draw.choice((",", ";", "\t", "|", "x", "", ",,", "é")),
+    "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
+    "sql": lambda d: d.draw.choice(("select 1", "drop table x", "")),
+    "cluster": lambda d: d.draw.choice(("local:0", "local:x", "")),
+    "output": lambda d: (
+        d.draw.choice(("made", "made.csv", "made.parquet", "no/such/folder/x", ".", "/dev/stdout"))
+        if d.wild()
+        else d.draw.choice(("made", "made.csv", "made.parquet"))
+    ),
+    "out": lambda d: f"{d.draw.choice(FORMATS)}={_report_file(d)}",
+    "picture": lambda d: d.draw.choice(("picture.svg", "picture.svg", "picture.gif")),
+    "config": lambda d: d.file("config", lambda table, folder, draw: _config(folder, "")),
+    "name": lambda d: d.draw.choice(("all", *NAMES)),
+    "artifact": lambda d: "made",
+    "result": lambda d: "result.json",
+    "counts": lambda d: "out.counts",
+    "comparison": Drawer.check,
+}
+"""By the name of an option or argument: what it may be."""
+
+
+def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
+    """Return what draws the entry of an option; None of one that nothing here knows."""
+    name = str(param.name)
+    kind = param.type
+    if isinstance(kind, click.Choice):
+        choices = list(kind.choices)
+        return lambda d: (
+            d.draw.choice(choices) if not d.wild() else d.draw.choice(("", "none of these", *choices))
+        )
+    if getattr(param, "is_flag", False):
+        return lambda d: ""
+    if isinstance(kind, click.IntRange):
+        low = kind.min or 0
+        usual = (low, low + 1, low + 2, low + 7, low + 50)
+        return lambda d: (
+            str(d.draw.choice(usual))
+            if not d.wild()
+            else d.draw.choice(("-1", "0", "99999999999999999999", "1.5", "x", ""))
+        )
+    if name in BY_NAME:
+        return BY_NAME[name]
+    rules = rules_of().get(name)
+    if rules:
+        return lambda d: d.hyper(
+            [rule for method, rule in rules if method == d.method] or [rule for _, rule in rules]
+        )
+    if isinstance(kind, (click.FloatRange, click.types.FloatParamType)):
+        return lambda d: d.number(0.0, 0.1, 0.5, 1.0)
+    if getattr(param, "metavar", None) == "COLUMN":
+        return lambda d: d.column("number", "odd", "group", "score", "label")
+    return None
+
+
+@cache
+def rules_of() -> dict[str, list[tuple[str, Rule]]]:
+    """Return (method, rule) of every hyper-parameter that has no text of its own form, by its name."""
+    out: dict[str, list[tuple[str, Rule]]] = {}
+    for method, kind in available().items():
+        for part in kind.parameter_fields():
+            if not part.metadata["rule"].text:
+                out.setdefault(part.name, []).append((method, part.metadata["rule"]))
+    return out
+
+
+def params_of(command: str) -> list[click.Parameter]:
+    """Return the options and arguments of a command, but for help."""
+    made: click.Command = import_module(f"fairfix.cli.{command}").command
+    return [one for one in made.get_params(click.Context(made)) if "--help" not in one.opts]
+
+
+def unknown_options() -> list[str]:
+    """Return the options and arguments that nothing here knows what to give to, as ``command --option``."""
+    return [
+        f"{command} {param.opts[0]}"
+        for command in COMMANDS
+        for param in params_of(command)
+        if entry_of(param) is None
+    ]
+
+
+# ---------------------------------------------------------------------- lines
+
+SELDOM = {
+    "show_settings": 0.1,
+    "dry_run": 0.02,
+    "exclude_small": 0.3,
+    "strata": 0.4,
+    "noise_membership": 0.4,
+    "config": 0.0,
+    "cluster": 0.2,
+    "table": 0.2,
+    "sql": 0.2,
+    "delimiter": 0.2,
+    "decimal": 0.4,
+    "from_counts": 0.2,
+    "proof_counts": 0.2,
+    "baseline": 0.2,
+    "no_config": 0.3,
+    "debug": 0.0,
+    "picture": 0.1,
+    "individual": 0.4,
+    "force": 0.5,
+    "learner": 0.3,
+    "threads": 0.5,
+}
+"""Options that end most runs early, or make them long: how often they are taken, compared with others."""
+
+USUAL = {
+    "protected": 0.97,
+    "label": 0.95,
+    "score": 0.97,
+    "method": 0.99,
+    "format_": 0.3,
+    "out": 0.25,
+    "task": 0.0,
+}
+"""Options that most lines have, and how often."""
+
+
+def written_option(param: click.Option, entry: str, draw: random.Random) -> tuple[str, ...]:
+    """Return the words of an option."""
+    name = draw.choice(param.opts)
+    if param.is_flag:
+        return (name,)
+    return (f"{name}={entry}",) if name.startswith("--") and draw.random() < 0.2 else (name, entry)
+
+
+def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: int | None = None) -> Line:
+    """Return a line of a command: ``given`` options by name, usual ones, and ``more`` of all the others."""
+    draw, given = d.draw, given or {}
+    params = {str(param.name): param for param in params_of(command)}
+    chosen = dict(given)
+    for name, often in USUAL.items():
+        if name in params and name not in chosen and draw.random() < often:
+            chosen[name] = ""
+    if "method" in chosen:
+        d.method = chosen["method"] or BY_NAME["method"](d)
+        chosen["method"] = d.method
+    every = {part.name for method in available().values() for part in method.parameter_fields()}
+    own = (
+        {part.name for part in available()[d.method].parameter_fields()} if d.method in available() else set()
+    )
+    if command == "repair" and (d.method == "robust") and draw.random() < 0.9:
+        chosen["noise"] = ""
+        chosen[draw.choice(("noise_class_conditional", "noise_epsilon", "noise_keep"))] = ""
+    others = [
+        name
+        for name, param in params.items()
+        if name not in chosen
+        and isinstance(param, click.Option)
+        and name not in ("output",)
+        and (name not in every or name in own or d.wild())
+        and not (command == "repair" and name.startswith("noise") and d.method != "robust" and not d.wild())
+        and draw.random() < SELDOM.get(name, 1.0)
+    ]
+    if more is None:
+        more = draw.choice((0, 0, 0, 1, 1, 2, 3, 5))
+    chosen |= dict.fromkeys(draw.sample(others, min(more, len(others))), "")
+    if draw.random() > d.hostile:
+        _reconcile(chosen, params, frozenset(given))
+        if draw.random() < 0.8:
+            _bear_gaps(chosen, params, d.case.frame, frozenset(given))
+    if command == "compare" and "format_" in chosen:
+        chosen["format_"] = draw.choice(("text", "json", "html", "markdown"))
+    out: Line = [(command,)]
+    for name in chosen:
+        param = params[name]
+        make = entry_of(param)
+        assert make is not None, f"{command} {name}: say in tests/fuzz/commands.py what it may be"
+        times = draw.choice((1, 1, 2)) if param.multiple and name not in given else 1
+        for _ in range(times):
+            entry = given.get(name) or (d.method if name == "method" else make(d))
+            out.append(written_option(param, entry, draw) if isinstance(param, click.Option) else (entry,))
+    return out
+
+
+def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[str]) -> None:
+    """Drop options that do not go with others, and add those that others need, as the tables of requests say."""
+    for _ in range(3):
+        for name, others, _why in EXCLUDES:
+            if name in chosen:
+                for other in others:
+                    if other in chosen:
+                        chosen.pop(name if other in kept and name not in kept else other, None)
+        for condition, needed, _why in REQUIRES:
+            name = condition.partition("=")[0]
+            if name not in chosen or any(one.partition("=")[0] in chosen for one in needed):
+                continue
+            one, _, wanted = needed[0].partition("=")
+            if one in params and not {"from_counts", "baseline"} & {one}:
+                chosen[one] = wanted
+            else:
+                chosen.pop(name)
+        if "model" in chosen:
+            chosen.setdefault("trust_model", "")
+        elif "trust_model" in chosen:
+            chosen.pop("trust_model")
+    if chosen.get("task") != "regression" and "bound" in chosen:
+        chosen.pop("bound")
+    if "noise_membership" in chosen and "protected" not in kept:
+        chosen.pop("protected", None)
+
+
+def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: frozenset[str]) -> None:
+    """Add what data with gaps, or labels that are texts, need; whichever column will be taken."""
+    if kept & {"from_counts"}:
+        return
+    gaps = {
+        name
+        for name, column in zip(of.table.column_names, of.table.columns, strict=True)
+        if column.null_count
+    }
+    for option, parts, entry in (
+        ("missing_group", ("group", "stratum"), "group"),
+        ("missing", ("label", "score", "weight"), ""),
+    ):
+        if option in params and gaps & {name for part in parts for name in of.parts.get(part, ())}:
+            chosen.setdefault(option, entry or ("abstain" if "artifact" in params else "drop"))
+    for part, option in (("label", "positive_label"), ("prediction", "positive_prediction")):
+        names = of.parts.get(part, [""])
+        if (
+            part in chosen
+            and option in params
+            and chosen.get("task") != "regression"
+            and names[0] in of.table.column_names
+        ):
+            column = of.table.column(of.table.column_names.index(names[0]))
+            entries = {files.as_text(one) for one in column.slice(0, 20)}
+            if not entries <= {"0", "1", "True", "False", "0.0", "1.0", "0.000000", "1.000000"}:
+                chosen.setdefault(option, max(entries))
+
+
+def _config(folder: Path, text: str) -> str:
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+    return "settings.toml"
+
+
+def configured(case: Case, line_: Line, draw: random.Random) -> Line:
+    """Return the line with some of its options moved to a configuration file."""
+    command = line_[0][0]
+    params = {opt: param for param in params_of(command) for opt in param.opts}
+    lines: dict[str, list[str]] = {}
+    out: Line = []
+    for part in line_:
+        name, entry = part[0], part[1] if len(part) == 2 else ""
+        param = params.get(name)
+        out_of_line = (
+            param is None
+            or param.name in ("config", "no_config", "debug", "show_settings", "quiet", "detail")
+            or draw.random() < 0.5
+        )
+        if (
+            out_of_line
+            or getattr(param, "is_flag", False)
+            or "<" in entry
+            or "\x00" in entry
+            or (param.name in lines and not param.multiple)
+        ):
+            out.append(part)
+        else:
+            lines.setdefault(max(param.opts, key=len).lstrip("-"), []).append(entry)
+    if not lines:
+        return line_
+    text = f"[{command}]\n" + "".join(
+        f"{name} = {json.dumps(entries if len(entries) > 1 else entries[0])}\n".replace("\x7f", "\\u007F")
+        for name, entries in lines.items()
+    )
+    case.files["config"] = lambda table, folder, draw: _config(folder, text)
+    return [*out, ("--config", "<config>")]
+
+
+# ---------------------------------------------------------------------- cases
+
+PLANS = {
+    "audit": 34,
+    "repair": 16,
+    "compare": 5,
+    "predict": 9,
+    "export": 5,
+    "inspect": 5,
+    "report": 6,
+    "init": 8,
+    "merge": 4,
+    "explain": 2,
+    "counts": 5,
+    "baseline": 4,
+}
+"""What a case is about, and how often of about a hundred."""
+
+
+def case(number: int) -> Case:
+    """Return the case of a number: the same each time."""
+    draw = random.Random(number)
+    plan = draw.choices(list(PLANS), list(PLANS.values()))[0]
+    made = Case(number, frame(draw))
+    d = Drawer(draw, made, draw.choice((0.0, 0.0, 0.0, 0.03, 0.15)))
+    data = BY_NAME["data"](d)
+    quiet: dict[str, Any] = {"more": draw.choice((0, 0, 1))}
+    saved = {"out": f"{draw.choice(('json', 'json', 'json', 'html'))}=result.json"}
+    repair = {"data": data, "output": "made"}
+    first = {
+        "audit": lambda: [line("audit", d, {"data": data})],
+        "repair": lambda: [
+            line("repair", d, {"data": data} | ({"output": "made"} if draw.random() < 0.8 else {}))
+        ],
+        "compare": lambda: [
+            line(
+                "compare",
+                d,
+                {"data": data, "slacks": d.number(0.0, 0.1)}
+                | ({"methods": BY_NAME["method"](d)} if draw.random() < 0.7 else {}),
+            )
+        ],
+        "predict": lambda: [
+            line("repair", d, repair, **quiet),
+            line(
+                "predict",
+                d,
+                {
+                    "artifact": "made",
+                    "data": d.file("more", _more),
+                    "output": draw.choice(("p.parquet", "p.csv", "p.arrow", "p/", BY_NAME["output"](d))),
+                },
+            ),
+        ],
+        "export": lambda: [
+            line("repair", d, repair, **quiet),
+            line(
+                "export", d, {"artifact": "made", **({"output": "exported"} if draw.random() < 0.5 else {})}
+            ),
+        ],
+        "inspect": lambda: [
+            line("repair", d, repair, **quiet)
+            if draw.random() < 0.5
+            else line("audit", d, {"data": data, "counts_out": "made"}, **quiet),
+            line("inspect", d, {"artifact": "made"}),
+        ],
+        "report": lambda: [
+            line(draw.choice(("audit", "audit", "repair")), d, {"data": data} | saved, **quiet),
+            line("report", d, {"result": "result.json"}),
+        ],
+        "init": lambda: [
+            [
+                one
+                for one in line("init", d, {"data": data})
+                if draw.random() < 0.7 or one[0] in ("init", data)
+            ],
+            *([line("audit", d, {"config": "fairfix.toml"}, more=0)] if draw.random() < 0.5 else []),
+        ],
+        "merge": lambda: [
+            line("audit", d, {"data": data, "counts_out": "one.counts"}, more=0),
+            line("merge", d, {"counts": "one.counts", "output": "out.counts"}),
+            line("merge", d, {"counts": "out.counts", "output": "all.counts"}),
+        ],
+        "counts": lambda: [
+            line("audit", d, {"data": data, "counts_out": "one.counts"}, **quiet),
+            [(draw.choice(("audit", "audit", "repair")),), ("--from-counts", "one.counts")],
+        ],
+        "baseline": lambda: [
+            line("audit", d, {"data": data, "out": "json=result.json"}, more=0),
+        ],
+        "explain": lambda: [
+            [
+                ("explain",),
+                *(
+                    (
+                        draw.choice(
+                            (
+                                *METRICS,
+                                *ALIASES,
+                                *available(),
+                                "four-fifths rule",
+                                "0",
+                                "usage",
+                                "--protected",
+                                d.check(),
+                                *NAMES,
+                            )
+                        ),
+                    )
+                    for _ in range(draw.randint(0, 2))
+                ),
+            ]
+        ],
+    }[plan]
+    made.steps = first()
+    if plan == "counts":
+        command = made.steps[1][0][0]
+        extra = line(command, d, {"from_counts": "one.counts"}, more=2)
+        named = ("data", "protected", "label", "score")
+        params = {opt: str(param.name) for param in params_of(command) for opt in param.opts}
+        made.steps[1] = [part for part in extra if params.get(part[0].partition("=")[0]) not in named]
+    if plan == "baseline":
+        made.steps.append(
+            [*made.steps[0][:-1], ("--baseline", "result.json"), ("--fail-on-worse", d.number(0.02, 0.0))]
+        )
+        made.steps[1] = [
+            part
+            for part in made.steps[1]
+            if "json=result.json" not in part and "--out=json=result.json" not in part
+        ]
+    for at, step in enumerate(made.steps):
+        command = step[0][0]
+        if command in ("audit", "repair", "compare") and draw.random() < 0.1:
+            made.steps[at] = configured(made, step, draw)
+        if command in ("audit", "repair", "compare", "report") and draw.random() < 0.8:
+            made.steps[at] = [*made.steps[at], ("--out", f"json=seen{at}.json")]
+    return made
+
+
+def smaller(before: Case) -> list[Case]:
+    """Return cases that are a little smaller: fewer steps, options, rows or columns; the boldest first."""
+    out = []
+    table = before.frame.table
+
+    def of(rows: pa.Table) -> Case:
+        return replace(before, frame=replace(before.frame, table=rows))
+
+    size = table.num_rows
+    while size:
+        out += [
+            of(pa.concat_tables([table.slice(0, start), table.slice(start + size)]))
+            for start in range(0, table.num_rows, size)
+        ]
+        if len(out) > 30:
+            break
+        size //= 2
+    out += [of(table.remove_column(at)) for at in range(table.num_columns)]
+    for at, step in enumerate(before.steps):
+        for word in range(1, len(step)):
+            steps = [*before.steps]
+            steps[at] = step[:word] + step[word + 1 :]
+            out.append(replace(before, steps=steps))
+    if len(before.steps) > 1:
+        out += [
+            replace(before, steps=before.steps[:at] + before.steps[at + 1 :])
+            for at in range(len(before.steps))
+        ]
+    return out

@@ -1,0 +1,151 @@
+"""Columns of types that few functions of Arrow take, read by every command as the ones that all of them take."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.data.plain import plain
+
+from tests.conftest import Call
+from tests.data import scored
+
+pytestmark = pytest.mark.usefixtures("away")
+
+
+class Unregistered(pa.ExtensionType):
+    """A type of somebody else's."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int32(), "tests.unregistered")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Unregistered:
+        return cls()
+
+
+def ticks(kind: pa.DataType, step: int) -> Callable[[list[int]], pa.Array]:
+    """Return what makes of groups 0, 1, 2 moments of a kind, so many of its units apart."""
+    whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return lambda groups: pa.array([group * step for group in groups], whole).cast(kind)
+
+
+GROUPS: dict[str, Callable[[list[int]], pa.Array]] = {
+    "string view": lambda groups: pa.array([f"g{group}" for group in groups]).cast(pa.string_view()),
+    "binary view": lambda groups: pa.array([b"g%d" % group for group in groups]).cast(pa.binary_view()),
+    "views in a dictionary": lambda groups: pa.DictionaryArray.from_arrays(
+        pa.array(groups, pa.int8()), pa.array(["a", "b", "c"]).cast(pa.string_view())
+    ),
+    "run ends": lambda groups: pa.RunEndEncodedArray.from_arrays(list(range(1, len(groups) + 1)), groups),
+    "half": lambda groups: pa.array(groups, pa.float32()).cast(pa.float16()),
+    "extension": lambda groups: pa.ExtensionArray.from_storage(Unregistered(), pa.array(groups, pa.int32())),
+    "uuid": lambda groups: pa.array([uuid.UUID(int=group).bytes for group in groups], pa.uuid()),
+    "narrow decimal": lambda groups: pa.array(groups).cast(pa.decimal128(20, 0)).cast(pa.decimal32(9, 0)),
+    "dates after 9999": ticks(pa.date32(), 2**30 - 1),
+    "moments after 9999": ticks(pa.timestamp("s"), 2**61),
+    "an unknown zone": ticks(pa.timestamp("s", "Nowhere/Never"), 1),
+    "long durations": ticks(pa.duration("s"), 2**61),
+}
+"""Columns of groups 0, 1, 2, by what is odd about them."""
+
+
+def numbers_of(out: str) -> list[Any]:
+    """Return rows and metrics of each group of an audit, whatever the groups are called."""
+    return [(group["rows"], group["metrics"]) for group in json.loads(out)["attributes"][0]["groups"]]
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_groups_of_any_type_are_groups(kind: str, call: Call) -> None:
+    """An audit of odd groups has the numbers of plain ones; init, repair and predict take them too."""
+    table = scored(rows=120)
+    groups = [int(name[1:]) for name in table["race"].to_pylist()]
+    odd = table.append_column("odd", GROUPS[kind](groups))
+    with pa.ipc.new_file("d.arrow", odd.schema) as file:
+        file.write_table(odd)
+
+    def audited(name: str) -> list[Any]:
+        status, out, err = call(
+            "audit", "d.arrow", "--protected", name, "--format", "json", "--strata", "job"
+        )
+        assert status == 0, err
+        return sorted(numbers_of(out), key=str)
+
+    assert audited("odd") == audited("race")
+    assert call("init", "d.arrow", "--protected", "odd")[0] == 0
+    given = ("--method", "ramp", "--gamma", "1", "--no-config", "--quiet")
+    # draws hang on all values of a row
+    assert call("repair", "d.arrow", "--protected", "race", *given)[0] == 0
+    status, _, err = call("predict", "repaired.fairfix", "d.arrow", "-o", "p.arrow", "--no-config")
+    assert status == 0, err
+
+
+@pytest.mark.parametrize("kind", ["lists", "an unknown zone"])
+def test_what_a_kind_of_file_cannot_hold_is_refused(kind: str, call: Call) -> None:
+    """CSV has no lists, and no times in a zone that nobody knows: said so, with a remedy, and no file is left."""
+    column = pa.array([[1]] * 120) if kind == "lists" else GROUPS[kind]([1] * 120)
+    pq.write_table(scored(rows=120).append_column("odd", column), "d.parquet")
+    given = ("--method", "ramp", "--protected", "race", "--quiet")
+    assert call("repair", "d.parquet", *given)[0] == 0
+    status, _, err = call("predict", "repaired.fairfix", "d.parquet", "-o", "p.csv")
+    assert (status, "p.csv cannot be written as CSV" in err) == (2, True), err
+    assert not Path("p.csv").exists()
+
+
+def test_scores_and_labels_of_half_floats_are_read(call: Call) -> None:
+    """Half floats are exact floats: labels are the same, and so are the rates of their scores."""
+    table = scored(rows=300)
+    halves = pa.array([round(score * 64) / 64 for score in table["score"].to_pylist()], pa.float32())
+    odd = [halves.cast(pa.float16()), table["label"].cast(pa.float32()).combine_chunks().cast(pa.float16())]
+    pq.write_table(table.set_column(2, "score", halves), "plain.parquet")
+    pq.write_table(table.set_column(2, "score", odd[0]).set_column(1, "label", odd[1]), "odd.parquet")
+    plain_, other = (
+        call("audit", name, "--protected", "race", "--format", "json")[1]
+        for name in ("plain.parquet", "odd.parquet")
+    )
+    assert numbers_of(plain_) == numbers_of(other)
+
+
+def test_what_is_plain_stays_as_it_is() -> None:
+    """No copy is made of a plain column, and gaps stay gaps."""
+    array = pa.array(["a", None])
+    assert plain(array) is array
+    assert plain(pa.array([uuid.UUID(int=1).bytes, None], pa.uuid())).to_pylist() == [
+        str(uuid.UUID(int=1)),
+        None,
+    ]
+    assert plain(array.cast(pa.string_view())).to_pylist() == ["a", None]
+
+
+@pytest.mark.parametrize("command", ["audit", "init"])
+def test_names_that_are_no_utf8_are_refused(command: str, call: Call) -> None:
+    """The head of a CSV file in Latin-1 is no text: the message names the file, and nothing is written."""
+    Path("d.csv").write_bytes("é,label,score\na,0,0.5\nb,1,0.2\n".encode("latin-1"))
+    status, _, err = call(command, "d.csv", "--protected", "é")
+    assert (status, "d.csv cannot be read as CSV" in err) == (2, True), err
+    assert [path.name for path in Path().iterdir()] == ["d.csv"]
+
+
+@pytest.mark.parametrize("option", ["label", "score", "weight", "prediction"])
+def test_a_column_without_a_name_plays_no_part(option: str, call: Call) -> None:
+    """What is empty may be meant or not: it is refused, not taken for no option."""
+    pq.write_table(scored(rows=50).rename_columns(["race", "", "score", "weight", "x", "job"]), "d.parquet")
+    status, _, err = call("audit", "d.parquet", "--protected", "race", f"--{option}", "")
+    assert (status, f"--{option}: a column without a name" in err) == (2, True), err
+
+
+def test_a_column_that_is_there_twice_identifies_nobody(call: Call) -> None:
+    """Without an id all columns identify a row, and so none may be there twice; an audit does not look at it."""
+    table = scored(rows=120)
+    pq.write_table(table.append_column("x", table["x"]), "d.parquet")
+    status, _, err = call("repair", "d.parquet", "--method", "sensei", "--protected", "race")
+    assert (status, "has the column 'x' more than once" in err) == (2, True), err
+    assert call("audit", "d.parquet", "--protected", "race")[0] == 0
