@@ -22,7 +22,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
-from fairfix.data.urls import is_database, shown_argument
+from fairfix.data.urls import is_database, is_folder, shown_argument
 from fairfix.errors import UsageError
 from fairfix.tasks.request import PredictRequest
 
@@ -73,7 +73,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     settle(ctx)
     output, request = given["output"], request_of(ctx, PredictRequest)
-    if output.endswith("/") or Path(output).is_dir():
+    if is_folder(output) or Path(output).is_dir():
         return _many(request, given)
     if given["cluster"] is not None:
         raise UsageError(f"`cluster` writes a file for each file of data: let `output={output}` be a folder")

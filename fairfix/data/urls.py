@@ -77,6 +77,18 @@ def split(url: str) -> tuple[str, str, str, str]:
     return scheme, authority, path, query
 
 
+def is_folder(text: str) -> bool:
+    """Tell whether a path, or the path of a URL, ends in a slash, by which a folder is named."""
+    return (split(text)[2] if scheme_of(text) else text).endswith("/")
+
+
+def inside(folder: str, name: str) -> str:
+    """Return the path or the URL of a file in a folder; the query of a URL stays at its end."""
+    query = split(folder)[3] if scheme_of(folder) else ""
+    end = len(folder) - len(query) - bool(query)
+    return f"{folder[:end].rstrip('/')}/{name}{folder[end:]}"
+
+
 def name_of(text: str) -> str:
     """Return the last part of a path or of the path of a URL."""
     if scheme_of(text):

@@ -15,7 +15,7 @@ from fairfix.data.container import COUNTS, kind_of
 from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, atomic_output, make_folder_of, read_json, table_writer
 from fairfix.data.places import check_target
-from fairfix.data.urls import scheme_of
+from fairfix.data.urls import inside, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
@@ -66,7 +66,7 @@ def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> 
     files = []
     for path, single in sources.items():
         own = os.path.relpath(path, top)
-        files.append(FileOfMany(own, single, f"{folder.rstrip('/')}/{own}"))
+        files.append(FileOfMany(own, single, inside(folder, own)))
     for one in files:
         stored = scheme_of(one.target)
         if (one.target.partition("://")[2] if stored else os.path.realpath(one.target)) in taken:

@@ -167,6 +167,18 @@ def test_a_folder_of_predictions_has_no_query_in_its_names(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["new.csv"]
 
 
+def test_a_folder_of_a_store_keeps_its_query_at_the_end(
+    store: Server, away: None, call: Call, frames: Frames
+) -> None:
+    """Settings of a store stand behind the path, and are no part of the names of the files."""
+    frames(300).to_parquet("loans.parquet")
+    call("repair", "loans.parquet", *AUDIT, "--method", "ramp", "-o", "r.fairfix")
+    status, _, err = call("predict", "r.fairfix", "loans.parquet", "-o", "s3://loans/out/?region=us-east-1")
+
+    assert status == 0, err
+    assert "loans/out/loans.parquet" in stored()
+
+
 def test_a_process_predicts_from_store_to_store(
     store: Server, away: None, call: Call, frames: Frames
 ) -> None:
