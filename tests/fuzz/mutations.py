@@ -132,7 +132,7 @@ class Workshop:
                 status, out, err = called(line)
             except HungError as error:
                 where = traceback.extract_tb(error.__traceback__)
-                own = [one for one in where if "fairfix/" in one.filename]
+                own = [one for one in where if "fairfix/" in one.filename] or where
                 return replace(
                     outcome, fault=f"hangs in {own[-1].filename.rpartition('/')[2]}:{own[-1].lineno}"
                 )
@@ -190,7 +190,8 @@ def _refusal_fault(original: Original, outcome: Outcome, line: Sequence[str], pa
     if len(message) > LONGEST and "[artifact]" in message:
         return f"a message of more than {LONGEST:,} signs"
     read = {Path(word).name for word in line if word.startswith("../")} | {path.name}
-    if not any(name in message for name in read) and original.kind != "configuration":
+    # or a column of the data, which is at fault where a sound file asks for another one
+    if not any(name in message for name in (*read, " column ")) and original.kind != "configuration":
         return f"the message does not name the file: {PARTS.sub('~', lines[-1])[9:60]}"
     return ""
 
