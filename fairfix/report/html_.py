@@ -65,7 +65,7 @@ NARROW = 4
 SIGNS = {"pass": "✔", "fail": "✖", "undecided": "?", "waived": "~"}
 TERM = re.compile(rf"\b(?:{'|'.join(TERMS)})\b")
 DEFINED = "Definitions of the numbers shown"
-LONG_NAME = re.compile(r"[a-z]+(?:[._][a-z]+){3,}")
+LONG_NAME = re.compile(r"(?<![a-z])[a-z]+(?:[._][a-z]+){3,}")
 """Names of comparisons, too long for a line of a telephone."""
 
 

@@ -23,6 +23,7 @@ from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.report import renderer
+from fairfix.report.html_ import _breakable
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
 
@@ -486,3 +487,10 @@ def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
     for bound in found["bounds"].values():
         assert f"[{bound['low']:.3f}, {bound['high']:.3f}]" in text
     assert f"weighted {found['weighted']:.4f}" in text
+
+
+def test_a_long_name_is_broken_in_no_time() -> None:
+    """A million letters are looked at once, and not from each of them on; only names of comparisons may break."""
+    assert str(_breakable("x" * 1_000_000)) == "x" * 1_000_000
+    broken = "selection_<wbr>rate.<wbr>difference.<wbr>between_<wbr>groups"
+    assert str(_breakable("selection_rate.difference.between_groups")) == broken
