@@ -245,7 +245,7 @@ def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
         assert "its run did not happen: check 'nothing>1': unknown metric" in err
 
 
-def test_nothing_that_is_printed_steers_a_terminal(folder: Path, call: Call) -> None:
+def test_nothing_that_is_printed_steers_a_terminal(away: None, call: Call) -> None:
     """Names with escapes and marks of direction are shown as what they are: in errors, talk, settings and inspect."""
     odd = "\x1b[31mr\u202e\x9b"
     make_frame().rename(columns={"race": odd}).to_parquet(f"{odd}.parquet")

@@ -239,7 +239,7 @@ def test_every_code_is_explained_and_used() -> None:
     classes = [FairfixError, *subclasses(FairfixError)]
     docs = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
 
-    assert {one.code for one in classes} | {"output", "interrupted", "bug"} == set(CODES["error"])
+    assert {one.code for one in classes} | {"output", "interrupted", "memory", "bug"} == set(CODES["error"])
     assert set(get_args(Code)) == set(CODES["verdict"])
     assert {code for _, codes in coded() for code in codes} == set(CODES["note"])
     for kind, texts in CODES.items():
