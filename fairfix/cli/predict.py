@@ -67,7 +67,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     writes a file for each file, as if each were data of its own.
 
     \b
-    fairfix predict repaired.fairfix duckdb:///loans.duckdb --table loans -o duckdb:///loans.duckdb#decided
+    fairfix predict repaired.fairfix duckdb:///b.db#new -o duckdb:///b.db#decided
 
     makes a new table, whole or not at all. One that is there is never touched.
     """
