@@ -37,7 +37,7 @@ $(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml
 $(LOWEST)/test.stamp: pyproject.toml tests/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) tests/lowest.py > $(LOWEST)/versions.txt
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[numbers]' \
 		--constraint $(LOWEST)/versions.txt
 	@touch $@
 
@@ -60,19 +60,16 @@ quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what cha
 	$(BIN)/ruff format --check .
 	$(PYTEST) -q -m 'not slow' --seconds 20 $$($(BIN)/python tests/changed.py)
 
-# types take one core a minute, and setting up the lowest versions mostly waits: both at once; that the docs are in step is
-# one of the tests
+# types take one core a minute: the lowest versions are set up beside them; that the docs are in step is one of the tests
 check: ## Lint, types, all tests, numbers on other machines (what CI runs)
 	$(MAKE) -j 2 lint types $(LOWEST)/test.stamp
 	$(PYTEST)
 	$(MAKE) portable
 
 # numpy takes no instruction beyond its baseline where the features that it dispatches on are switched off
-portable: $(VENV)/test.stamp $(LOWEST)/test.stamp ## Test numbers, but for slow laws, as other processors, threads and versions make them
-	OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-		NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python tests/dispatched.py)" \
-		$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not slow' $(NUMERIC)
-	OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 \
+portable: $(LOWEST)/test.stamp ## Test numbers, but for slow laws, as an old processor, two threads and the lowest versions make them
+	OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 \
+		NPY_DISABLE_CPU_FEATURES="$$($(LOWEST)/bin/python tests/dispatched.py)" \
 		$(LOWEST)/bin/python -m pytest -q -n auto --dist worksteal -m 'not slow' $(NUMERIC)
 
 lint: $(VENV)/dev.stamp

@@ -24,8 +24,8 @@ from tests.fuzz.oracle import Ran, problems
 
 ROOT = Path(__file__).parents[2]
 
-RUNS = 60
-"""Runs of each seed: some 30 seconds of one core."""
+RUNS = 30
+"""Runs of each seed: some 15 seconds of one core."""
 
 
 def test_every_option_has_entries(monkeypatch: pytest.MonkeyPatch) -> None:

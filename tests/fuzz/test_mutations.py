@@ -15,15 +15,15 @@ from tests.fuzz.originals import CONFIG, COSTLY, ORIGINALS, Original, content_of
 
 SEED = 20261122
 RUNS = {
-    "artifact": 220,
-    "counts": 120,
+    "artifact": 110,
+    "counts": 60,
     "result": 60,
     "baseline": 16,
     "noise": 60,
     "configuration": 40,
     "model": 60,
 }
-"""Runs of each kind: some 25 s of one processor in all."""
+"""Runs of each kind: some 15 s of one processor in all."""
 
 
 @pytest.fixture(scope="module")
