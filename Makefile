@@ -62,7 +62,8 @@ quick: $(VENV)/dev.stamp ## Set up from nothing; lint, and the tests of what cha
 
 # types take one core a minute: the lowest versions are set up beside them; that the docs are in step is one of the tests
 check: ## Lint, types, all tests, numbers on other machines (what CI runs)
-	$(MAKE) -j 2 lint types $(LOWEST)/test.stamp
+	$(MAKE) lint
+	$(MAKE) -j 2 types $(LOWEST)/test.stamp
 	$(PYTEST)
 	$(MAKE) portable
 
