@@ -21,11 +21,12 @@ from tests.data import scored
 from tests.fuzz import frames
 from tests.fuzz.commands import case, smaller, unknown_options
 from tests.fuzz.oracle import Ran, problems
+from tests.strategies import examples
 
 ROOT = Path(__file__).parents[2]
 
-RUNS = 30
-"""Runs of each seed: some 15 seconds of one core."""
+RUNS = examples(60)
+"""Runs of each seed: a third in a pull request, some 12 seconds of one core."""
 
 
 def test_every_option_has_entries(monkeypatch: pytest.MonkeyPatch) -> None:
