@@ -119,7 +119,8 @@ def times_of(process: int) -> float:
 
 def below(process: int) -> list[int]:
     """Return a process and all that it started."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    tasks = Path(f"/proc/{process}/task").glob("*/children")  # each thread has those that it started
+    children = [child for task in tasks for child in task.read_text().split()]
     return [process, *(one for child in children for one in below(int(child)))]
 
 
