@@ -1,7 +1,8 @@
 """Plain columns: types that few functions of Arrow take, read as the ones that all of them take; and their entries.
 
-Views become texts, an extension type what it is stored as, a half float a float, a run-end encoded column its values. A
-UUID is read as its text, which is what a CSV file has of it.
+Views become texts, an extension type what it is stored as, a run-end encoded column its values. A UUID is read as its
+text, which is what a CSV file has of it. Half floats stay what they are, since thresholds and the edges of bands are
+rounded as the column is; :func:`widened` is for where nothing is cut.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 PLAIN = {
     pa.string_view(): pa.large_string(),
     pa.binary_view(): pa.large_binary(),
-    pa.float16(): pa.float32(),
 }
 """Type -> the plain one with the same entries."""
 
@@ -64,6 +64,21 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), ordered=kind.ordered)
     return array.cast(wanted)
+
+
+def widened(array: pa.Array) -> pa.Array:
+    """Return a column of half floats, of which Arrow has neither an order nor sums, as floats; any other as it is."""
+    if pa.types.is_dictionary(array.type):
+        if not pa.types.is_float16(array.type.value_type):
+            return array
+        inner = widened(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, inner, ordered=array.type.ordered)
+    return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+
+
+def widened_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch without half floats."""
+    return pa.RecordBatch.from_arrays([widened(column) for column in batch.columns], batch.schema.names)
 
 
 def entries_of(array: pa.Array) -> list[Any]:

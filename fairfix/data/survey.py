@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfix.data.files import Source
-from fairfix.data.plain import entries_of
+from fairfix.data.plain import entries_of, widened
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.errors import DataError, EntryError
 
@@ -39,6 +39,7 @@ class Survey:
         column = column.filter(pc.invert(missing))
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        column = widened(column)
         if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
             ends = pc.min_max(column)
             self.low = min(self.low, float(ends["min"].as_py()))

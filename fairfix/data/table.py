@@ -17,7 +17,7 @@ from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
 from fairfix.data.names import group_name
-from fairfix.data.plain import entries_of
+from fairfix.data.plain import entries_of, widened_batch
 from fairfix.data.reading import Reading, to_probability
 from fairfix.errors import DataError
 
@@ -241,9 +241,10 @@ def assemble(
     check_positive(rows.label, reading, rows.decision)
     roles = set(reading.columns.roles) - set(raw)
     names = [name for name in batches[0].schema.names if name not in roles]
+    features = [widened_batch(batch.select(names)) for batch in batches]
     features = [
-        batch.select(names) if part.kept is None else batch.select(names).filter(arrow_array(part.kept))
-        for batch, part in zip(batches, parts, strict=True)
+        own if part.kept is None else own.filter(arrow_array(part.kept))
+        for own, part in zip(features, parts, strict=True)
     ]
     try:
         return Table(reading, rows, pa.Table.from_batches(features))

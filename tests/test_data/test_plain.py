@@ -114,6 +114,41 @@ def test_scores_and_labels_of_half_floats_are_read(call: Call) -> None:
     assert numbers_of(plain_) == numbers_of(other)
 
 
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_a_number_is_at_its_own_threshold_and_edge(kind: pa.DataType, call: Call) -> None:
+    """0.9 of a column of any width is at threshold 0.9, and 0.1 is in the band from 0.1 on."""
+    scores = pa.array([0.1, 0.9, 0.9, 0.3] * 30)
+    wide = pa.table({"label": [0, 1, 1, 0] * 30, "score": scores, "x": scores})
+    pq.write_table(wide.cast(pa.schema([("label", pa.int8()), ("score", kind), ("x", kind)])), "d.parquet")
+    given = ("--protected", "x", "--threshold", "0.9", "--bands", "x=0.1,0.3,0.9", "--format", "json")
+    status, out, err = call("audit", "d.parquet", *given)
+    assert status == 0, err
+    rates = {rows: metrics["selection_rate"]["value"] for rows, metrics in numbers_of(out) if rows}
+    assert rates == {30: 0.0, 60: 1.0}
+
+
+def test_half_floats_are_ids_and_features(call: Call) -> None:
+    """What has no order in Arrow is compared, matched and paired as the same numbers in a wider column are."""
+    table = scored(rows=120)
+    wide = pa.table(
+        {**{name: table[name] for name in table.column_names}, "n": [float(i) for i in range(120)]}
+    )
+    halves = wide.set_column(4, "x", pa.array([i % 7 / 8 for i in range(120)], pa.float32()))
+    odd = halves.cast(
+        pa.schema([one.with_type(pa.float16()) if one.name in "xn" else one for one in halves.schema])
+    )
+    pq.write_table(halves, "plain.parquet")
+    pq.write_table(odd, "odd.parquet")
+    asked = ("--protected", "race", "--individual", "--features", "x", "--format", "json")
+    one, other = (call("audit", name, *asked) for name in ("plain.parquet", "odd.parquet"))
+    assert (one[0], other[0]) == (0, 0), (one[2], other[2])
+    assert json.loads(one[1])["attributes"] == json.loads(other[1])["attributes"]
+    status, _, err = call(
+        "audit", "odd.parquet", "--protected", "race", "--id", "n", "--baseline-data", "odd.parquet"
+    )
+    assert status == 0, err
+
+
 def test_what_is_plain_stays_as_it_is() -> None:
     """No copy is made of a plain column, and gaps stay gaps."""
     array = pa.array(["a", None])
