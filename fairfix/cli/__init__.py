@@ -312,8 +312,6 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 def _echo(message: str) -> None:
     """Write a line of the library to stderr, with its parameters as options."""
-    from fairfix.report.words import as_options, visible
-
     _to_stderr(harmless(visible(f"fairfix: {as_options(hidden(message))}")))
 
 

@@ -130,9 +130,8 @@ class Table:
 
     def with_score(self, score: Floats) -> Table:
         """Return the table with the given scores instead of its own: probabilities, or values of a regression."""
-        label = (
-            None if self.rows.label is None else self.reading.columns.label
-        )  # counts of real labels have none
+        # counts of real labels have no label
+        label = None if self.rows.label is None else self.reading.columns.label
         columns = replace(
             self.reading.columns, score="prediction", prediction=None, probability=None, label=label
         )

@@ -397,12 +397,8 @@ def _counts(counts: Json) -> Section:
     apart = max((one["high"] - one["low"] for one in numbers if "low" in one), default=0.0)
     where = "held-out rows" if "proof" in counts else "the rows of the fit"
     names = list(certified[0]["rates"])
-    rates = (
-        "rates and distances to everybody"
-        if names and valued
-        else "distances to everybody"
-        if valued
-        else "rates"
+    rates = " and ".join(
+        [*(["rates"] if names or not valued else []), *(["distances to everybody"] if valued else [])]
     )
     draws = ", expected over the draws," if valued else ""
     what = "those in the table" if apart < CERTAIN else "between the ends in the table"

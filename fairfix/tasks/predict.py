@@ -62,7 +62,7 @@ def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> 
     repaired, source = _opened(request)
     sources = dict(source.files())
     top = os.path.commonpath([os.path.dirname(path) for path in sources])  # noqa: PTH120  of stores too
-    taken = {os.path.realpath(path) if os.path.isabs(path) else path for path in sources}  # noqa: PTH117
+    taken = {os.path.realpath(path) if os.path.isabs(path) else path for path in sources}  # noqa: PTH117  of stores too
     files = []
     for path, single in sources.items():
         own = os.path.relpath(path, top)

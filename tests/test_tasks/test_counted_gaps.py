@@ -77,24 +77,20 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
 }
 
 
+def repaired(files: list[str], folder: Path, *asked: str) -> tuple[int, dict[str, Any]]:
+    """Repair from counts, proven on others; return the status and the report."""
+    out = folder / "out.json"
+    given = ["--from-counts", files[0], "--proof-counts", files[1], "--method", "ramp", "--no-config", "-q"]
+    status = run(["repair", *given, *asked, "-o", str(folder / "x.fairfix"), "--out", f"json={out}"])
+    return status, json.loads(out.read_text())
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_check_passes_for_groups_that_nothing_is_proven_for(name: str, tmp_path: Path) -> None:
     """The status is 3, the reason names the groups, and so does the first sentence; what fails still fails."""
     fit, held, how, words, checks = WORLDS[name]
     files = [counted(one, tmp_path / f"{i}.counts", **how) for i, one in enumerate((fit, held))]
-    base = [
-        "repair",
-        "--from-counts",
-        files[0],
-        "--proof-counts",
-        files[1],
-        "--method",
-        "ramp",
-        "--no-config",
-    ]
-    out, asked = tmp_path / "out.json", [part for check in checks for part in ("--fail-on", check)]
-    status = run([*base, *asked, "-o", str(tmp_path / "x.fairfix"), "--out", f"json={out}", "-q"])
-    result = json.loads(out.read_text())
+    status, result = repaired(files, tmp_path, *(f"--fail-on={check}" for check in checks))
     verdicts = {one["check"]: one["verdict"] for one in result["checks"]}
 
     assert verdicts == checks
@@ -164,22 +160,11 @@ def test_a_change_of_rates_is_one_that_can_be(tmp_path: Path) -> None:
     """No end of an interval of a change of rates is beyond 100 points, however few rows there are."""
     few = pd.concat([hospital("AB", 7).iloc[:40], hospital("AB", 8).iloc[:30]], ignore_index=True)
     files = [counted(one, tmp_path / f"{i}.counts") for i, one in enumerate((FIT, few))]
-    out = tmp_path / "out.json"
-    base = [
-        "repair",
-        "--from-counts",
-        files[0],
-        "--proof-counts",
-        files[1],
-        "--method",
-        "ramp",
-        "--no-config",
-        "-q",
-    ]
-    assert run([*base, "-o", str(tmp_path / "x.fairfix"), "--out", f"json={out}"]) == 0
+    status, result = repaired(files, tmp_path)
+    assert status == 0
     changes = [
         row["change"]
-        for row in json.loads(out.read_text())["proof"]["holdout"]["table"]
+        for row in result["proof"]["holdout"]["table"]
         if "loss" not in row["id"] and row["change"]["low"] is not None
     ]
 

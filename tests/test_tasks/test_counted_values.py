@@ -195,7 +195,7 @@ def test_rows_that_are_hidden_widen_what_is_certain() -> None:
     assert set(result.content["counts"]["losses"]) == {"log_loss", "square_loss"}
 
 
-def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811  the fixture that is imported
     """From the command line: proof, artifact, prediction and export; the drawn values are near what is expected."""
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "values.fairfix"))
     formats = [f"--out={name}={people / f'values.{name}'}" for name in ("json", "html", "markdown")]
