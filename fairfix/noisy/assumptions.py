@@ -199,7 +199,7 @@ class N3(Assumption):
         assert tables is not None  # as those of the data
         ends = np.array(
             [
-                [sensitivity_bounds(m, joint, ratio, eps) for ratio in metrics.values()]
+                list(sensitivity_bounds(m, joint, metrics, eps).values())
                 for m, joint in zip(drawn, tables, strict=True)
             ]
         )  # draw, metric, side, group

@@ -1,14 +1,17 @@
 """Rates of true groups if noise depends on outcomes by at most eps (N3), as a function of eps, and breakdown points.
 
 Each end of a rate's range is a linear program over the joint masses of :mod:`fairfix.noisy.polytope`; from eps = 1 on
-there is a closed form. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
+there is a closed form. A table by label leaves the masses of each label to themselves, and a true group has as many
+rows of a label as the table says: what is open is the share of them that is decided for, and every rate rises or falls
+with each of the two shares. So an end is that of one or two shares, and the rates of a group need eight programs of
+half the size. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
 The search for the largest eps at which a limit is kept solves only the ends on which the answer hangs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -80,16 +83,19 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
     A number for each end; NaN where a group has no denominator, and everywhere if the data refute the assumption.
     Where the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
     """
-    parts, which = cell_parts(m, C)
-    out = np.full(len(ends), np.inf)
-    if eps < 1:
+    parts, _ = cell_parts(m, C)
+    if eps >= 1:
+        out = np.full(len(ends), np.inf)
+    elif C.ndim == 3:
+        out = _ends_by_label(parts, eps, ends)
+    else:
         space = joint_masses(parts, eps)
-
-        def counted(mask: Sequence[bool], group: int) -> Floats:
-            return space.placed(group, [np.array(mask)[own] for own in which])
-
         out = ratio_ends(
-            space, [(counted(e.ratio.a, e.group), counted(e.ratio.rows, e.group), e.sign) for e in ends]
+            space,
+            [
+                (space.placed(e.group, [e.ratio.a]), space.placed(e.group, [e.ratio.rows]), e.sign)
+                for e in ends
+            ],
         )
     lost = {i: ends[i] for i in np.flatnonzero(np.isinf(out)).tolist()}
     any_noise = {ratio: table_bounds(m, C, ratio) for ratio in {end.ratio for end in lost.values()}}
@@ -98,12 +104,78 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
     return out
 
 
-def sensitivity_bounds(m: Floats, C: Floats, ratio: Ratio, eps: float) -> Pair:
-    """Return the sharp bounds of every group's rate, shape (J,) each; see :func:`sensitivity_ends`."""
+def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End]) -> Floats:
+    """Return ends of rates, of the masses and the table of each label; see :func:`sensitivity_ends`."""
+    shares: dict[tuple[int, int, float], float] = {}
+
+    def learn(wanted: set[tuple[int, int, float]]) -> None:
+        """Solve for ends of shares decided for: of a label, a group, and a side (1: the lowest)."""
+        for label, part in enumerate(parts):
+            own = sorted({one for one in wanted if one[0] == label} - shares.keys())
+            if not own:
+                continue
+            space = joint_masses([part], eps)
+            programs = [
+                (space.placed(group, [[1.0, 0.0]]), space.placed(group, [[1.0, 1.0]]), sign)
+                for _, group, sign in own
+            ]
+            shares.update(zip(own, ratio_ends(space, programs).tolist(), strict=True))
+
+    def rate(end: End, sides: Sequence[float]) -> float:
+        """Return the rate where each label's share is at a side."""
+        cells = np.zeros(4)
+        for label, ((_, table), side) in enumerate(zip(parts, sides, strict=True)):
+            rows = float(table[end.group].sum())
+            share = shares[label, end.group, side] if rows > 0 else 0.0
+            share = (
+                round(share, 9) if math.isfinite(share) else share
+            )  # the solver's 1e-12 is no row decided for
+            cells[CELLS_OF_LABEL[label]] = rows * share, rows * (1.0 - share)
+        return math.inf if np.isinf(cells).any() else float(end.ratio.of(cells))
+
+    sides = [tuple(end.sign * (way or 1) for way in _ways(end.ratio)) for end in ends]
+    learn(
+        {(label, end.group, s) for end, own in zip(ends, sides, strict=True) for label, s in enumerate(own)}
+    )
+    if any(
+        math.isnan(share) and parts[label][1][group].sum() > 0 for (label, group, _), share in shares.items()
+    ):
+        return np.full(len(ends), np.nan)  # refuted
+    out = np.array([rate(end, own) for end, own in zip(ends, sides, strict=True)])
+    # nobody is in the denominator there: of the rates beside it, which are the only ones, the end
+    bare = {
+        i: [(-sides[i][0], sides[i][1]), (sides[i][0], -sides[i][1])]
+        for i in np.flatnonzero(np.isnan(out)).tolist()
+    }
+    learn(
+        {
+            (label, ends[i].group, s)
+            for i, beside in bare.items()
+            for own in beside
+            for label, s in enumerate(own)
+        }
+    )
+    for i, beside in bare.items():
+        rates = [one for own in beside if not math.isnan(one := rate(ends[i], own))]
+        out[i] = (min if ends[i].sign > 0 else max)(rates, default=math.nan)
+    return out
+
+
+def _ways(ratio: Ratio) -> tuple[int, int]:
+    """Return whether a rate rises (1) or falls (-1) with the share decided for of label 0 and of label 1; 0: neither.
+
+    With ``A' B - A B'``, where the derivative of ``A`` is 1, 0 or -1, that of ``B`` too, and never both 1 or both -1.
+    """
+    ways = [np.sign(ratio.a[yes] - ratio.a[no] - ratio.b[yes] + ratio.b[no]) for yes, no in CELLS_OF_LABEL]
+    return int(ways[0]), int(ways[1])
+
+
+def sensitivity_bounds(m: Floats, C: Floats, ratios: Mapping[str, Ratio], eps: float) -> dict[str, Pair]:
+    """Return the sharp bounds of every group's rates by name, shape (J,) each; see :func:`sensitivity_ends`."""
     groups = C.shape[-2]
-    ends = [End(ratio, j, sign) for sign in (1.0, -1.0) for j in range(groups)]
-    lo, hi = sensitivity_ends(m, C, eps, ends).reshape(2, groups)
-    return lo, hi
+    ends = [End(ratio, j, sign) for ratio in ratios.values() for sign in (1.0, -1.0) for j in range(groups)]
+    bounds = sensitivity_ends(m, C, eps, ends).reshape(-1, 2, groups)
+    return {name: (low, high) for name, (low, high) in zip(ratios, bounds, strict=True)}
 
 
 @dataclass(eq=False)
@@ -159,7 +231,7 @@ class EpsCurve:
     def __init__(self, data: Recorded, table: Floats) -> None:
         self.data, self.table = data, table
         self.least = least_eps(data.cells, table)
-        self._bounds: dict[tuple[str, float], Pair] = {}
+        self._bounds: dict[float, dict[str, Pair]] = {}
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -168,21 +240,21 @@ class EpsCurve:
 
     def at(self, metric: str, eps: float) -> Pair:
         """Return the bounds of a rate; NaN where the data refute that eps."""
-        if (metric, eps) not in self._bounds:
-            self._bounds[metric, eps] = self._solved(metric, eps)
-        return self._bounds[metric, eps]
+        if eps not in self._bounds:
+            self._bounds[eps] = self._solved(eps)
+        return self._bounds[eps][metric]
 
-    def _solved(self, metric: str, eps: float) -> Pair:
-        ratio = self.data.metrics[metric]
+    def _solved(self, eps: float) -> dict[str, Pair]:
+        ratios = self.data.metrics
         if eps < self.least:
             nothing = np.full(self.table.shape[-2], np.nan)
-            return nothing, nothing
+            return dict.fromkeys(ratios, (nothing, nothing))
         if eps == 0:
             with suppress(ValueError):  # it can be inverted, and nothing is left open
-                rates = ratio.of(invert(self.data.cells, self.table, by_label=self.table.ndim == 3).masses)
-                return rates, rates
+                masses = invert(self.data.cells, self.table, by_label=self.table.ndim == 3).masses
+                return {name: (ratio.of(masses), ratio.of(masses)) for name, ratio in ratios.items()}
         room = self.least + ROOM if self.least > 0 else 0.0  # to the solver less is all but empty, or empty
-        return sensitivity_bounds(self.data.cells, self.table, ratio, max(eps, room))
+        return sensitivity_bounds(self.data.cells, self.table, ratios, max(eps, room))
 
     def _ends(self, metrics: Sequence[str], eps: float) -> Floats:
         """Return all ends, shape (rates, 2, J)."""

@@ -401,13 +401,17 @@ def test_noise_that_depends_on_the_label_is_inverted_by_label():
         np.testing.assert_allclose(rates, ratio.of(cells), atol=1e-10)
         np.testing.assert_allclose(found.residual, 0, atol=1e-12)
         np.testing.assert_allclose(standard_error(m, found, ratio, rows), ratio.of(sampled).std(0), rtol=0.08)
-        lo, hi = sensitivity_bounds(m, by_label, ratio, 0.0)
+        lo, hi = sensitive(m, by_label, ratio, 0.0)
         np.testing.assert_allclose((lo, hi), (rates, rates), atol=1e-5, err_msg=name)
     assert np.abs(TPR.of(invert(m, C).masses) - TPR.of(cells)).max() > 0.01
     flat = by_label.copy()
     flat[1] = np.outer(by_label[1].sum(1), by_label[1].sum(0)) / by_label[1].sum()
     with pytest.raises(ValueError, match="rank 1"):
         invert(m, flat, by_label=True)
+
+
+def sensitive(m, C, ratio, eps):
+    return sensitivity_bounds(m, C, {"rate": ratio}, eps)["rate"]
 
 
 def test_sensitivity_runs_from_the_inversion_to_the_bounds():
@@ -417,12 +421,12 @@ def test_sensitivity_runs_from_the_inversion_to_the_bounds():
         for ratio in (TPR, SR, RATIOS["positive_predictive_value"]):
             rates = ratio.of(invert(m, C).masses)
             soft, labelled = table_bounds(m, C, ratio), table_bounds(m, by_label, ratio)
-            np.testing.assert_allclose(sensitivity_bounds(m, C, ratio, 0.0), (rates, rates), atol=1e-5)
+            np.testing.assert_allclose(sensitive(m, C, ratio, 0.0), (rates, rates), atol=1e-5)
             for j in range(len(C)):
                 assert by_program(m, C, ratio, 1.0, j) == pytest.approx((soft[0][j], soft[1][j]), abs=1e-7)
                 at = by_program(m, by_label, ratio, 1.0, j)
                 assert at == pytest.approx((labelled[0][j], labelled[1][j]), abs=1e-7)
-        curve = [sensitivity_bounds(m, C, TPR, eps) for eps in (0.0, 0.02, 0.05, 0.2)]
+        curve = [sensitive(m, C, TPR, eps) for eps in (0.0, 0.02, 0.05, 0.2)]
         assert all((a[0] >= b[0] - 1e-7).all() for a, b in itertools.pairwise(curve))
         assert all((a[1] <= b[1] + 1e-7).all() for a, b in itertools.pairwise(curve))
         assert (curve[1][1] - curve[1][0])[0] > 1e-4
@@ -437,10 +441,10 @@ def test_sensitivity_contains_the_truth_at_the_eps_of_the_noise():
         off = np.abs(q / np.where(own > 0, own, 1.0)[:, None, :] - T[:, :, None])
         eps = float(np.where(own[:, None, :] > 0, off, 0.0).max())
         assert least_eps(m, C) <= eps + 1e-5
-        truth, (lo, hi) = TPR.of(own), sensitivity_bounds(m, C, TPR, eps + 1e-9)
+        truth, (lo, hi) = TPR.of(own), sensitive(m, C, TPR, eps + 1e-9)
         assert (lo - 1e-6 <= truth).all()
         assert (truth <= hi + 1e-6).all()
-        assert np.isfinite(sensitivity_bounds(m, by_label, TPR, 1.0)[0][0])
+        assert np.isfinite(sensitive(m, by_label, TPR, 1.0)[0][0])
 
 
 def test_a_refuted_assumption_gives_the_smallest_eps():
@@ -448,19 +452,19 @@ def test_a_refuted_assumption_gives_the_smallest_eps():
     m = np.array([[0.2, 0.1, 0.1, 0.1], [0.4, 0.05, 0.025, 0.025]])
     C = np.array([[0.25, 0.25], [0.25, 0.25]])
     T = 0.5
-    assert np.isnan(sensitivity_bounds(m, C, TPR, 0.01)).all()
+    assert np.isnan(sensitive(m, C, TPR, 0.01)).all()
     # P(noisy = 1 | cell) is an average of the groups' own: the worst cell is 0.4/0.6 against T = 0.5, and 0.025/0.125
     least = least_eps(m, C)
     assert least == pytest.approx(T - 0.025 / 0.125, abs=1e-5)
-    assert np.isfinite(sensitivity_bounds(m, C, TPR, least + 1e-5)).all()
-    assert np.isnan(sensitivity_bounds(m, C, TPR, least - 1e-3)).all()
+    assert np.isfinite(sensitive(m, C, TPR, least + 1e-5)).all()
+    assert np.isnan(sensitive(m, C, TPR, least - 1e-3)).all()
 
 
 def test_a_rate_without_a_denominator_is_not_a_refutation():
     m = np.array([[0.0, 0.0, 0.25, 0.25], [0.0, 0.0, 0.25, 0.25]])
     C = np.array([[0.4, 0.1], [0.1, 0.4]])
     assert least_eps(m, C) == 0.0
-    for bounds in (table_bounds(m, C, TPR), tv_bounds(m, 0.1, TPR), sensitivity_bounds(m, C, TPR, 0.1)):
+    for bounds in (table_bounds(m, C, TPR), tv_bounds(m, 0.1, TPR), sensitive(m, C, TPR, 0.1)):
         assert np.isnan(bounds).all()
 
 
@@ -473,8 +477,8 @@ def test_breakdown_is_where_the_curve_meets_the_limit():
     assert curve.least < 1e-5
     eps = curve.largest(lambda low, _: low >= limit, "min", ("tpr",))
     assert 0 < eps < 1
-    assert sensitivity_bounds(m, C, TPR, eps)[0].min() >= limit - 2e-7
-    assert sensitivity_bounds(m, C, TPR, eps + 1e-4)[0].min() < limit
+    assert sensitive(m, C, TPR, eps)[0].min() >= limit - 2e-7
+    assert sensitive(m, C, TPR, eps + 1e-4)[0].min() < limit
     lo, hi = table_bounds(m, C, TPR)
     assert curve.largest(lambda low, _: low >= lo.min() - 1e-9, "min", ("tpr",)) == 1.0
     assert np.isnan(curve.largest(lambda _, high: high <= rates.max() - 0.05, "max", ("tpr",)))
@@ -588,14 +592,31 @@ def test_all_groups_at_once_are_as_one_by_one(by_label):
         least = least_eps(m, C)
         for name, ratio in RATIOS.items():
             for eps in (least + 0.01, 1.0):
-                lo, hi = sensitivity_bounds(m, C, ratio, eps)
+                lo, hi = sensitive(m, C, ratio, eps)
                 for j in range(groups):
                     one = by_program(m, C, ratio, eps, j)
                     np.testing.assert_allclose([lo[j], hi[j]], one, atol=1e-8, err_msg=name)
         if least > 0.02:
-            lo, hi = sensitivity_bounds(m, C, RATIOS["selection_rate"], least - 0.01)
+            lo, hi = sensitive(m, C, RATIOS["selection_rate"], least - 0.01)
             assert np.isnan(lo).all()
             assert np.isnan(hi).all()
+
+
+def test_an_end_at_which_nobody_is_left_is_that_of_the_rates_beside_it():
+    """Shares of which no row has to be decided for: precision is 1 or 0 as soon as one is; as one program has it."""
+    rng = np.random.default_rng(3)
+    for empty in ([0], [2], [0, 2], [1, 3], [0, 1]):  # of TP, FN, FP, TN
+        q = rng.dirichlet(np.full(24, 0.5)).reshape(2, 3, 4)
+        q[0][:, empty] = 0.0
+        m, C = q.sum(0), np.stack([q[..., 2:].sum(-1), q[..., :2].sum(-1)])
+        eps = least_eps(m, C) + 0.3
+        for name, ratio in RATIOS.items():
+            bounds = sensitive(m, C, ratio, eps)
+            for j in range(2):
+                one = by_program(m, C, ratio, eps, j)
+                np.testing.assert_allclose(
+                    [end[j] for end in bounds], one, atol=1e-7, err_msg=f"{name} {empty}"
+                )
 
 
 def test_many_ends_in_several_calls_are_as_one_by_one_and_undefined_ones_spoil_no_other():
@@ -632,7 +653,7 @@ def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
         return found
 
     monkeypatch.setattr(polytope, "milp", gives_up)
-    lo, hi = sensitivity_bounds(m, C, TPR, least_eps(m, C) + 0.05)
+    lo, hi = sensitive(m, C, TPR, least_eps(m, C) + 0.05)
     np.testing.assert_allclose((lo, hi), table_bounds(m, C, TPR), atol=1e-12)
 
 
