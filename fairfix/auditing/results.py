@@ -6,7 +6,7 @@ out at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -33,6 +33,8 @@ class Settings:
     """Limits, and whether the interval or the point has to hold them."""
     suppress_below: int = 0
     """Hide groups with fewer rows, and others so that these cannot be computed; 0 hides none."""
+    only: Collection[str] | None = None
+    """Comparisons to make, by their names, and nothing to draw; None makes all. Most of an audit's time is theirs."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

@@ -53,6 +53,9 @@ GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
 }
 """Scope and kind -> what compares estimates, in the order of reports."""
 
+KS_SCOPES = ("to_overall", "between_groups")
+"""Scopes of the KS distance, which are made together."""
+
 CURVE_POINTS = 101
 """Scores at which a report has the distribution functions, at most."""
 
@@ -263,31 +266,42 @@ class Measured:
     # -------------------------------------------------------------- comparisons
 
     def comparisons(self) -> Iterator[ComparisonReport]:
-        """Yield every comparison of the view."""
+        """Yield the comparisons of the view that are asked for."""
         for name, (estimates, why) in self.estimates.items():
-            for kind, scope, gap in self._gaps(name, self.alpha):
-                yield self._report(Comparison(name, kind, scope), gap, why)
+            for of, gap in self._gaps(name, name, self.alpha):
+                yield self._report(of, gap, why)
             for kind in ("min", "max"):
-                gap = worst(estimates, self.alpha, smallest=kind == "min")
-                yield self._report(Comparison(name, kind), gap, why)
+                if self._asked(of := Comparison(name, kind)):
+                    yield self._report(of, worst(estimates, self.alpha, smallest=kind == "min"), why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
-        if self.counts.grid is not None:
+        if self.counts.grid is not None and any(
+            self._asked(Comparison("ks", "", scope)) for scope in KS_SCOPES
+        ):
             yield from self._ks()
 
-    def _gaps(self, name: str, alpha: float) -> Iterator[tuple[str, str, Gap | Contrasts]]:
-        """Yield (kind, scope, result) of the comparisons that make sense for a metric."""
-        estimates, others, reference = self.estimates[name][0], self._others(name), self.view.reference
+    def _asked(self, of: Comparison) -> bool:
+        """Whether a comparison is to be made; that of the worst stratum is one of those between groups."""
+        only = self.evidence.settings.only
+        return only is None or not {of.id, of.to("within_strata").id}.isdisjoint(only)
+
+    def _gaps(self, name: str, metric: str, alpha: float) -> Iterator[tuple[Comparison, Gap | Contrasts]]:
+        """Yield what makes sense for a rate or a mean, as comparisons of a metric that is made of it."""
+        estimates, reference = self.estimates[name][0], self.view.reference
         kinds = set(METRICS[name].kinds) - (set() if estimates.support[0] >= 0 else {"ratio"})
+        made = [
+            (Comparison(metric, kind, scope), gap) for (scope, kind), gap in GAPS.items() if kind in kinds
+        ]
+        asked = [(of, gap) for of, gap in made if self._asked(of)]
         more = {
             "between_groups": (),
-            "to_overall": others,
+            "to_overall": self._others(name) if any(of.scope == "to_overall" for of, _ in asked) else None,
             "to_reference": None if reference is None else (reference,),
         }
-        for (scope, kind), gap in GAPS.items():
-            arguments = more[scope]
-            if kind in kinds and arguments is not None:
-                yield kind, scope, gap(estimates, *arguments, alpha)
+        for of, gap in asked:
+            arguments = more[of.scope]
+            if arguments is not None:
+                yield of, gap(estimates, *arguments, alpha)
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
@@ -315,14 +329,13 @@ class Measured:
 
     def _equalized_odds(self) -> Iterator[ComparisonReport]:
         """Yield the worse of the two rates' gaps, each at half the miscoverage."""
-        both = (self._gaps(name, self.alpha / 2) for name in EQUALIZED_ODDS)
+        both = (self._gaps(name, "equalized_odds", self.alpha / 2) for name in EQUALIZED_ODDS)
         for pair in zip(*both, strict=True):
-            kind, scope, _ = pair[0]
-            two = [gap if isinstance(gap, Gap) else gap.gap for _, _, gap in pair]
-            gap = combine(*two, smallest=kind == "ratio")
+            of = pair[0][0]
+            two = [gap if isinstance(gap, Gap) else gap.gap for _, gap in pair]
+            gap = combine(*two, smallest=of.kind == "ratio")
             if any(math.isnan(g.value) for g in two) and not gap.undefined:  # 0/0 in one of the two
                 gap = replace(gap, undefined=tuple(range(self.view.size)))
-            of = Comparison("equalized_odds", kind, scope)
             yield self._report(of, gap, of.entry.undefined)
 
     @cached_property
@@ -330,8 +343,8 @@ class Measured:
         return distances(self.evidence.counts, self.view, self.evidence.rows_of(self.view))
 
     def distribution(self) -> ScoreShares | None:
-        """Return the distribution functions of the groups at a few scores; None without scores."""
-        if self.counts.grid is None:
+        """Return the distribution functions of the groups at a few scores; None without scores, and unasked."""
+        if self.counts.grid is None or self.evidence.settings.only is not None:
             return None
         exact = self._distances, self.evidence.rows_of(self.view)
         return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)

@@ -78,7 +78,8 @@ def widened(array: pa.Array) -> pa.Array:
 
 def widened_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch without half floats."""
-    return pa.RecordBatch.from_arrays([widened(column) for column in batch.columns], batch.schema.names)
+    columns = [widened(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names) if columns else batch
 
 
 def entries_of(array: pa.Array) -> list[Any]:

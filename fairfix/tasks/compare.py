@@ -248,7 +248,8 @@ class _Judge:
 
     def scored(self, table: Table, flips: More | None = None, *, decided: bool = False) -> Point:
         """Return the numbers of an audit; of decisions, what is about the score beside them is left out."""
-        settings = Settings(confidence=self.confidence, intersect=len(table.reading.columns.protected) > 1)
+        crossed = len(table.reading.columns.protected) > 1
+        settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
         report = audit(table, table.reading, settings, flips)
         gaps = {
             f"{name} [{block.attribute}]": block.comparisons[name].value

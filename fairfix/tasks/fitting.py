@@ -408,7 +408,7 @@ def _gap_and_accuracy(
 ) -> tuple[float, float]:
     """Return the largest value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
     repaired = results_on(held, rule)[1]
-    report = audit(repaired, repaired.reading, settings)
+    report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
     gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
     chance = repaired.chance
     assert chance is not None

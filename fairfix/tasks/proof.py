@@ -179,13 +179,13 @@ def prove(
         behind = true_groups_of(repaired, claim, alpha, predictor)
         now, each = _joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
         claims = () if of_fit else tuple(said_of(plainly, behind, claim))
-    before = audit(base, base.reading, replace(settings, checks=()), was)
+    shown = (*(COMPARED_VALUES if predictor.gives == "value" else COMPARED), *also)
+    before = audit(base, base.reading, replace(settings, checks=(), only=shown), was)
     after = audit(repaired, repaired.reading, settings, now, each)
-    shown = COMPARED_VALUES if predictor.gives == "value" else COMPARED
     pairs = None if of_fit else _Pairs(base, repaired, settings)
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
-        *_comparison_rows(before, after, (*shown, *also), pairs),
+        *_comparison_rows(before, after, shown, pairs),
     ]
     by_row = table.rows.entries is None
     if predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
@@ -194,7 +194,7 @@ def prove(
     elif (
         random.any() and table.draw is not None
     ):  # else nobody knows with which draws the rule will be shipped
-        delivered = _delivered(table, repaired, settings)
+        delivered = _delivered(table, repaired, replace(settings, checks=(), only=shown))
         rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
     if predictor.gives == "decision" and not predictor.is_probability:
         rows = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in rows]
@@ -243,7 +243,7 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
     decided = chance.copy()
     decided[drawn] = table.draw(drawn) < chance[drawn]
     done = repaired.with_decision(decided)
-    report = audit(done, done.reading, replace(settings, checks=()))
+    report = audit(done, done.reading, settings)
     metrics = report.overall.metrics
     out = {name: metrics[name].value for name in ("selection_rate", "accuracy") if name in metrics}
     for block in report.blocks:
@@ -294,11 +294,12 @@ def _other_reading(
     """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded."""
     read = _values if predictor.gives == "decision" else _decisions
     base, repaired, _ = read(table, predictor, False)
-    plain = replace(settings, checks=())
+    shown = (*COMPARED, *also)
+    plain = replace(settings, checks=(), only=shown)
     before, after = (audit(one, one.reading, plain) for one in (base, repaired))
     every = _overall_rows(base, repaired, before, after, settings)
     yield from (row for row in every if row.id not in LOSSES)
-    yield from _comparison_rows(before, after, (*COMPARED, *also), _Pairs(base, repaired, plain))
+    yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
 
 
 def results_on(
@@ -359,7 +360,9 @@ class _Pairs:
 
     def __init__(self, base: Table, repaired: Table, settings: Settings) -> None:
         self.changes = Changes(Matched(base, repaired, 0, 0, 0), settings.confidence, settings.reference)
-        self.surer = replace(settings, checks=(), confidence=(1 + settings.confidence) / 2)
+        confidence = (1 + settings.confidence) / 2
+        distances = [name for name in COMPARED_VALUES if name.startswith("ks.")]
+        self.surer = replace(settings, checks=(), confidence=confidence, only=distances)
         self.tables = base, repaired
 
     @cached_property

@@ -138,7 +138,7 @@ def _qualities(
 ) -> Iterator[dict[str, Any]]:
     """Yield every quality of both models and its change."""
     was, now = (report.overall.metrics for report in reports)
-    surer = replace(settings, confidence=(1 + settings.confidence) / 2)
+    surer = replace(settings, confidence=(1 + settings.confidence) / 2, only=())
     sure = [audit(table, table.reading, surer).overall.metrics for table in (old, new)]
     for name in QUALITIES:
         if name not in was or name not in now:

@@ -96,6 +96,18 @@ def test_every_comparison_equals_its_definition() -> None:
     assert found["selection_rate.difference.within_strata"] == pytest.approx(truth, abs=1e-12)
 
 
+def test_comparisons_asked_for_are_those_of_an_audit_of_all() -> None:
+    """Each alone is what it is among all others, also the worst of the two of equalized odds and of all strata."""
+    reading = replace(READING, columns=replace(READING.columns, protected=("race",), strata=("sex",)))
+    every = Settings(reference={"race": "a"})
+    data = people(300, 0, SHARES)
+    whole = audit(data, reading, every).block("race").comparisons
+    for name in whole:
+        part = audit(data, reading, replace(every, only=[name])).block("race").comparisons
+        assert repr(part[name]) == repr(whole[name])  # NaN differs from itself
+        assert len(part) <= 4  # with that of the worst stratum; the two of KS distances come together
+
+
 def test_every_interval_holds_its_value() -> None:
     """Low <= value <= high everywhere."""
     report = audit(people(300, 0, SHARES), READING, Settings(intersect=True, reference={"race": "b"}))
