@@ -133,6 +133,7 @@ def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed:
     return _scored(problem, learner, fit, bounds_of(problem, loss))
 
 
+@once_per_problem
 def model_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scorer:
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
     design, weight = design_of(problem, learner), problem.table.rows.weight

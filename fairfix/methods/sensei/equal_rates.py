@@ -9,7 +9,7 @@ is in :mod:`fairfix.optim.blind_rates`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped, parse_comparable
-from fairfix.methods.base import RepairProblem, Solver, anything
+from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, rows_of
 from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
 from fairfix.models.learners import folds_of, out_of_fold
@@ -58,24 +58,14 @@ class EqualRates(Solver):
         method, table, y = self.method, problem.table, label_of(problem)
         seed = int(rng.integers(2**31))
         _require_both_labels(problem, y)
-        features, matrix = merged_features(problem, method.comparable, method.learner)
-        folds = folds_of(matrix, FOLDS)
-        settings: dict[str, Any] = {"learner": method.learner, "l2": method.l2, "seed": seed}
-        of_label = fitting(matrix, y, table.rows.weight, loss="logistic", **settings)
-        whole = of_label(np.arange(len(table)))
-        chance = out_of_fold(of_label, matrix, folds, whole)
-        scorers, given = [], []
-        for name in problem.cells.columns:
-            sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
-            scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
-            given.append((sides[0][1], sides[1][1]))
-        slack, unseen = min(method.slack, 1.0), (chance, tuple(given))
+        models = _models_of(problem, method.comparable, method.learner, method.l2, seed)
+        plain, scorers, unseen = models.label, models.groups, models.unseen
+        slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
         codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
         rows = Rows(y, codes, problem.weight / problem.weight.sum())
-        plain = Scorer(features, whole)
-        held = self._held_rates(start, probabilities_of(table, plain, tuple(scorers)), unseen, rows, slack)
-        predictor = BlindRule(plain, tuple(scorers), held.mixture)
+        held = self._held_rates(start, probabilities_of(table, plain, scorers), unseen, rows, slack)
+        predictor = BlindRule(plain, scorers, held.mixture)
         own, other = predictor.predict(table), held.mixture.chance(*unseen)
         gap, apart = (float(np.abs(rows.gaps(one)).max()) for one in (own, other))
         unbound = start.priced(np.zeros(held.mixture.prices.shape[1])).score(*unseen)
@@ -139,6 +129,36 @@ def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
                     f"group {groups.names[int(np.argmin(many))]!r} of {name!r} has no rows of label {label} to fit on, "
                     "so that it has no rate to be made equal; leave the group out or fold it into another"
                 )
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """What the rule is made of, whatever the slack is."""
+
+    label: Scorer
+    """P(label | features)."""
+    groups: tuple[tuple[Scorer, Scorer], ...]
+    """P(group | features, label 1) and with label 0, for each protected column."""
+    unseen: View
+    """The rows of the fit as members see them that have not seen the row."""
+
+
+@once_per_problem
+def _models_of(problem: RepairProblem, comparable: str, learner: str, l2: float, seed: int) -> Models:
+    """Return the models of label and groups over the features."""
+    table, y = problem.table, label_of(problem)
+    features, matrix = merged_features(problem, comparable, learner)
+    folds = folds_of(matrix, FOLDS)
+    settings: dict[str, Any] = {"learner": learner, "l2": l2, "seed": seed}
+    of_label = fitting(matrix, y, table.rows.weight, loss="logistic", **settings)
+    whole = of_label(np.arange(len(table)))
+    chance = out_of_fold(of_label, matrix, folds, whole)
+    scorers, given = [], []
+    for name in problem.cells.columns:
+        sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
+        scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
+        given.append((sides[0][1], sides[1][1]))
+    return Models(Scorer(features, whole), tuple(scorers), (chance, tuple(given)))
 
 
 def _groups_given(
