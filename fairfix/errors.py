@@ -155,7 +155,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "value_undefined": "the data do not give the value",
         "not_computed": "the number was not computed: it needs a label, a score or an option that is not there",
         "fit_only": "a repair from counts was judged on the counts that it was made of; give others as `proof_counts`",
-        "not_proven": "in a repair from counts a group has no rule or no held-out rows, or rows are hidden: no pass",
+        "not_proven": "the proof of a repair lacks a group, by its rule or held-out rows, or counts hide rows: no pass",
         "not_shown": "a group of the number is hidden by `suppress_below`",
         "not_comparable": "the baseline has not this number, or asks another question",
         "few_common_rows": "too few rows are in both files to say how the number has changed",

@@ -387,30 +387,47 @@ def asking(shown: str, secrets: Sequence[str] = (), opening: str = "{}") -> Iter
 
 
 def _table(backend: Any, name: str, shown: str) -> Any:
-    """Return a table by its name, perhaps with its schema before a dot; a DataError has names that are near."""
+    """Return a table by its name, perhaps with its schema before a dot; a DataError has names that are near.
+
+    A UsageError where a name with a dot can be both, a table of that name and one of a schema.
+    """
     if backend.name == "duckdb":  # of which Ibis calls what finds columns by a name that is no longer there
         import sqlglot
 
         listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
         places = sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
-        for place in places:
-            if name in (place[2], f"{place[1]}.{place[2]}", ".".join(place)):
-                catalog, schema, own = place
-                whole = sqlglot.expressions.table_(own, db=schema, catalog=catalog, quoted=True)
-                return _query(backend, sqlglot.select("*").from_(whole).sql("duckdb"))
+        ways = [next((one for one in places if name == ".".join(one[most:])), None) for most in (2, 1, 0)]
+        if place := _only(name, [(one[2], one[1]) for one in ways if one], shown):
+            catalog, schema, own = next(one for one in ways if one and (one[2], one[1]) == place)
+            whole = sqlglot.expressions.table_(own, db=schema, catalog=catalog, quoted=True)
+            return _query(backend, sqlglot.select("*").from_(whole).sql("duckdb"))
         tables = [place[2] for place in places]
     else:
         from ibis.common.exceptions import TableNotFound
 
-        schema, dot, plain = name.rpartition(".")
-        at = tuple(schema.split(".")) if "." in schema else schema
-        for named, kwargs in ((name, {}), *(((plain, {"database": at}),) if dot else ())):
+        splits = [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == "."]
+        read = {}
+        for schema, own in [("", name), *splits]:
+            at = tuple(schema.split(".")) if "." in schema else schema or None
             with suppress(TableNotFound):
-                return backend.table(named, **kwargs)
+                read[own, schema] = backend.table(own, database=at)
+        if place := _only(name, list(read), shown):
+            return read[place]
         tables = list(backend.list_tables())
     more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
     hint = did_you_mean(name, sorted(tables)) or f"; it has: {more or 'none'}"
     raise DataError(f"{shown} has no table {name!r} that can be read{hint}")
+
+
+def _only(name: str, places: Sequence[tuple[str, str]], shown: str) -> tuple[str, str] | None:
+    """Return the place, a table and its schema, that a name stands for; None if there is none."""
+    if len(set(places)) > 1:
+        own, schema = places[-1]
+        raise UsageError(
+            f"{shown}: {name!r} is a table of that name, and the table {own!r} of the schema {schema!r}; say which by "  # noqa: S608  a message
+            f'`sql`, such as \'SELECT * FROM "{schema}"."{own}"\''
+        )
+    return places[0] if places else None
 
 
 def _query(backend: Any, text: str) -> Any:

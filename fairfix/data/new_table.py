@@ -82,10 +82,24 @@ def _taken(name: str, shown: str) -> UsageError:
     )
 
 
-def _no_schema(name: str, schema: str, shown: str) -> UsageError:
-    return UsageError(
-        f"{shown} has no schema {schema!r} for the table {name!r}; name one that is there, or leave it out"
-    )
+def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -> tuple[str, str]:
+    """Return schema and table of a name, whose schema before a dot is there; a UsageError where none is, or two are.
+
+    So a table with a dot in its own name is named with its schema.
+    """
+    splits = [(name[:at], name[at + 1 :]) for at, sign in enumerate(name) if sign == "."]
+    if not splits:
+        return default, name
+    places = [(schema, own) for schema, own in splits if own and has(schema)]
+    if not places:
+        raise UsageError(
+            f"{shown} has no schema {splits[-1][0]!r} for the table {name!r}; name one that is there, or leave it out; "
+            f"a dot in the table's own name needs its schema before it: {default}.{name}"
+        )
+    if len(places) > 1:
+        both = " or ".join(f"{own!r} in the schema {schema!r}" for schema, own in places)
+        raise UsageError(f"{shown}: {name!r} can be the table {both}; take a name that is one of them alone")
+    return places[0]
 
 
 # ---------------------------------------------------------------------- DuckDB
@@ -102,17 +116,20 @@ def _duckdb(path: Path, *, read_only: bool) -> Iterator[Any]:
 
 def _new_in_duckdb(connection: Any, name: str, shown: str) -> tuple[str, str]:
     """Return schema and name of a table that is not there; a UsageError where there is one, or no such schema."""
-    schema, _, own = name.rpartition(".")
+    schemas = (
+        "SELECT 1 FROM information_schema.schemata "
+        "WHERE catalog_name = current_database() AND lower(schema_name) = lower(?)"
+    )
+    schema, own = _place_of(
+        name, "main", lambda one: bool(connection.execute(schemas, [one]).fetchone()), shown
+    )
     there = (
         "SELECT 1 FROM information_schema.tables WHERE table_catalog = current_database() "
         "AND lower(table_schema) = lower(?) AND lower(table_name) = lower(?)"
     )
-    if connection.execute(there, [schema or "main", own]).fetchone():
+    if connection.execute(there, [schema, own]).fetchone():
         raise _taken(name, shown)
-    schemas = "SELECT 1 FROM information_schema.schemata WHERE lower(schema_name) = lower(?)"
-    if not connection.execute(schemas, [schema or "main"]).fetchone():
-        raise _no_schema(name, schema, shown)
-    return schema or "main", own
+    return schema, own
 
 
 @contextmanager
@@ -151,11 +168,11 @@ def _new_in_postgres(connection: Any, name: str, shown: str) -> Any:
     """Return the name of a table that is not there, for SQL; a UsageError where there is one, or no such schema."""
     from psycopg import sql
 
-    schema, _, own = name.rpartition(".")
     (current,) = connection.execute("SELECT current_schema()").fetchone()
-    schema = schema or current or "public"
-    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone():
-        raise _no_schema(name, schema, shown)
+    schemas = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+    schema, own = _place_of(
+        name, current or "public", lambda one: bool(connection.execute(schemas, [one]).fetchone()), shown
+    )
     there = "SELECT 1 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname = %s"
     if connection.execute(there, [schema, own]).fetchone():
         raise _taken(name, shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.shares import Share
 from fairfix.data.table import Table
+from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
 from fairfix.errors import MALFORMED, DataError, UsageError
 from fairfix.models.scoring import ScoredSource
@@ -43,6 +45,7 @@ from fairfix.tasks.dataset import (
     noise_of,
     open_data,
     opened,
+    unsent,
     waivers_of,
 )
 from fairfix.tasks.messages import message_dict, of_direction, of_source
@@ -95,6 +98,10 @@ def _run(request: AuditRequest) -> AuditResult:
             request if request.baseline_data is not None or request.share else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
+        if is_dry() and request.baseline_data is not None:
+            sources = opened(request, request.baseline_data), data.source
+            of_ids = (partial(_with_ids, one, data.reading, str(request.id)) for one in sources)
+            unsent(partial(_read, request, data), *of_ids)
         with explaining(data):
             made, counts, why = _read(request, data)
         if made is None:

@@ -9,7 +9,7 @@ its rates do not hang on where in its bin a score lies: what is said of them hol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
-from fairfix.data.names import attribute_name, each_and_crossed, group_name
+from fairfix.data.names import attribute_name, each_and_crossed
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
@@ -36,6 +36,7 @@ from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
 from fairfix.tasks.doubts import Asked, area_of, of_slack
 from fairfix.tasks.fitting import (
+    Gap,
     Outcome,
     cost_of_rounding,
     criterion_of,
@@ -44,6 +45,8 @@ from fairfix.tasks.fitting import (
     recorded,
     unproven,
     warned,
+    without_passes,
+    without_rule,
 )
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
@@ -146,15 +149,20 @@ def repair_counts(
         of_fit = prove(table, rule, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
-        gaps += [Gap(columns, groups, str(why)) for columns, groups, why in unproven(table, shown)]
-        whys = [Caution(why, "unproven") for why in dict.fromkeys(gap.why for gap in gaps)]
+        there = shown.groups
+        gaps += unproven(
+            reading.columns.protected,
+            lambda columns: table.groups(columns).levels,
+            lambda columns: there(columns).levels,
+        )
+        lacking = [gap.caution for gap in gaps]
         if held.left_out:
             hidden = f"{held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
         proof = prove(shown, rule, settings, **more)
-        proof = replace(proof, after=_without_passes(proof.after, gaps))
-        first = [*whys, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
+        proof = without_passes(proof, gaps)
+        first = [*lacking, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
         notes = [*proof.claims, *notes]
     wrong = of_direction(area_of(table, settings.confidence), reading)
     by = held or fit
@@ -308,16 +316,6 @@ def _parts(
     return parts[0], parts[1] if proof is not None else None
 
 
-@dataclass(frozen=True)
-class Gap:
-    """Groups of an attribute for which a proof proves nothing, or not for all of their rows, and why in words."""
-
-    columns: tuple[str, ...]
-    groups: tuple[str, ...]
-    """Their names; none where nobody can tell which."""
-    why: str
-
-
 def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[Part, list[Gap]]:
     """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
     counts = held.counts
@@ -339,27 +337,8 @@ def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[P
         f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the rows of the fit lack {them}"
         f", so there is no rule for {gone:,} held-out rows, and nothing is proven for {them}"
     )
-    gaps = []
-    for columns in each_and_crossed(protected):
-        own = groups_of_cells(counts.keys, lost, columns)[0]
-        gaps.append(Gap(columns, tuple(map(group_name, own)), text))
+    gaps = without_rule(protected, lambda columns: groups_of_cells(counts.keys, lost, columns)[0], text)
     return replace(held, counts=kept), gaps
-
-
-def _without_passes(report: AuditReport, gaps: Sequence[Gap]) -> AuditReport:
-    """Return a report in which no check passes that is about a group with a gap."""
-    checks = []
-    for one in report.checks:
-        asked, why = one.check.comparison.group, ""
-        for gap in gaps:
-            if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
-                why = why or gap.why
-        if one.verdict == "pass" and why:
-            reason = f"not proven for everybody: {why}; for the others {one.ruling.reason}"
-            checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
-        else:
-            checks.append(one)
-    return replace(report, checks=tuple(checks))
 
 
 # ---------------------------------------------------------------------- the rule

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.survey import explained, survey, ways
 from fairfix.data.urls import is_database, is_dry, name_of
-from fairfix.errors import ColumnError, EntryError, UsageError
+from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution
 from fairfix.models.user_file import ScoringModel, load_model
@@ -35,6 +35,9 @@ log = logging.getLogger("fairfix")
 
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
 """Parameters that name the columns of all data."""
+
+INPUTS = ("data", "baseline_data", "against_data", "unlabelled", "pairs", "noise")
+"""Parameters that name rows."""
 
 READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
@@ -114,12 +117,23 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
-    if is_dry() and own and not is_database(data):
+    if is_dry() and not any(is_database(getattr(request, name, None)) for name in INPUTS):
         raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark:
         log.info("%s: %s", source.name, source.remark)
     return source
+
+
+def unsent(*steps: Callable[[], object]) -> NoReturn:
+    """Take steps of a dry run, each up to the first question that it does not send, and raise all of these."""
+    statements = []
+    for step in steps:
+        try:
+            step()
+        except UnsentError as end:
+            statements.append(end.statements)
+    raise UnsentError("\n\n".join(statements))
 
 
 def _decided(source: Source, name: str, positive_label: str) -> str:

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.audit import audit
+from fairfix.auditing.checks import Ruling
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.results import CheckResult, Settings
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import GOLDEN, is_random, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
@@ -235,17 +236,21 @@ def repair_table(
     notes = [
         *warned(caught),
         *predictor.trace.notes,
-        *(caution for *_, caution in unproven(table, kept)),
         *_ties(table, predictor),
     ]
-    held, aside = _answered(kept, predictor)
     plain = replace(settings, checks=())
-    notes += [*aside, *cost_of_rounding(best, predictor, held, plain)]
+    held, gaps = _answered(kept, predictor)
+    gaps += unproven(
+        table.reading.columns.protected,
+        lambda columns: table.groups(columns).levels,
+        lambda columns: kept.groups(columns).levels,
+    )
+    notes += cost_of_rounding(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
     more: Any = {"also": (criterion_of(best, table.reading),), "comparable": best.comparables, "claim": claim}
-    proof = prove(held, predictor, settings, **more)
+    proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
 
     def again(kept: Bools) -> RepairedPredictor:
@@ -256,7 +261,8 @@ def repair_table(
     first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
-    notes = [*of_direction(area, table.reading), *first, *proof.claims, *notes]
+    lacking = [gap.caution for gap in gaps]
+    notes = [*of_direction(area, table.reading), *lacking, *first, *proof.claims, *notes]
     rule = rules_of(held, predictor)
     return Outcome(
         best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading, rule
@@ -307,19 +313,26 @@ def repair_stream(
 
     with recorded() as caught:
         predictor = repairer.learn(rows, rng=np.random.default_rng(seed).spawn(2)[1])
-    held, aside = _answered(held, predictor)
+    there = held.groups
+    held, gaps = _answered(held, predictor)
+    gaps += unproven(
+        reading.columns.protected,
+        lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
+        lambda columns: there(columns).levels,
+    )
     of_fit = prove(shown, predictor, replace(settings, checks=()))
-    proof = prove(held, predictor, settings)
+    proof = without_passes(prove(held, predictor, settings), gaps)
+    lacking = [gap.caution for gap in gaps]
     first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
     wrong = of_direction(area_of(shown, settings.confidence), reading)
-    notes = messages((*wrong, *first, *warned(caught), *aside, *predictor.trace.notes))
+    notes = messages((*wrong, *lacking, *first, *warned(caught), *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     rule = rules_of(held, predictor)
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
 
 
-def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Caution]]:
-    """Return the held-out rows that the predictor has an answer for, and what is to be said of the others."""
+def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Gap]]:
+    """Return the held-out rows that the predictor has an answer for, and the groups of the others."""
     answered = ~np.isnan(predictor.predict(held))
     if answered.all():
         return held, []
@@ -327,8 +340,10 @@ def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Ca
         raise DataError(
             "every held-out row is of a group that the rows of the fit lack; add rows, or raise `holdout`"
         )
-    left = f"{int((~answered).sum()):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    return held.take(np.flatnonzero(answered)), [Caution(left, "unproven")]
+    lost = held.take(np.flatnonzero(~answered))
+    why = f"{len(lost):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
+    gaps = without_rule(held.reading.columns.protected, lambda columns: lost.groups(columns).levels, why)
+    return held.take(np.flatnonzero(answered)), gaps
 
 
 def _sampled(
@@ -516,25 +531,71 @@ def _ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
         yield from of_shared_ids(name, int(np.count_nonzero(drawn & again)), many)
 
 
-def unproven(table: Table, held: Table) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Caution]]:
-    """Yield the groups without held-out rows by protected columns, each and crossed, with a caution on them.
+Levels = Callable[[tuple[str, ...]], Sequence[tuple[str, ...]]]
+"""Makes of columns the levels of the groups that there are."""
 
-    A crossed group of which a part is lacking already has the caution on that part.
+
+@dataclass(frozen=True)
+class Gap:
+    """Groups of an attribute for which a proof proves nothing, or not for all of their rows, and why in words."""
+
+    columns: tuple[str, ...]
+    groups: tuple[str, ...]
+    """Their names; none where nobody can tell which."""
+    why: str
+
+    @property
+    def caution(self) -> Caution:
+        """The same for the user."""
+        return Caution(self.why, "unproven")
+
+
+def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterator[Gap]:
+    """Yield the groups without held-out rows, by protected columns, each and crossed.
+
+    A crossed group of which a part is lacking is a gap for the reason of that part.
     """
-    part: Caution | None = None
-    lacking: set[tuple[str, str]] = set()
-    for columns in each_and_crossed(table.reading.columns.protected):
-        there = set(held.groups(columns).levels)
-        gone = [one for one in table.groups(columns).levels if one not in there]
-        shown = [one for one in gone if not lacking & set(zip(columns, one, strict=True))]
-        lacking |= {(columns[0], one[0]) for one in gone if len(columns) == 1}
-        if shown:
-            has, them = ("has", "it") if len(shown) == 1 else ("have", "them")
-            text = f"{groups_in_words(shown, columns)} {has} no held-out rows: nothing is proven for {them}"
-            part = Caution(text, "unproven")
-        if gone:
-            assert part is not None
-            yield columns, tuple(map(group_name, gone)), part
+    part: dict[tuple[str, str], str] = {}
+    for columns in each_and_crossed(protected):
+        there = set(held(columns))
+        by_why: dict[str, list[tuple[str, ...]]] = {}
+        own = []
+        for level in fitted(columns):
+            parts = zip(columns, level, strict=True)
+            if why := next((part[one] for one in parts if one in part), ""):
+                by_why.setdefault(why, []).append(level)
+            elif level not in there:
+                own.append(level)
+        if own:
+            has, them = ("has", "it") if len(own) == 1 else ("have", "them")
+            why = f"{groups_in_words(own, columns)} {has} no held-out rows: nothing is proven for {them}"
+            by_why[why] = own
+            part |= {(columns[0], level[0]): why for level in own if len(columns) == 1}
+        for why, levels in by_why.items():
+            yield Gap(columns, tuple(map(group_name, levels)), why)
+
+
+def without_rule(protected: tuple[str, ...], lost: Levels, why: str) -> list[Gap]:
+    """Return the groups that the rows of the fit lack, by protected columns, each and crossed, as gaps."""
+    return [
+        Gap(columns, tuple(map(group_name, lost(columns))), why) for columns in each_and_crossed(protected)
+    ]
+
+
+def without_passes(proof: Proof, gaps: Sequence[Gap]) -> Proof:
+    """Return a proof in which no check passes that is about a group with a gap."""
+    checks = []
+    for one in proof.after.checks:
+        asked, why = one.check.comparison.group, ""
+        for gap in gaps:
+            if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
+                why = why or gap.why
+        if one.verdict == "pass" and why:
+            reason = f"not proven for everybody: {why}; for the others {one.ruling.reason}"
+            checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
+        else:
+            checks.append(one)
+    return replace(proof, after=replace(proof.after, checks=tuple(checks)))
 
 
 NAMED = 3

@@ -16,6 +16,7 @@ from fairfix.data.names import did_you_mean
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
+from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable
@@ -50,6 +51,7 @@ from fairfix.tasks.dataset import (
     noise_of,
     open_data,
     opened,
+    unsent,
     waivers_of,
 )
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
@@ -118,8 +120,20 @@ def run_repair(request: RepairRequest) -> RepairResult:
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     features = _learned_from(request, data, repairer)
+    streams = repairer.solver_in_force.streams
+    if is_dry():
+        unsent(
+            lambda: _check_ids(request, data),
+            lambda: (
+                _from_stream(request, data, repairer, choices, asked)
+                if streams
+                else _read(request, data, repairer, features)
+            ),
+            lambda: _unlabelled(request, data),
+            lambda: _pairs(request),
+        )
     _check_ids(request, data)
-    if repairer.solver_in_force.streams:
+    if streams:
         with explaining(data):
             outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
+from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
-from fairfix.tasks.dataset import open_data
+from fairfix.tasks.dataset import open_data, unsent
 from fairfix.tasks.proof import loss_of, mean_change
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest
@@ -64,7 +66,10 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     other = replace(reading, columns=replace(reading.columns, score=request.against or columns.score))
     name = request.id if request.against_data is not None else None
     sources = data.source if name is None else open_source(request.against_data), data.source
-    old, new = (_read(source, one, name) for source, one in zip(sources, (other, reading), strict=True))
+    steps = [partial(_read, source, one, name) for source, one in zip(sources, (other, reading), strict=True)]
+    if is_dry():
+        unsent(*steps)
+    old, new = (step() for step in steps)
     matched = match(old, new, name) if name else _beside(old, new)
     matched = replace(
         matched, old=replace(matched.old, reading=matched.new.reading)

@@ -471,6 +471,36 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
     assert asked
 
 
+@pytest.mark.parametrize("first", ["file", "database"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("audit", "--id", "no", "--fail-on-worse", "0.02"), "--baseline-data"),
+        (("compare", "--id", "no"), "--against-data"),
+        (("repair", "--method", "ramp", "-o", "x.fairfix"), "--unlabelled"),
+    ],
+)
+def test_a_dry_run_prints_what_every_database_would_be_asked(
+    command: tuple[str, ...], option: str, first: str, tmp_path: Path, call: Call
+) -> None:
+    path, url = both(tmp_path, make_frame(600).assign(no=np.arange(600)), "ids")
+    other = both(tmp_path, make_frame(400).assign(no=np.arange(400)), "more")[1]
+    given = ("--score", "score", "--protected", "race", "--dry-run", "--no-config", option, other)
+    status, out, err = call(command[0], path if first == "file" else url, *command[1:], *given)
+
+    assert status == 0, err
+    assert ("ids.duckdb" in out) == (first == "database")
+    assert "more.duckdb" in out
+    texts = [text for text in out.split(";\n") if text.strip()]
+    assert not Path("x.fairfix").exists()
+    for base in ("ids", "more"):
+        with duckdb.connect(str(tmp_path / f"{base}.duckdb"), read_only=True) as connection:
+            for text in texts:
+                if f'FROM "{base}"' in text:
+                    connection.execute(text)
+    assert call(command[0], path, *command[1:], *given[:-2], option, path)[0] == 2  # no database at all
+
+
 def test_repair_and_predict_are_those_of_a_file(data: tuple[str, str], tmp_path: Path, call: Call) -> None:
     frames = []
     for i, source in enumerate(data):
@@ -501,22 +531,27 @@ def loans_of(tmp_path: Path) -> tuple[Path, str]:
     with duckdb.connect(str(base)) as connection:
         connection.register("frame", frame)
         connection.execute(
-            "CREATE TABLE loans AS FROM frame; CREATE VIEW Seen AS FROM loans; CREATE SCHEMA risk"
+            "CREATE TABLE loans AS FROM frame; CREATE VIEW Seen AS FROM loans; CREATE SCHEMA risk; "
+            'CREATE SCHEMA deep; CREATE SCHEMA "deep.er"'
         )
     return base, f"duckdb:///{base}"
 
 
-@pytest.mark.parametrize("name", ["decided", "risk.decided", 'main.it\'s "x"'])
+@pytest.mark.parametrize(
+    "name", ["decided", "risk.decided", 'main.it\'s "x"', 'risk.a.b"; DROP TABLE loans; --']
+)
 def test_predictions_of_a_table_become_a_table_beside_it(
     name: str, artifact: str, tmp_path: Path, call: Call
 ) -> None:
+    """The table is named after its schema, has dots and quotes as they stand, and is read by the same name."""
     base, url = loans_of(tmp_path)
     out = tmp_path / "out.parquet"
 
     assert call("predict", artifact, f"{url}#loans", "-o", str(out), "--no-config")[0] == 0
     assert call("predict", artifact, f"{url}#loans", "-o", f"{url}#{name}", "--no-config")[0] == 0
-    schema, _, own = name.rpartition(".")
-    place = f'"{schema or "main"}"."{own.replace(chr(34), chr(34) * 2)}"'
+    assert open_source(f"{url}#{name}").rows == 900
+    schema, _, own = f"main.{name}".removeprefix("main." if "." in name else "").partition(".")
+    place = f'"{schema}"."{own.replace(chr(34), chr(34) * 2)}"'
     with duckdb.connect(str(base), read_only=True) as connection:
         pd.testing.assert_frame_equal(connection.sql(f"FROM {place}").df(), pd.read_parquet(out))
         assert connection.execute("SELECT count(*) FROM loans").fetchone() == (900,)
@@ -525,7 +560,9 @@ def test_predictions_of_a_table_become_a_table_beside_it(
 
 @pytest.mark.parametrize(("name", "words"), [
     ("#loans", "has 'loans' already"), ("#LOANS", "already"), ("#seen", "already"), ("", "end the URL in #"),
-    ("#nowhere.x", "no schema 'nowhere'"),
+    ("#nowhere.x", "no schema 'nowhere'"), ("#decided.", "no schema 'decided'"),
+    ("#deep.er.x", "can be the table 'er.x' in the schema 'deep' or 'x' in the schema 'deep.er'"),
+    ("#temp.x", "no schema 'temp'"), ("#a.b", "needs its schema before it: main.a.b"),
 ])  # fmt: skip
 def test_only_a_new_table_is_written(
     name: str, words: str, artifact: str, tmp_path: Path, call: Call
@@ -537,6 +574,24 @@ def test_only_a_new_table_is_written(
     assert (status, out) == (2, "")
     assert words in err
     assert base.read_bytes() == before
+
+
+def test_a_name_with_a_dot_is_read_where_it_stands_for_one_table(tmp_path: Path, call: Call) -> None:
+    base, url = loans_of(tmp_path)
+    with duckdb.connect(str(base)) as connection:
+        connection.execute('CREATE TABLE "risk.new" AS FROM loans LIMIT 600')
+    asked = ("--protected", "race", "--score", "score", "--no-config", "--quiet")
+    assert call("audit", f"{url}#risk.new", *asked)[0] == 0
+    with duckdb.connect(str(base)) as connection:
+        connection.execute("CREATE TABLE risk.new AS FROM loans")
+    status, _, err = call("audit", f"{url}#risk.new", *asked)
+
+    assert status == 2
+    assert (
+        "'risk.new' is a table of that name, and the table 'new' of the schema 'risk'; say which by --sql"
+        in err
+    )
+    assert (open_source(f"{url}#main.risk.new").rows, open_source(f"{url}#out.risk.new").rows) == (600, 900)
 
 
 @pytest.mark.parametrize("there", [True, False])

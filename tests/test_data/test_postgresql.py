@@ -17,7 +17,7 @@ import pytest
 from fairfix.data import database
 from fairfix.data.files import open_source
 from fairfix.data.pushdown import bin_of
-from fairfix.errors import DataError, FairfixError
+from fairfix.errors import DataError, FairfixError, UsageError
 
 from tests.conftest import Call, make_frame
 from tests.databases import PASSWORD, differences, load, postgresql, without_source
@@ -227,6 +227,14 @@ def test_predictions_of_a_table_become_a_table_beside_it(
 
     assert run(str(out))[0] == 0
     assert run(f'{server}#public.it\'s "x"')[0] == 0
+    assert run(f'{server}#public.a.b"; DROP TABLE loans; --')[0] == 0
+    assert open_source(f'{server}#public.a.b"; DROP TABLE loans; --').rows == 1500
+    assert open_source(f'{server}#a.b"; DROP TABLE loans; --').rows == 1500
+    with psycopg.connect(server) as connection:
+        connection.execute('CREATE SCHEMA a; CREATE TABLE a."b""; DROP TABLE loans; --" AS TABLE loans')
+    with pytest.raises(UsageError, match="is a table of that name, and the table 'b"):
+        open_source(f'{server}#a.b"; DROP TABLE loans; --')
+    assert "needs its schema before it: public.d.b" in run(f"{server}#d.b")[1]
     assert "already" in run(f"{server}#loans")[1]
     assert "no schema 'nowhere'" in run(f"{server}#nowhere.x")[1]
     expected, wrong = pd.read_parquet(out), tmp_path / "wrong.csv"

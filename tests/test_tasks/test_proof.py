@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, Value
+from fairfix.cli import run
 from fairfix.data.draws import decide, is_random
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
@@ -135,14 +138,48 @@ def test_checks_are_judged_on_the_held_out_rows() -> None:
     assert outcome.checks[0].verdict != "pass"
 
 
-def test_a_group_without_held_out_rows_is_named() -> None:
-    """Nothing is proven for it, and the outcome says so."""
-    small = table(60, seed=1)
-    rare = [n for n, k in zip(small.groups().names, np.bincount(small.groups().codes), strict=True) if k == 1]
-    outcome = repair_table(small, Ramp())
+@pytest.mark.parametrize(
+    ("solver", "seed", "words"),
+    [
+        ("exact", 0, "group 'C' of 'race' has no held-out rows"),
+        ("sgd", 0, "group 'C' of 'race' has no held-out rows"),
+        ("sgd", 1, "1 held-out rows are of groups that the rows of the fit lack"),
+    ],
+)
+def test_no_check_passes_for_a_group_that_nothing_is_known_of(
+    solver: str, seed: int, words: str, tmp_path: Path
+) -> None:
+    """The only row of a group is in one part of the split: its attributes are undecided, and it is named once."""
+    rng = np.random.default_rng(0)
+    score = rng.random(600).round(3)
+    groups = {"race": ["C", *rng.choice(["A", "B"], 599)], "sex": ["x", *rng.choice(["f", "m"], 599)]}
+    frame = pd.DataFrame({**groups, "score": score, "label": (rng.random(600) < score).astype(int)})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    verdicts = {
+        "dp.difference[race]>0.9": "undecided",
+        "dp.difference[race x sex]>0.99": "undecided",
+        "selection_rate[race=A]<0.01": "pass",
+    }
+    base = [
+        "repair",
+        str(tmp_path / "people.csv"),
+        "--method",
+        "ramp",
+        "--solver",
+        solver,
+        "--seed",
+        str(seed),
+    ]
+    base += ["--no-config", "-q", "-o", str(tmp_path / "x.fairfix"), "--protected", "race,sex"]
+    out, asked = tmp_path / "out.json", [part for check in verdicts for part in ("--fail-on", check)]
 
-    assert rare == ["c"]
-    assert any("'c' of 'race' has no held-out rows" in note for note in outcome.warnings)
+    assert run([*base, *asked, "--out", f"json={out}"]) == 3
+    result = json.loads(out.read_text())
+    assert {one["check"]: one["verdict"] for one in result["checks"]} == verdicts
+    for one in result["checks"]:
+        assert (one["code"] == "not_proven") == (words in one["reason"]) == (one["verdict"] == "undecided")
+    assert next(one["text"] for one in result["messages"] if one["code"] == "unproven").startswith(words)
+    assert len(result["messages"]) == len({one["text"] for one in result["messages"]})
 
 
 def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
