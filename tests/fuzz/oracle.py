@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +123,17 @@ def _format(ran: Ran) -> str:
 
 
 def _outs(ran: Ran) -> set[str]:
-    """Return the names of files that the line asks for as reports."""
-    return {
-        text.partition("=")[2] for text in re.findall(r"--out[= ]((?:[a-z]+=)[^ ]+)", " ".join(ran.words))
-    }
+    """Return the names of files that are asked for as reports, by the line or by a configuration that it reads."""
+    entries = [
+        word.removeprefix("--out=") if word.startswith("--out=") else after
+        for word, after in pairwise([*ran.words, ""])
+        if word == "--out" or word.startswith("--out=")
+    ]
+    for name in {"settings.toml", "fairfix.toml"} & {*ran.before}:
+        with suppress(tomllib.TOMLDecodeError):
+            own = tomllib.loads((ran.folder / name).read_text(encoding="utf-8")).get(ran.command, {})
+            entries += [own["out"]] if isinstance(own.get("out"), str) else own.get("out", [])
+    return {entry.partition("=")[2] for entry in entries}
 
 
 def _files(ran: Ran) -> Iterator[str]:
@@ -131,9 +141,8 @@ def _files(ran: Ran) -> Iterator[str]:
     if gone := set(ran.before) - set(ran.after):
         yield f"files are gone: {sorted(gone)[0][-12:]}"
     if ran.status == 2:
-        # a report of a run that did not happen says so; a configuration may name one too
-        reports = _outs(ran) | {name for name in changed if name.startswith("report")}
-        left = {name for name in changed - reports if (ran.folder / name).is_file()}
+        # a report of a run that did not happen says so
+        left = {name for name in changed - _outs(ran) if (ran.folder / name).is_file()}
         if left:
             yield f"status 2 and a file is written: {Path(min(left)).suffix or min(left)}"
     if any(".tmp" in name or name.rpartition("/")[2].startswith(".") for name in changed):

@@ -65,13 +65,14 @@ class EqualRates(Solver):
         whole = of_label(np.arange(len(table)))
         chance = out_of_fold(of_label, matrix, folds, whole)
         scorers, given = [], []
-        for name in problem.cells.columns:
+        grouped = [name for name in problem.cells.columns if len(table.groups([name]).levels) > 1]
+        for name in grouped:  # a column of one group has everybody's rates
             sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
             scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
             given.append((sides[0][1], sides[1][1]))
         slack, unseen = min(method.slack, 1.0), (chance, tuple(given))
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
-        codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
+        codes = tuple(table.groups([name]).codes for name in grouped)
         rows = Rows(y, codes, problem.weight / problem.weight.sum())
         plain = Scorer(features, whole)
         held = self._held_rates(start, probabilities_of(table, plain, tuple(scorers)), unseen, rows, slack)
