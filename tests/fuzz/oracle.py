@@ -23,16 +23,16 @@ import numpy as np
 import pyarrow as pa
 from fairfix import report
 
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What steers a terminal or turns the direction of writing; a line break and a tab do not."""
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves the cursor, colours, rings or turns the direction of a terminal; a line break and a tab do not."""
 
 CPU, CPU_OF_ROW = 30.0, 0.02
 """Seconds of processor that a run may take: boosted trees, matplotlib and its fonts take some 10 on a busy machine."""
 
-MEMORY, MEMORY_OF_BYTE = 700e6, 10_000
+MEMORY, MEMORY_OF_BYTE = 600e6, 500
 """Bytes that a run may need beside those of the imports, and for each byte of its data.
 
-Libraries that are loaded late have their share; a proof repeats each row, with its texts, some thousand times.
+Libraries that are loaded late have their share; a text is in every number of its group, in a report several times.
 """
 
 STATUSES = (0, 1, 2, 3)
@@ -105,7 +105,7 @@ def _streams(ran: Ran) -> Iterator[str]:
         exact = (
             name == "stdout" and ran.command == "export" and "sql" in " ".join(ran.words)
         )  # it has no escapes
-        if (odd := UNSAFE.search(text)) and not exact:
+        if (odd := STEERING.search(text)) and not exact:
             yield f"the character {odd[0]!r} on {name} as {_format(ran)}"
         if re.search(r"Warning: |<frozen ", text):
             yield f"a warning of Python on {name}"

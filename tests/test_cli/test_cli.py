@@ -627,7 +627,9 @@ def test_a_column_of_another_type_in_a_later_file(
         assert "column 'more' of 1.parquet is of type string, where the first file has double" in err
         assert not Path("out.parquet").exists()
     else:
-        assert decided("out.parquet")["more"].to_pylist() == first + later.cast(pa.array(first).type).to_pylist()
+        assert (
+            decided("out.parquet")["more"].to_pylist() == first + later.cast(pa.array(first).type).to_pylist()
+        )
 
 
 def test_selection_among_several_values(call: Call, data: str) -> None:
