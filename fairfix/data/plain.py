@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fairfix.errors import DataError
+
 PLAIN = {
     pa.string_view(): pa.large_string(),
     pa.binary_view(): pa.large_binary(),
@@ -80,6 +82,23 @@ def widened_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch without half floats."""
     columns = [widened(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, batch.schema.names) if columns else batch
+
+
+def as_first(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
+    """Return a batch of the file ``where`` with the types of a schema, that of the first file beside it.
+
+    A DataError where an entry cannot be one of that type.
+    """
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(column if column.type == wanted.type else column.cast(wanted.type))
+        except pa.ArrowException as error:
+            raise DataError(
+                f"column {wanted.name!r} of {where} is of type {column.type}, where the first file has {wanted.type}; "
+                "save them alike, or predict file by file"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def entries_of(array: pa.Array) -> list[Any]:

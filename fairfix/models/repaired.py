@@ -45,7 +45,7 @@ from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source, require
 from fairfix.data.names import did_you_mean
-from fairfix.data.plain import entries_of, texts_of
+from fairfix.data.plain import as_first, entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
@@ -290,6 +290,7 @@ class Repaired:
                 raise DataError(
                     f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
                 )
+        schema = self.output_schema(source)
         ids: list[pa.Array] = []
         seen: Seen | None = None if self.reading.columns.id else {}
         named = self.reading.columns.id if self.reading.columns.id in source.columns else None
@@ -304,7 +305,8 @@ class Repaired:
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                yield self._predicted(batch, encoder, first, missing_score, draw)
+                predicted = self._predicted(batch, encoder, first, missing_score, draw)
+                yield as_first(predicted, schema, part.where)
                 first += batch.num_rows
                 if named and not duplicate_ids:
                     ids.append(batch.column(named))

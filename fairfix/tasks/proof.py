@@ -227,7 +227,10 @@ REDRAWN = 1 << 21
 """... about the most values that they may make, in half a second, ..."""
 
 CHUNK = 1 << 16
-"""... and values that are made at once."""
+"""... and values that are made at once, ..."""
+
+COPIED = 1 << 26
+"""... fewer where the features of their rows, such as long texts, take more bytes than these."""
 
 EXACT = 20_000
 """Even draws of one row tell its chances to half of the distance between two: so many to less than half of the fourth
@@ -264,8 +267,10 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     rows = np.concatenate([np.tile(np.flatnonzero(cells == k), many) for k, many in enumerate(shifts)])
     draw = np.concatenate([(np.arange(many) + 0.5) / many for many in size * shifts])
     parts = []
-    for i in range(0, rows.size, CHUNK):
-        own, now = rows[i : i + CHUNK], draw[i : i + CHUNK]
+    table = replace(table, features=table.features.select([*predictor.features]))
+    step = max(1, min(CHUNK, COPIED * len(table) // max(1, table.features.nbytes)))
+    for i in range(0, rows.size, step):
+        own, now = rows[i : i + step], draw[i : i + step]
         again = replace(table.take(own), draw=now.__getitem__)
         parts.append(predictor.predict(again) if redrawn is None else redrawn(again, own))
     every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]

@@ -10,24 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pyarrow as pa
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
-from fairfix.methods import available
+from fairfix.data.choices import Probabilities
+from fairfix.methods import available as found_methods
 from fairfix.methods.base import Rule
 from fairfix.report import FORMATS
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 
 from tests.fuzz import files
 from tests.fuzz.frames import NAMES, Frame, frame
+
+available = cache(found_methods)
+"""The methods, searched for once."""
 
 Make = Callable[[pa.Table, Path, random.Random], str]
 """Writes a file of a case into a folder, from the case's table, and returns its name."""
@@ -72,6 +77,10 @@ class Drawer:
     def __init__(self, draw: random.Random, case: Case, hostile: float) -> None:
         self.draw, self.case, self.hostile = draw, case, hostile
         self.method = ""
+        self.recorded = ""
+        """The one protected column of a line whose groups are described as noisy ones."""
+        self.described = ""
+        """What the table of noise holds: counts where this is empty, ``people``, or a kind of probabilities."""
 
     def wild(self) -> bool:
         """Tell whether something implausible is wanted."""
@@ -108,8 +117,8 @@ class Drawer:
         self.case.files.setdefault(key, make)
         return f"<{key}>"
 
-    def check(self) -> str:
-        """Return a check, mostly one that makes sense."""
+    def check(self, *, holds: bool = False) -> str:
+        """Return a check, mostly one that makes sense: of what must not be, or of what has to hold."""
         draw = self.draw
         metric = (
             draw.choice(("dp", "eo", "ks", "accuracy", "auc", *METRICS, *ALIASES))
@@ -126,9 +135,9 @@ class Drawer:
                 ".difference",
                 "",
             )
-            return f"{metric}.difference>{self.number(0.1, 0.02, 0.5)}"
+            return f"{metric}.difference{'<' if holds else '>'}{self.number(0.1, 0.02, 0.5)}"
         where = f"[{self.column('group')}]" if draw.random() < 0.2 else ""
-        sign = "<" if kind in (".ratio", ".min") else ">"
+        sign = "<" if (kind in (".ratio", ".min")) is not holds else ">"
         return f"{metric}{kind}{scope}{where}{draw.choice((sign, sign, '>', '<='))}{self.number(0.1, 0.02, 0.5, 0.8)}"
 
     def hyper(self, rules: list[Rule]) -> str:
@@ -175,25 +184,36 @@ def _more(table: pa.Table, folder: Path, draw: random.Random) -> str:
     return files.write(rows, folder, "more", draw)
 
 
-def _noise(column: str, by_label: bool) -> Make:
+def _noise(column: str, by_label: bool, form: str) -> Make:
+    """Return what writes a table of true and recorded groups: of counts, of probabilities, or a row per person."""
+
     def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
         named = {"a", "b"}
         if column in table.column_names:
             part = table.column(table.column_names.index(column))
             named = {files.as_text(one) for one in part.slice(0, 50)} or named
-        lines = ["true,noisy,label,count" if by_label else "true,noisy,count"]
-        for true in sorted(named)[:6]:
-            for noisy in sorted(named)[:6]:
-                for label in (0, 1) if by_label else (None,):
-                    words = [*map(files.quoted_csv, (true, noisy)), *(() if label is None else (str(label),))]
-                    lines.append(
-                        ",".join(
-                            [
-                                *words,
-                                str(draw.choice((90, 900)) if true == noisy else draw.choice((0, 3, 10))),
-                            ]
-                        )
-                    )
+        groups, labels = sorted(named)[:6], (0, 1) if by_label else (None,)
+        counts = {
+            (true, noisy, label): draw.choice((90, 900)) if true == noisy else draw.choice((0, 3, 10))
+            for true in groups
+            for noisy in groups
+            for label in labels
+        }
+        sums: Counter[Any] = Counter()
+        alike = {"joint": lambda key: key[2], "true-given-noisy": lambda key: key[1:]}.get(
+            form, lambda key: key[::2]
+        )
+        for key, many in counts.items():
+            sums[alike(key)] += many
+        head = ["true", "noisy", *(["label"] if by_label else [])]
+        lines = [",".join(head if form == "people" else [*head, "probability" if form else "count"])]
+        for key, many in counts.items():
+            words = [files.quoted_csv(str(one)) for one in key if one is not None]
+            if form == "people":
+                lines += [",".join(words)] * (many // 10)
+            else:
+                total = 1 if not form else sums[alike(key)] * (2 if form == "joint" and by_label else 1)
+                lines.append(",".join([*words, repr(many / total) if form else str(many)]))
         (folder / "noise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         return "noise.csv"
 
@@ -241,8 +261,9 @@ def _model_word(d: Drawer) -> str:
 
 
 def _radii(d: Drawer) -> str:
-    column = d.column("group")
-    return ",".join(f"{d.entry(column)}={d.number(0.0, 0.05, 0.1)}" for _ in range(d.draw.randint(1, 3)))
+    column = d.recorded or d.column("group")
+    groups = dict.fromkeys(d.entry(column) for _ in range(d.draw.randint(1, 3)))
+    return ",".join(f"{group}={d.number(0.0, 0.05, 0.1)}" for group in groups)
 
 
 def _membership(d: Drawer) -> str:
@@ -271,7 +292,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "data": lambda d: (
         d.file("data", _data) if d.draw.random() < 0.99 else d.draw.choice(("gone.csv", "", ".", "*.csv"))
     ),
-    "protected": lambda d: d.listed("group"),
+    "protected": lambda d: listable(d.recorded) if d.recorded and not d.wild() else d.listed("group"),
     "label": lambda d: d.column("label"),
     "score": lambda d: d.column("score"),
     "prediction": lambda d: d.column("prediction"),
@@ -291,13 +312,15 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "trust_model": lambda d: (
         "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
     ),
-    "noise": lambda d: d.file("noise", _noise(d.column("group"), d.draw.random() < 0.5)),
-    "noise_columns": lambda d: d.listed("group", "label", most=3),
+    "noise": lambda d: d.file(
+        "noise", _noise(d.recorded or d.column("group"), d.draw.random() < 0.5, d.described)
+    ),
+    "noise_columns": lambda d: "true,noisy" if not d.wild() else d.listed("group", "label", most=3),
     "noise_radius": _radii,
     "noise_epsilon": lambda d: d.number(0.0, 0.05, 0.3),
     "noise_membership": _membership,
     "fail_on": Drawer.check,
-    "require": Drawer.check,
+    "require": lambda d: d.check(holds=True),
     "fail_on_worse": lambda d: d.number(0.02, 0.1) if d.draw.random() < 0.5 else d.check(),
     "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "reference": lambda d: (lambda column: f"{column}={d.entry(column)}")(d.column("group")),
@@ -308,7 +331,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "group_slack": _radii,
     "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
     "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
-    "share": lambda d: d.draw.choice(("0:0.7", "0.7:1", "0:1", "0.5:0.5", "x", "1:0")),
+    "share": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
     "counts_out": lambda d: "out.counts",
     "from_counts": _from_file,
     "proof_counts": _from_file,
@@ -423,7 +446,7 @@ SELDOM = {
     "no_config": 0.3,
     "debug": 0.0,
     "picture": 0.1,
-    "individual": 0.4,
+    "individual": 0.3,
     "force": 0.5,
     "learner": 0.3,
     "threads": 0.5,
@@ -431,7 +454,7 @@ SELDOM = {
 """Options that end most runs early, or make them long: how often they are taken, compared with others."""
 
 USUAL = {
-    "protected": 0.97,
+    "protected": 0.985,
     "label": 0.95,
     "score": 0.97,
     "method": 0.99,
@@ -481,12 +504,20 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     if more is None:
         more = draw.choice((0, 0, 0, 1, 1, 2, 3, 5))
     chosen |= dict.fromkeys(draw.sample(others, min(more, len(others))), "")
-    if draw.random() > d.hostile:
+    if draw.random() >= d.hostile:
         _reconcile(chosen, params, frozenset(given))
         if draw.random() < 0.8:
             _bear_gaps(chosen, params, d.case.frame, frozenset(given))
-    if command == "compare" and "format_" in chosen:
-        chosen["format_"] = draw.choice(("text", "json", "html", "markdown"))
+    if command == "compare":
+        for name in {"format_", "out"} & {*chosen}:
+            shown = draw.choice(("text", "json", "html", "markdown"))
+            chosen[name] = shown if name == "format_" else f"{shown}={_report_file(d)}"
+    d.recorded = d.column("group") if {"noise", "noise_radius"} & {*chosen} else ""
+    d.described = ""
+    if "noise_probability" in chosen:
+        chosen["noise_probability"] = d.described = draw.choice(get_args(Probabilities))
+    elif "noise_columns" in chosen:
+        d.described = "people"
     out: Line = [(command,)]
     for name in chosen:
         param = params[name]
@@ -494,27 +525,26 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
         assert make is not None, f"{command} {name}: say in tests/fuzz/commands.py what it may be"
         times = draw.choice((1, 1, 2)) if param.multiple and name not in given else 1
         for _ in range(times):
-            entry = given.get(name) or (d.method if name == "method" else make(d))
+            entry = chosen[name] or make(d)
             out.append(written_option(param, entry, draw) if isinstance(param, click.Option) else (entry,))
     return out
 
 
 def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[str]) -> None:
     """Drop options that do not go with others, and add those that others need, as the tables of requests say."""
-    for _ in range(3):
+    for turn in range(4):
         for name, others, _why in EXCLUDES:
-            if name in chosen:
-                for other in others:
-                    if other in chosen:
-                        chosen.pop(name if other in kept and name not in kept else other, None)
+            for other in others:
+                if name in chosen and other in chosen:
+                    chosen.pop(name if other in kept and name not in kept else other)
         for condition, needed, _why in REQUIRES:
             name = condition.partition("=")[0]
             if name not in chosen or any(one.partition("=")[0] in chosen for one in needed):
                 continue
             one, _, wanted = needed[0].partition("=")
-            if one in params and not {"from_counts", "baseline"} & {one}:
+            if turn < 2 and one in params and one not in ("from_counts", "baseline"):
                 chosen[one] = wanted
-            else:
+            else:  # what it needs goes with nothing else that is there
                 chosen.pop(name)
         if "model" in chosen:
             chosen.setdefault("trust_model", "")
@@ -541,6 +571,8 @@ def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: 
     ):
         if option in params and gaps & {name for part in parts for name in of.parts.get(part, ())}:
             chosen.setdefault(option, entry or ("abstain" if "artifact" in params else "drop"))
+    if "id" in chosen and "duplicate_ids" in params:
+        chosen.setdefault("duplicate_ids", "share")
     for part, option in (("label", "positive_label"), ("prediction", "positive_prediction")):
         names = of.parts.get(part, [""])
         if (
@@ -599,7 +631,7 @@ def configured(case: Case, line_: Line, draw: random.Random) -> Line:
 PLANS = {
     "audit": 34,
     "repair": 16,
-    "compare": 5,
+    "compare": 3,
     "predict": 9,
     "export": 5,
     "inspect": 5,
@@ -621,7 +653,7 @@ def case(number: int) -> Case:
     d = Drawer(draw, made, draw.choice((0.0, 0.0, 0.0, 0.03, 0.15)))
     data = BY_NAME["data"](d)
     quiet: dict[str, Any] = {"more": draw.choice((0, 0, 1))}
-    saved = {"out": f"{draw.choice(('json', 'json', 'json', 'html'))}=result.json"}
+    saved = {"out": f"{draw.choice((*['json'] * 11, 'html'))}=result.json"}
     repair = {"data": data, "output": "made"}
     first = {
         "audit": lambda: [line("audit", d, {"data": data})],
@@ -712,9 +744,21 @@ def case(number: int) -> Case:
     if plan == "counts":
         command = made.steps[1][0][0]
         extra = line(command, d, {"from_counts": "one.counts"}, more=2)
-        named = ("data", "protected", "label", "score")
+        named = ("data", "protected", "label", "score", "positive_label", "positive_prediction")
+        named += (
+            "prediction",
+            "probability",
+            "weight",
+            "threshold",
+            "missing",
+            "missing_group",
+            "strata",
+            "bands",
+        )
         params = {opt: str(param.name) for param in params_of(command) for opt in param.opts}
-        made.steps[1] = [part for part in extra if params.get(part[0].partition("=")[0]) not in named]
+        made.steps[1] = [
+            part for part in extra if params.get(part[0].partition("=")[0]) not in named or d.wild()
+        ]
     if plan == "baseline":
         made.steps.append(
             [*made.steps[0][:-1], ("--baseline", "result.json"), ("--fail-on-worse", d.number(0.02, 0.0))]

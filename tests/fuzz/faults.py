@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -176,7 +177,7 @@ def run(line: Sequence[str], folder: Path, fault: Fault | None = None, *, wait: 
         _child(line, folder, fault, {name: ends[1] for name, ends in streams.items()})
     for _, end in streams.values():
         os.close(end)
-    waiting = lambda: _parent(child, {name: ends[0] for name, ends in streams.items()})  # noqa: E731
+    waiting = partial(_parent, child, {name: ends[0] for name, ends in streams.items()})
     return waiting() if wait else waiting
 
 
@@ -405,7 +406,12 @@ def moments_of(world: World, name: str, modules: tuple[str, ...]) -> int:
 def without_tmpfile() -> None:
     """Have a system on which every file has a name."""
     if hasattr(os, "O_TMPFILE"):
-        del os.O_TMPFILE  # type: ignore[misc]
+        del os.O_TMPFILE  # type: ignore[misc]  # a constant to the types, which some systems have not
+
+
+def end_at_once() -> None:
+    """End this process by a signal that it cannot handle; who calls it is the fork of a run."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed(
@@ -415,8 +421,7 @@ def killed(
     command = COMMANDS[name]
     with world.folder(name) as place:
         before = without_tmpfile if named else lambda: None
-        act = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
-        ended = run(command.line, place, Fault(before, act, at, modules))
+        ended = run(command.line, place, Fault(before, end_at_once, at, modules))
         wrong = wrongs_of(world, name, place, ended, reports=False)
         wrong += (
             []

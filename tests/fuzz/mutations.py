@@ -38,6 +38,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.cli import run as command_line
 
 from tests.fuzz.mutators import Sealed
+from tests.fuzz.oracle import STEERING
 from tests.fuzz.originals import COSTLY, ORIGINALS, Original, content_of, furnish, line_of, rows
 
 SECONDS = 30
@@ -45,9 +46,6 @@ SECONDS = 30
 
 LONGEST = 2000
 """Signs of a message that somebody still reads."""
-
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves the cursor, colours, rings or turns the direction of a terminal."""
 
 PARTS = re.compile(r"[0-9][0-9.,]*|`[^`]*`|\S*['/]\S*")
 """Parts of messages that differ from run to run."""

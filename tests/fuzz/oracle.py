@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +23,16 @@ import numpy as np
 import pyarrow as pa
 from fairfix import report
 
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What steers a terminal or turns the direction of writing; a line break and a tab do not."""
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves the cursor, colours, rings or turns the direction of a terminal; a line break and a tab do not."""
 
 CPU, CPU_OF_ROW = 30.0, 0.02
 """Seconds of processor that a run may take: boosted trees, matplotlib and its fonts take some 10 on a busy machine."""
 
-MEMORY, MEMORY_OF_BYTE = 700e6, 10_000
+MEMORY, MEMORY_OF_BYTE = 600e6, 500
 """Bytes that a run may need beside those of the imports, and for each byte of its data.
 
-Libraries that are loaded late have their share; a proof repeats each row, with its texts, some thousand times.
+Libraries that are loaded late have their share; a text is in every number of its group, in a report several times.
 """
 
 STATUSES = (0, 1, 2, 3)
@@ -102,7 +105,7 @@ def _streams(ran: Ran) -> Iterator[str]:
         exact = (
             name == "stdout" and ran.command == "export" and "sql" in " ".join(ran.words)
         )  # it has no escapes
-        if (odd := UNSAFE.search(text)) and not exact:
+        if (odd := STEERING.search(text)) and not exact:
             yield f"the character {odd[0]!r} on {name} as {_format(ran)}"
         if re.search(r"Warning: |<frozen ", text):
             yield f"a warning of Python on {name}"
@@ -120,10 +123,17 @@ def _format(ran: Ran) -> str:
 
 
 def _outs(ran: Ran) -> set[str]:
-    """Return the names of files that the line asks for as reports."""
-    return {
-        text.partition("=")[2] for text in re.findall(r"--out[= ]((?:[a-z]+=)[^ ]+)", " ".join(ran.words))
-    }
+    """Return the names of files that are asked for as reports, by the line or by a configuration that it reads."""
+    entries = [
+        word.removeprefix("--out=") if word.startswith("--out=") else after
+        for word, after in pairwise([*ran.words, ""])
+        if word == "--out" or word.startswith("--out=")
+    ]
+    for name in {"settings.toml", "fairfix.toml"} & {*ran.before}:
+        with suppress(tomllib.TOMLDecodeError):
+            own = tomllib.loads((ran.folder / name).read_text(encoding="utf-8")).get(ran.command, {})
+            entries += [own["out"]] if isinstance(own.get("out"), str) else own.get("out", [])
+    return {entry.partition("=")[2] for entry in entries}
 
 
 def _files(ran: Ran) -> Iterator[str]:
@@ -131,9 +141,8 @@ def _files(ran: Ran) -> Iterator[str]:
     if gone := set(ran.before) - set(ran.after):
         yield f"files are gone: {sorted(gone)[0][-12:]}"
     if ran.status == 2:
-        # a report of a run that did not happen says so; a configuration may name one too
-        reports = _outs(ran) | {name for name in changed if name.startswith("report")}
-        left = {name for name in changed - reports if (ran.folder / name).is_file()}
+        # a report of a run that did not happen says so
+        left = {name for name in changed - _outs(ran) if (ran.folder / name).is_file()}
         if left:
             yield f"status 2 and a file is written: {Path(min(left)).suffix or min(left)}"
     if any(".tmp" in name or name.rpartition("/")[2].startswith(".") for name in changed):

@@ -6,6 +6,7 @@ Each command runs in a forked process with a folder, a memory limit and a time l
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -30,7 +31,8 @@ from typing import Any
 from tests.fuzz.commands import Case, case, smaller
 from tests.fuzz.oracle import CPU, CPU_OF_ROW, Ran, problems
 
-WHY = bool(os.environ.get("FUZZ_WHY"))
+MEMORY_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  folders in it are made by mkdtemp
+"""Where the folders of cases are: files are synced to disk as they are written, which takes a tenth of a run."""
 
 WALL = 900
 """Seconds after which a case is ended, as one that hangs; the processor's time is judged by the oracle."""
@@ -142,13 +144,6 @@ def attempt(one: Case, folder: Path) -> tuple[list[tuple[str, int]], list[str]]:
             for text in problems(ran, one.frame.table if plain and len(lines) == 1 else None)
         ]
         if status not in (0, 1, 3):
-            if status == 2 and WHY:
-                os.write(
-                    2,
-                    (
-                        words[0] + " " + err.read_text(errors="replace").strip().splitlines()[0][:150] + "\n"
-                    ).encode(),
-                )
             break
     return ended, faults
 
@@ -161,7 +156,7 @@ def _place(error: BaseException) -> str:
 
 def forked(one: Case, keep: Path | None = None) -> tuple[list[tuple[str, int]], list[str]]:
     """Do what :func:`attempt` does in a process of its own, which is ended when it hangs; keep its folder if asked."""
-    place = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    place = Path(tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY_DISK))
     folder = place / "case"
     folder.mkdir()
     read, write = os.pipe()
@@ -267,7 +262,7 @@ def preload() -> None:
     """Load what runs load, once, before processes are forked: only modules, since threads do not survive a fork."""
     read, write = os.pipe()
     if not (child := os.fork()):
-        place = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        place = Path(tempfile.mkdtemp(prefix="fuzz-", dir=MEMORY_DISK))
         sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
         for number in WARM:
             (place / str(number) / "case").mkdir(parents=True)
@@ -286,6 +281,7 @@ def preload() -> None:
     for name in names:
         with suppress(Exception):
             import_module(name)
+    gc.freeze()  # what is loaded is not looked through in every fork, which would copy it
 
 
 def fuzz(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,8 +92,12 @@ def test_the_oracle_sees_what_is_wrong(
 def test_the_oracle_sees_files_hangs_and_code(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     original, own = of_kind("artifact")[0], mutations.called
 
-    def after(action: object) -> str:
-        monkeypatch.setattr(mutations, "called", lambda line: (action(), own(line))[1])  # type: ignore[operator]
+    def after(action: Callable[[], object]) -> str:
+        def acting(line: Sequence[str]) -> tuple[int, str, str]:
+            action()
+            return own(line)
+
+        monkeypatch.setattr(mutations, "called", acting)
         return workshop.read(original, original.commands[0], b"x", "all").fault
 
     def hang() -> None:

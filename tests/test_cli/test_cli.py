@@ -603,6 +603,35 @@ def test_missing_scores_at_predict_time(call: Call, data: str, repaired: str) ->
     assert decided("out.parquet").num_rows == 3000
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "status"),
+    [
+        (["a", "b"], pa.array(["x", "y"]).dictionary_encode(), 0),
+        ([1.0, 2.0], pa.array(["1.5", None]), 0),
+        ([1.0, 2.0], pa.array(["x", "y"]), 2),
+    ],
+    ids=["texts in codes", "numbers as texts", "no numbers"],
+)
+def test_a_column_of_another_type_in_a_later_file(
+    call: Call, data: str, repaired: str, first: list[Any], later: pa.Array, status: int
+) -> None:
+    """A column that no decision needs comes out as the first file has it; what cannot be so is named."""
+    Path("parts").mkdir()
+    for at, more in enumerate((pa.array(first), later)):
+        rows = pq.read_table(data).slice(2 * at, 2).append_column("more", more)
+        pq.write_table(rows, f"parts/{at}.parquet")
+    ended, _, err = call("predict", "repaired.fairfix", "parts", "-o", "out.parquet")
+
+    assert ended == status
+    if status:
+        assert "column 'more' of 1.parquet is of type string, where the first file has double" in err
+        assert not Path("out.parquet").exists()
+    else:
+        assert (
+            decided("out.parquet")["more"].to_pylist() == first + later.cast(pa.array(first).type).to_pylist()
+        )
+
+
 def test_selection_among_several_values(call: Call, data: str) -> None:
     """Several values of a parameter: a validation part chooses, and the result says how."""
     _, out, _ = call(f"{REPAIR} --gamma 0.02,0.1,1 --format json")

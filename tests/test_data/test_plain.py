@@ -15,22 +15,9 @@ from fairfix.data.plain import plain
 
 from tests.conftest import Call
 from tests.data import scored
+from tests.fuzz.frames import Unregistered
 
 pytestmark = pytest.mark.usefixtures("away")
-
-
-class Unregistered(pa.ExtensionType):
-    """A type of somebody else's."""
-
-    def __init__(self) -> None:
-        super().__init__(pa.int32(), "tests.unregistered")
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return b""
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Unregistered:
-        return cls()
 
 
 def ticks(kind: pa.DataType, step: int) -> Callable[[list[int]], pa.Array]:

@@ -281,7 +281,8 @@ def test_equal_rates_are_of_every_group_of_every_attribute_by_weight() -> None:
     data = couples(many=2000).assign(w=lambda d: 1.0 + 2.0 * (d["age"] > 45))
     data["race"] = data["race"].map({"a": "c", "b": "b", "c": "a"})  # the last is farthest off
     data["age"] += 10.0 * (data["race"] == "c")
-    reading = Reading(Columns(("sex", "race"), label="label", weight="w"))
+    data["country"] = "x"  # of one group, which is everybody
+    reading = Reading(Columns(("sex", "race", "country"), label="label", weight="w"))
     table, right = read_table(data, reading, NAMES), []
     for slack in (0.0, 0.05):
         predictor = fit(Sensei(solver="equal-rates", slack=slack), table)

@@ -13,6 +13,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, Value
 from fairfix.cli import run
+from fairfix.data.counts import Ints
 from fairfix.data.draws import decide, is_random
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
@@ -333,6 +334,29 @@ def test_what_is_expected_of_drawn_values_is_within_the_slack_of_few_rows() -> N
     row = next(row for row in outcome.fit.table if row.name == "ks.to_overall [race]")
 
     assert row.expected == pytest.approx(0.02, abs=5e-4)
+
+
+def test_long_texts_are_repeated_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is expected over thousands of draws of each row is the same whatever its features take up."""
+    data, sizes = people(40)[["race", "score", "label", "p"]].assign(note="x" * 1_000), []
+    reading = Reading(Columns(("race",), label="label", score="score"))
+    rows, take = read_table(data, reading, ("p", "note")), Table.take
+
+    def measured(self: Table, chosen: Ints) -> Table:
+        taken = take(self, chosen)
+        sizes.append(taken.features.nbytes)
+        return taken
+
+    monkeypatch.setattr(Table, "take", measured)
+    monkeypatch.setattr("fairfix.tasks.proof.REDRAWN", 1 << 14)  # 16 MB of texts
+    monkeypatch.setattr("fairfix.tasks.proof.COPIED", 1 << 20)
+    method = FairRegression(slack=0.1)
+    unread, read_too = (repair_table(rows, method, features=each) for each in (("p",), ("p", "note")))
+
+    assert max(sizes) < 1.1 * (1 << 20)
+    expected = [[row.expected for row in one.fit.table if row.expected] for one in (unread, read_too)]
+    assert expected[0]
+    assert expected[0] == pytest.approx(expected[1], abs=5e-4)
 
 
 @given(

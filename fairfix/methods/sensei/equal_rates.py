@@ -62,7 +62,7 @@ class EqualRates(Solver):
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
-        codes = tuple(table.groups([name]).codes for name in problem.cells.columns)
+        codes = tuple(table.groups([name]).codes for name in models.columns)
         rows = Rows(y, codes, problem.weight / problem.weight.sum())
         held = self._held_rates(start, probabilities_of(table, plain, scorers), unseen, rows, slack)
         predictor = BlindRule(plain, scorers, held.mixture)
@@ -138,7 +138,9 @@ class Models:
     label: Scorer
     """P(label | features)."""
     groups: tuple[tuple[Scorer, Scorer], ...]
-    """P(group | features, label 1) and with label 0, for each protected column."""
+    """P(group | features, label 1) and with label 0, for each of the columns."""
+    columns: tuple[str, ...]
+    """Those columns; one of a single group has everybody's rates, and no model."""
     unseen: View
     """The rows of the fit as members see them that have not seen the row."""
 
@@ -154,11 +156,12 @@ def _models_of(problem: RepairProblem, comparable: str, learner: str, l2: float,
     whole = of_label(np.arange(len(table)))
     chance = out_of_fold(of_label, matrix, folds, whole)
     scorers, given = [], []
-    for name in problem.cells.columns:
+    columns = tuple(name for name in problem.cells.columns if len(table.groups([name]).levels) > 1)
+    for name in columns:
         sides = [_groups_given(table, name, matrix, y == label, folds, settings) for label in (1.0, 0.0)]
         scorers.append((Scorer(features, sides[0][0]), Scorer(features, sides[1][0])))
         given.append((sides[0][1], sides[1][1]))
-    return Models(Scorer(features, whole), tuple(scorers), (chance, tuple(given)))
+    return Models(Scorer(features, whole), tuple(scorers), columns, (chance, tuple(given)))
 
 
 def _groups_given(
