@@ -39,6 +39,12 @@ def shared(hashes: Hashes) -> Floats:
     return np.asarray(hashes.astype(np.float64) * 2.0**-53)
 
 
+def draw_of(identity: bytes, key: bytes) -> float:
+    """Return the draw of one row, as :func:`shared` does."""
+    whole = hashlib.blake2b(identity, digest_size=8, key=key).digest()
+    return (int.from_bytes(whole, "big") >> 11) * 2.0**-53
+
+
 def apart(hashes: Hashes, seen: Seen) -> Floats:
     """Return the draws of rows with hashes of 53 bits of their own values, shape (n,): equal rows are told apart.
 

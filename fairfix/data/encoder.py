@@ -440,6 +440,11 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
     return column
 
 
+def level_of(value: Any) -> str:
+    """Return the level that an entry of a column of groups is."""
+    return MISSING if value is None or value != value else _level_name(value)  # NaN differs from itself
+
+
 def _level_name(value: Any) -> str:
     if isinstance(value, float):
         value += 0.0  # -0.0 is 0.0

@@ -410,7 +410,7 @@ def _convertible(kind: str) -> Iterator[None]:
     """Turn what Arrow says of values it cannot hold into an error of the data."""
     try:
         yield
-    except (pa.ArrowException, ValueError, TypeError) as error:
+    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
         reason = "; ".join(map(str, error.args)) or type(error).__name__
         raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 from fairfix.data.binned import divided
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import apart
-from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive
+from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, level_of
 from fairfix.data.names import group_name
 from fairfix.data.plain import entries_of, widened_batch
 from fairfix.data.reading import Reading, to_probability
@@ -177,6 +178,99 @@ class Table:
         if self.rows.score is not None and self.reading.score_scale == "raw":
             return self.rows.score.copy()
         return 2.0 * self.probability - 1.0
+
+
+class NotPlainError(Exception):
+    """A row has an entry that only the rules of all data can read, or refuse."""
+
+
+class OneRow(Table):
+    """A table of one row, of plain values, with numbers in place of arrays beside what every table has.
+
+    Nothing is made of Arrow, and of numpy only what is asked for.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        levels: tuple[str, ...],
+        score: float | None,
+        entries: Mapping[str, Any],
+        places: dict[int, Any],
+        draw_for: Callable[[OneRow], float],
+    ) -> None:
+        """Take the levels of the row's cell, its score, its values by column, a dict that rows share, what draws."""
+        vars(self).update(
+            reading=reading, levels=levels, score=score, entries=entries, places=places, draw_for=draw_for
+        )
+
+    levels: tuple[str, ...]
+    score: float | None
+    entries: Mapping[str, Any]
+    places: dict[int, Any]
+    """Where each level is among all levels of a rule, by their identity; made for the first row."""
+    draw_for: Callable[[OneRow], float]
+    features = pa.table({})
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The row as arrays."""
+        score = None if self.score is None else np.array([self.score])
+        return Rows(_frozen(np.zeros(1, dtype=np.int64)), (self.levels,), None, score, None, None, 1)
+
+    @property
+    def draws(self) -> Floats:
+        """The draw of the row, shape (1,): 0 until somebody has drawn."""
+        return np.array([vars(self).get("own_draw", 0.0)])
+
+    def draw_alone(self) -> float:
+        """Draw for the row."""
+        vars(self)["own_draw"] = self.draw_for(self)
+        return float(vars(self)["own_draw"])
+
+    def __len__(self) -> int:
+        return 1
+
+    def code(self, columns: tuple[str, ...], levels: tuple[tuple[str, ...], ...]) -> int:
+        """Return the index of the row's group among ``levels``, -1 for a group that is not there."""
+        place = self.places.get(id(levels))
+        if place is None or place[0] is not levels or place[1] != columns:
+            at = [self.reading.columns.cell_keys.index(name) for name in columns]
+            index = {level: k for k, level in enumerate(levels)}
+            place = self.places[id(levels)] = (levels, columns, at, index)
+        own = self.levels
+        return int(place[3].get(tuple([own[i] for i in place[2]]), -1))
+
+    @property
+    def own_probability(self) -> float:
+        """The score as a probability."""
+        if self.score is not None and self.reading.score_scale == "probability":
+            return self.score
+        return float(self.probability[0])
+
+    @property
+    def own_ranking(self) -> float:
+        """What orders the row among others."""
+        if self.score is not None and self.reading.score_scale == "raw":
+            return self.score
+        return 2.0 * self.own_probability - 1.0
+
+    def group_level(self, name: str) -> str:
+        """Return the level of a column of groups."""
+        return self.levels[self.reading.columns.cell_keys.index(name)]
+
+    def level(self, name: str) -> str:
+        """Return the level of a feature that is no number."""
+        return level_of(self.entries[name])
+
+    def number(self, name: str) -> float:
+        """Return the entry of a feature of numbers, NaN where it is missing."""
+        entry = self.entries[name]
+        if entry is None:
+            return math.nan
+        if type(entry) is str or math.isinf(entry):
+            raise NotPlainError
+        return float(entry)
 
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:

@@ -34,7 +34,7 @@ import pyarrow as pa
 from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
-from fairfix.data.table import Table
+from fairfix.data.table import OneRow, Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
 Kind = Literal["number", "boolean", "category", "group", "score"]
@@ -131,6 +131,8 @@ class Features:
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
         """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees."""
+        if isinstance(table, OneRow):
+            return np.array([[entry for one in self.columns for entry in _entries(table, one, gaps=gaps)]])
         parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
         return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
 
@@ -267,6 +269,26 @@ def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
     gone = np.isnan(scaled)
     filled = np.where(gone, 0.0, scaled)
     return [filled, gone.astype(np.float64)] if one.missing else [filled]
+
+
+def _entries(table: OneRow, one: Feature, *, gaps: bool) -> list[float]:
+    """Return what :func:`_columns` does of a single row, to the bit."""
+    if one.kind == "score":
+        scaled = (float(_score(table)[0]) - one.mean) / one.scale
+        return [scaled, *(max(scaled - knot, 0.0) for knot in one.knots)]
+    if one.levels:
+        if one.kind == "group":
+            level = table.group_level(one.name)
+        else:
+            level = table.level(one.name)
+            level = one.same[0] if level in one.same else level
+        return [float(own == level) for own in one.levels]
+    number = table.number(one.name)
+    if gaps:
+        return [(number - one.mean) / one.scale]
+    gone = math.isnan(number)
+    filled = 0.0 if gone else (number - one.mean) / one.scale
+    return [filled, float(gone)] if one.missing else [filled]
 
 
 def _column(table: Table, name: str) -> pa.Array:

@@ -6,9 +6,11 @@ A member takes a matrix of features, shape (n, d), and gives a number or class p
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -80,6 +82,8 @@ def _form(X: Floats, coef: Floats) -> Floats:
 
     A matrix product does, in the last bit: its kernels take rows in blocks, and those left over in another way.
     """
+    if len(X) == 1 and X.size:  # the same sums, in the same order
+        return np.add.accumulate(X[0][:, None] * coef, axis=0)[-1:] + 0.0
     out = np.zeros((len(X), coef.shape[1]))
     for column, weights in zip(X.T, coef, strict=True):
         out += column[:, None] * weights
@@ -178,6 +182,8 @@ class TreesMember(Member):
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked sums of the trees; NaN in X is a missing number."""
+        if len(X) == 1:
+            return _linked(self._sums_of_row(X[0]), self.link)
         step = max(1, CHUNK // max(1, X.shape[1]))
         sums = [self._sums(X[i : i + step]) for i in range(0, max(len(X), 1), step)]
         return _linked(np.concatenate(sums), self.link)
@@ -206,6 +212,39 @@ class TreesMember(Member):
                 child = children.take(2 * at + left)
             out[:, k] += nodes["value"].take(at)
         return out
+
+    def _sums_of_row(self, x: Floats) -> Floats:
+        """Return the sums of one row, shape (1, m): one tree after the other, in plain numbers."""
+        entries = x.tolist()
+        entries += [-math.inf if entry != entry else entry for entry in entries]
+        out = self.baseline.tolist()
+        for k, root in self._nested:
+            node = root
+            while type(node) is tuple:
+                column, threshold, left, right = node
+                node = left if entries[column] <= threshold else right
+            out[k] += node
+        return np.array([out])
+
+    @cached_property
+    def _nested(self) -> list[tuple[int, Any]]:
+        """Each tree's sum and root: a leaf is its value, an inner node has column, threshold, left and right node.
+
+        A node that sends missing numbers left looks at a second copy of the columns, as :meth:`_sums` does.
+        """
+        nodes = self.nodes
+        column = (nodes["feature"] + self.features * nodes["missing_left"].astype(np.int64)).tolist()
+        threshold, value = nodes["threshold"].tolist(), nodes["value"].tolist()
+        left, right = nodes["left"].tolist(), nodes["right"].tolist()
+        levels = [[at for at in self.roots.tolist() if left[at] != at]]
+        while levels[-1]:
+            below = (child for at in levels[-1] for child in (left[at], right[at]))
+            levels.append([child for child in below if left[child] != child])
+        made: list[Any] = value
+        for level in reversed(levels):
+            for at in level:
+                made[at] = (column[at], threshold[at], made[left[at]], made[right[at]])
+        return [(k, made[root]) for k, root in zip(self.classes.tolist(), self.roots.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

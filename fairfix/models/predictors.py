@@ -8,6 +8,7 @@ scorers are in :mod:`fairfix.models.scorers` and :mod:`fairfix.models.mixtures`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 
 from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.table import Table
+from fairfix.data.table import OneRow, Table
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
@@ -65,6 +66,13 @@ class RepairedPredictor(Saved):
     @abstractmethod
     def predict(self, table: Table) -> Floats:
         """Return P(decision = 1) or the value per row, shape (n,); NaN for rows of a group not seen in the fit."""
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return what :meth:`predict` and :meth:`drawn` do of a single row, to the bit."""
+        drawn = self.randomized and self.gives == "value" and bool(self.drawn(row)[0])
+        if drawn:
+            row.draw_alone()
+        return float(self.predict(row)[0]), drawn
 
     def unseen(self, table: Table) -> Bools:
         """Return which rows are of a group that the fit has not seen, shape (n,): only these have no prediction."""
@@ -177,6 +185,14 @@ class GroupwiseRamp(OfGroups):
         share /= self.gamma
         return np.clip(share, 0.0, 1.0, out=share)
 
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the ramp at the score of a single row; NaN for a group not seen in the fit."""
+        code = row.code(self.columns, self.levels)
+        if code < 0:
+            return math.nan, False
+        share = 2.0 * row.own_probability - 1.0 - float(self.offsets[code]) - float(self.remainders[code])
+        return min(max(share / self.gamma, 0.0), 1.0), False
+
 
 class OfCurves(OfGroups):
     """A predictor that has a piecewise linear rule for each group, ``curves[k]``, on a score ``2 p - 1``."""
@@ -197,9 +213,22 @@ class OfCurves(OfGroups):
         score = self.ranking(table)
         return self.by_group(table, lambda k, rows: self.of_group(k, score[rows]))
 
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the curve of a single row's group at its score; NaN for a group not seen in the fit."""
+        code = row.code(self.columns, self.levels)
+        return (math.nan if code < 0 else self.at_point(code, self.row_ranking(row))), False
+
+    def row_ranking(self, row: OneRow) -> float:
+        """Return the score ``2 p - 1`` of a single row."""
+        return float(self.ranking(row)[0])
+
     def of_group(self, k: int, score: Floats) -> Floats:
         """Return P(decision = 1) at scores ``2 p - 1`` of one group, same shape."""
         return self.curves[k](score)
+
+    def at_point(self, k: int, score: float) -> float:
+        """Return P(decision = 1) at one score ``2 p - 1`` of one group."""
+        return self.curves[k].at_point(score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +264,16 @@ class GroupwiseCurve(OfCurves):
         if self.sigmoid is not None:
             score = 2.0 * sigmoid_of(score, *map(float, self.sigmoid[k])) - 1.0
         return self.curves[k](score)
+
+    def row_ranking(self, row: OneRow) -> float:
+        """Return the model's own score of a single row."""
+        return row.own_ranking
+
+    def at_point(self, k: int, score: float) -> float:
+        """Return P(decision = 1) at one score ``2 p - 1`` of one group."""
+        if self.sigmoid is not None:
+            score = 2.0 * float(sigmoid_of(score, *map(float, self.sigmoid[k]))) - 1.0
+        return self.curves[k].at_point(score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +322,13 @@ class BinnedRule(OfGroups):
         assert table.rows.score is not None
         place = self.bins(table.rows.score)
         return self.by_group(table, lambda k, rows: self.probabilities[k, place[rows]])
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the chance of a single row's group in the bin of its score; NaN for a group not seen in the fit."""
+        code = row.code(self.columns, self.levels)
+        if code < 0 or row.score is None:
+            return math.nan, False
+        return float(self.probabilities[code, self.edges.searchsorted(row.score, "right")]), False
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each group's chance at the scores, unless there is one rule."""

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -50,6 +51,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import read_changes, replaced
 from fairfix.models.trace import FitTrace
@@ -116,6 +118,13 @@ MANIFEST = record(
 
 SPOILT = "it was changed or damaged, or is of another version of fairfix: make it again with 'fairfix repair'"
 """What to do with a sound container whose content is none."""
+
+CHOICES = {
+    "missing": get_args(MissingScore),
+    "duplicate_ids": get_args(DuplicateIds),
+    "unseen_group": get_args(UnseenGroup),
+}
+"""What may be said of rows that are not as they should be."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
 """Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
@@ -258,19 +267,30 @@ class Repaired:
         DataError, UsageError, ModelError
             Rows are not like those of the repair: a column, a score, a group that is not there, an id that repeats.
         """
-        from fairfix.models.rows import predict_rows
-
-        for name, value, words in (
-            ("missing", missing, get_args(MissingScore)),
-            ("duplicate_ids", duplicate_ids, get_args(DuplicateIds)),
-            ("unseen_group", unseen_group or self.unseen_group, get_args(UnseenGroup)),
-        ):
-            if value not in words:
+        choices = {
+            "missing": missing,
+            "duplicate_ids": duplicate_ids,
+            "unseen_group": unseen_group or self.unseen_group,
+        }
+        for name, value in choices.items():
+            if value not in CHOICES[name]:
+                words = CHOICES[name]
                 raise UsageError(
                     f"`{name}`: {value!r} is none of {', '.join(words)}{did_you_mean(value, words)}"
                 )
+        if model is None and trust_model is None and isinstance(data, Mapping) and self._row_rule is not None:
+            decided_alone = self._row_rule(data)
+            if decided_alone is not None:
+                return decided_alone
+        from fairfix.models.rows import predict_rows
+
         asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
         return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
+
+    @cached_property
+    def _row_rule(self) -> RowRule | None:
+        """What decides a single row, of plain values, without Arrow; None where a row needs more."""
+        return RowRule.of(self)
 
     def predict_source(
         self,

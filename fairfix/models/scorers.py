@@ -8,8 +8,10 @@ together and never mixes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,7 +34,7 @@ from fairfix.data.codec import (
     truth,
 )
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.table import Table
+from fairfix.data.table import OneRow, Table
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
@@ -62,6 +64,12 @@ class Scorer:
         else:
             out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
         return self.bounded(out)
+
+    def of_row(self, row: OneRow) -> float:
+        """Return the score of a single row."""
+        if self.member is None and self.bounds is None and row.score is not None:
+            return row.score if row.reading.task == "regression" else row.own_probability
+        return float(self(row)[0])
 
     @property
     def classes_given(self) -> int | None:
@@ -275,6 +283,17 @@ class GroupTube(GroupedScore):
             self.by_group(table, lambda k, rows: self.tube.hangs_on_draw(k, score[rows])) == 1.0
         )
 
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the value of a single row, NaN for a group not seen in the fit, and whether it is drawn."""
+        code = row.code(self.columns, self.levels)
+        return (
+            (math.nan, False) if code < 0 else self.tube.at_point(code, self.row_moved(row), row.draw_alone)
+        )
+
+    def row_moved(self, row: OneRow) -> float:
+        """Return what of a single row is moved."""
+        return self.scorer.of_row(row)
+
 
 @dataclass(frozen=True, eq=False)
 class BinnedTube(GroupTube):
@@ -337,6 +356,11 @@ class BinnedTube(GroupTube):
         """Return the bin of each score, shape (n,)."""
         assert table.rows.score is not None
         return self.bins(table.rows.score).astype(np.float64)
+
+    def row_moved(self, row: OneRow) -> float:
+        """Return the bin of the score of a single row."""
+        assert row.score is not None
+        return float(self.edges.searchsorted(row.score, "right"))
 
     def share_from(self, cut: float) -> Floats:
         """Return the chance of a value of ``cut`` or more in each group and bin, shape (K, B)."""
@@ -412,6 +436,21 @@ class TruncatedLogit(GroupedScore):
         same = np.array_equal(self.prices[0], self.prices[1])
         return np.where(code < 0, np.nan, truncated(score, one) if same else marginal(score, zero, one)[0])
 
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the probability of a single row, and that it is drawn."""
+        code, (zero, one) = row.code(self.columns, self.levels), self._prices
+        if code < 0 or zero != one:
+            return super().of_row(row)
+        price, score = one[code], self.scorer.of_row(row)
+        least, most = 1.0 + 1.0 / min(price, -1.0), 1.0 / max(price, 1.0)
+        return min(max(score, least), most), False
+
+    @cached_property
+    def _prices(self) -> tuple[list[float], list[float]]:
+        """The prices as lists."""
+        zero, one = self.prices.tolist()
+        return zero, one
+
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurves(OfCurves, GroupedScore):
@@ -429,6 +468,10 @@ class ScoreCurves(OfCurves, GroupedScore):
     def ranking(self, table: Table) -> Floats:
         """Return the scorer's score of each row."""
         return 2.0 * self.scorer(table) - 1.0
+
+    def row_ranking(self, row: OneRow) -> float:
+        """Return the scorer's score of a single row."""
+        return 2.0 * self.scorer.of_row(row) - 1.0
 
     def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
         """Return each curve at the scores, unless there is one rule or the score looks at the group too."""

@@ -14,7 +14,9 @@ the limit from the right:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -88,9 +90,24 @@ class Piecewise:
     def __call__(self, x: npt.ArrayLike) -> Floats:
         """Return the function at ``x``, same shape."""
         x = np.asarray(x, dtype=np.float64)
-        ends = np.stack([self.left, self.right], axis=1).ravel()
         at = np.minimum(np.searchsorted(self.knots, x), self.knots.size - 1)
-        return np.where(self.knots[at] == x, self.at[at], np.interp(x, np.repeat(self.knots, 2), ends))
+        return np.where(self.knots[at] == x, self.at[at], np.interp(x, *self._corners))
+
+    def at_point(self, x: float) -> float:
+        """Return the function at one number."""
+        knots, at = self._lists
+        place = min(bisect_left(knots, x), len(knots) - 1)
+        return at[place] if knots[place] == x else float(np.interp(x, *self._corners))
+
+    @cached_property
+    def _lists(self) -> tuple[list[float], list[float]]:
+        """Knots, and values there, as lists, which are looked up in ten times as fast, one number at a time."""
+        return self.knots.tolist(), self.at.tolist()
+
+    @cached_property
+    def _corners(self) -> tuple[Floats, Floats]:
+        """Where straight pieces begin and end, and the limits there, shape (2m,) each."""
+        return np.repeat(self.knots, 2), np.stack([self.left, self.right], axis=1).ravel()
 
     @property
     def sharp(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import fairfix.methods
 import numpy as np
@@ -219,6 +220,47 @@ def test_saved_and_loaded_predicts_the_same_bits(method: type[Repairer], tmp_pat
 
     assert len(hashes) == 1
     assert loaded.predictor.predict(table).tobytes() == predictor.predict(table).tobytes()
+
+
+def answers(repaired: Repaired, row: dict[str, object], **ways: Any) -> object:
+    """Return what a row gets as a dict, and as a list of one, which must be the same or the same error."""
+    out: list[object] = []
+    for data in (row, [row]):
+        try:
+            got = repaired.predict(data, **ways)
+            out.append(got if data is row else got[0])
+        except (DataError, UsageError) as error:
+            out.append((type(error), str(error)))
+    assert repr(out[0]) == repr(out[1])
+    return out[0]
+
+
+def test_a_single_row_is_a_row_of_the_batch(method: type[Repairer]) -> None:
+    """A dict gets what its row gets among all, to the bit, without Arrow; what is odd gets the rules of all data."""
+    table, predictor = fitted(method)
+    reading = at_predict_time(table.reading, predictor)
+    identity = {"race": "text", "score": "number", "x": "number"}
+    parts = (method.name, method().parameters, predictor, reading, "error", identity, b"key")
+    repaired = Repaired(*parts, {"kind": "column", "name": "score"}, {}, 0)
+    rows = scored().drop_columns(["label", "weight"]).to_pylist()
+    together = repaired.predict(rows)
+    assert repaired._row_rule is not None
+
+    assert [repaired._row_rule(row) for row in rows] == together
+    numpy_row = {**rows[0], "score": np.float64(rows[0]["score"]), "race": np.str_(rows[0]["race"])}
+    assert repaired._row_rule(numpy_row) == together[0]
+
+    nothing = dict.fromkeys(rows[0])
+    odd: list[dict[str, object]] = [
+        {"race": "nobody"}, {"race": None}, {"race": 7}, {"race": b"g0"}, {"race": "\ud800"}, {"x": np.nan},
+        {"score": None}, {"score": 1}, {"score": True}, {"score": "0.5"}, {"score": 1.5}, {"score": -np.inf},
+        {"score": np.float32(0.25)}, {"x": 2**70}, {"x": "2"}, {"x": np.inf}, {"decision": 1}, nothing,
+    ]  # fmt: skip
+    for change in odd:
+        answers(repaired, {**rows[0], **change})
+        answers(repaired, {**rows[0], **change}, missing="abstain", unseen_group="abstain")
+    for name in rows[0]:
+        answers(repaired, {own: entry for own, entry in rows[0].items() if own != name})
 
 
 def test_one_group_is_named(method: type[Repairer]) -> None:

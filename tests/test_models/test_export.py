@@ -150,6 +150,18 @@ def test_the_program_is_the_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REPAIRS)
+def test_a_dict_gets_what_its_row_gets(name: str) -> None:
+    """To the bit, decisions and draws included, for rules of every kind, without a table."""
+    alone, whole = repaired(name)._row_rule, expected(name)
+    assert alone is not None
+    inputs = rows().drop(columns=["label"]).to_dict("records")[:300]
+
+    got = pd.DataFrame([alone(row) for row in inputs])
+    for output in repaired(name).output.names:
+        assert got[output].tolist() == whole[output].tolist()[:300]
+
+
+@pytest.mark.parametrize("name", REPAIRS)
 def test_a_query_gives_what_predict_gives(name: str) -> None:
     duckdb = pytest.importorskip("duckdb", reason="runs the queries")
     data = rows().assign(fairfix_draw=draws(name))
