@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows, collect
 A_QUESTION = 1 / 50
 """A question looks at every row, which costs about what it costs to bring this share of them, in any database."""
 
-ENTRIES = 1 << 20
-"""An answer of finer bins has no more entries than this where that is possible, 30 MB."""
+ENTRIES = 1 << 19
+"""An answer of finer bins has no more entries than this where that is possible, 15 MB."""
+
+TIED = 4
+"""Where bins that were cut in two so often still hold half of the rows, no further question is worth it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def candidates(
         return Candidates(collect(source, reading, counts, bins).by_score())
     merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], Slice]]()
     for columns, chosen in every.items():
-        rows, last = _narrowed(source, reading, counts, columns, views[columns], _slice(counts, chosen))
+        room = KEEP_ROWS // len(views)
+        rows, last = _narrowed(source, reading, counts, columns, views[columns], _slice(counts, chosen), room)
         if rows is None:
             bins = bins | chosen
         else:
@@ -84,36 +88,61 @@ def _narrowed(
     columns: tuple[str, ...],
     views: Sequence[View],
     last: Slice,
+    room: int,
 ) -> tuple[KeptRows | None, Slice]:
-    """Return the merged rows, None where no question was worth it, and the bins whose rows are still to be known."""
+    """Return the merged rows, None where no question was worth it, and the bins whose rows are still to be known.
+
+    These have about ``room`` rows at the most, unless many are tied.
+    """
     rows, groups = None, len(groups_of_cells(counts.keys, counts.cells, columns)[0])
-    before = 2 * last.rows
-    while (finer := _finer(last, groups, before, counts.used)) is not None:
+    few = max(SORT_ROWS, min(int(counts.used * A_QUESTION), room))
+    before = last  # the last bins that had twice the rows
+    while last.rows > few:
+        finer = _finer(last, groups)
+        if finer == last.grid:
+            break
         answer = source.collected(reading, counts, [last], columns, finer)
-        rows = answer if rows is None else KeptRows.joined([rows.take(~last.holds(rows.score)), answer])
-        rows = rows.by_score()
+        rows = (answer if rows is None else KeptRows.joined([rows, answer])).by_score()
+        del answer
         assert rows.rows is not None
         fresh = np.flatnonzero(last.holds(rows.score))
         chosen = np.any([candidate_rows(counts, view, rows) for view in views], axis=0)
         place = finer.index(rows.score[fresh])
-        bins = np.unique(place[chosen[fresh]])
-        before, last = last.rows, Slice(finer, bins, int(rows.rows[fresh][np.isin(place, bins)].sum()))
-    return None if rows is None else rows.take(~last.holds(rows.score)), last
+        asked, bins = last, np.unique(place[chosen[fresh]])
+        last = Slice(finer, bins, int(rows.rows[fresh][np.isin(place, bins)].sum()))
+        rows = _thinned(counts, rows, last)
+        if 2 * last.rows <= before.rows:
+            before = last
+        elif 2 * np.unique(place).size < 3 * asked.bins.size or finer.exponent - before.grid.exponent >= TIED:
+            break  # cutting bins in two hardly parts their rows
+    return rows, last
 
 
-def _finer(last: Slice, groups: int, before: int, whole: int) -> Grid | None:
-    """Return a grid that is worth a question; None where few rows are left, or ties keep them together.
+def _thinned(counts: Counts, rows: KeptRows, last: Slice) -> KeptRows:
+    """Return sorted rows without those of a slice, merged as far as none of it, and no end of a bin, lies between.
+
+    Each then stands for the rows of its group from the slice, or from the begin of the bin, up to its score.
+    """
+    assert counts.grid is not None
+    held = last.holds(rows.score)
+    between, rows = np.cumsum(held)[~held], rows.take(~held)
+    if not rows.score.size:
+        return rows
+    place = counts.grid.index(rows.score)
+    ends = np.append((place[1:] != place[:-1]) | (between[1:] != between[:-1]), True)
+    top = rows.score[ends][np.cumsum(ends) - ends]
+    return replace(rows, score=top).merged()
+
+
+def _finer(last: Slice, groups: int) -> Grid:
+    """Return a grid that is worth a question, which is finer where bins can be.
 
     With 2^s finer bins in a bin the answer has ``groups * bins * 2^s`` entries and leaves ``rows / 4^s`` rows: their
     sum is least where ``8^s = 2 rows / (groups * bins)``.
     """
-    few = max(SORT_ROWS, min(whole * A_QUESTION, KEEP_ROWS))
-    if last.rows <= few or 2 * last.rows > before:
-        return None
     entries = groups * last.bins.size
     steps = min(round(math.log2(2 * last.rows / entries) / 3), int(math.log2(max(ENTRIES / entries, 1))))
-    finer = last.grid.finer(max(steps, 1))
-    return None if finer == last.grid else finer
+    return last.grid.finer(max(steps, 1))
 
 
 def _slice(counts: Counts, bins: Bools) -> Slice:

@@ -38,6 +38,8 @@ ALL_PAIRS = 12
 ROUNDING = 1e-12
 """A bound this far below the best distance on an edge may reach it, as sums are rounded."""
 
+EVERY = slice(None)
+
 BLOCK = 1 << 18
 """Entries of a (groups x distinct scores) table evaluated at a time."""
 
@@ -114,14 +116,20 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
     best_at[better] = score[where][better]
 
 
-def _weights(counts: Counts, view: View) -> Floats:
+def _weights(counts: Counts, view: View, labels: slice = EVERY) -> Floats:
     """Return the weight of each group in each bin, shape (k, B), without a second table of the cells."""
     cells = counts.rows if counts.mass is None else counts.mass
     out = np.zeros((view.size, cells.shape[-1]))
     for cell, group in enumerate(view.group_of_cell):
         if group >= 0:
-            out[group] += cells[cell].sum(axis=0)
+            out[group] += cells[cell, labels].sum(axis=0)
     return out
+
+
+def _weight_of_bins(counts: Counts) -> Floats:
+    """Return the weight of each bin, shape (B,), without a second table of the cells."""
+    cells = counts.rows if counts.mass is None else counts.mass
+    return np.asarray(cells.sum(axis=(0, 1)), dtype=np.float64)
 
 
 def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
@@ -140,10 +148,6 @@ def _functions(counts: Counts, view: View) -> tuple[Floats, Floats]:
 def _bounds(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Return (largest distance on an edge, upper bound per bin) of two functions or stacks of them."""
     return np.abs(a - b).max(axis=-1), np.maximum(a[..., 1:] - b[..., :-1], b[..., 1:] - a[..., :-1])
-
-
-def _weight(kept: KeptRows) -> Floats:
-    return np.ones(kept.score.size) if kept.weight is None else kept.weight
 
 
 def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Floats, Floats]) -> Bools:
@@ -170,7 +174,7 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
     best = Distances.zero(view.size)
     best.raised(groups, overall, counts.grid.edges)
     both = ((one[..., :-1], one[..., 1:]) for one in (groups, overall))
-    return np.asarray(_can_hold(best, *both) & counts.weights.any(axis=(0, 1)))
+    return np.asarray(_can_hold(best, *both) & counts.rows.any(axis=(0, 1)))
 
 
 def candidate_rows(counts: Counts, view: View, kept: KeptRows) -> Bools:
@@ -242,7 +246,7 @@ def _at_scores(
     totals = weights.sum(axis=1)
     own = np.flatnonzero(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
     kept = kept.take(own)
-    score, weight, group = kept.score, _weight(kept), view.group_of_cell[kept.cell]
+    score, weight, group = kept.score, kept.mass, view.group_of_cell[kept.cell]
     bins = counts.grid.index(score)
     weights[:, chosen] = 0.0  # whose rows are kept
     before = np.cumsum(weights, axis=1, out=weights)
@@ -322,7 +326,7 @@ def _shares_up_to(
     at = int(grid.index(np.array([score]))[0])
     edges, totals = _cumulated(counts, view)
     kept = kept.take((grid.index(kept.score) == at) & (kept.score <= score))
-    group, weight = view.group_of_cell[kept.cell], _weight(kept)
+    group, weight = view.group_of_cell[kept.cell], kept.mass
     g, h = ((edges[one, at] + weight[group == one].sum()) / totals[one] for one in pair)
     return float(g), float(h)
 
@@ -334,8 +338,7 @@ def areas(counts: Counts, view: View, kept: KeptRows | None) -> tuple[Floats, Fl
     """Return (AUC, slack) per group, shape (k,): exact with all rows sorted by score; NaN without both labels."""
     if kept is not None and kept.label is not None:
         return _exact_areas(view, kept), np.zeros(view.size)
-    weights = counts.fold(view.group_of_cell, view.size).weights
-    negative, positive = weights[:, 0], weights[:, 1]
+    negative, positive = (_weights(counts, view, slice(label, label + 1)) for label in (0, 1))
     below = np.cumsum(negative, axis=1) - negative
     total = positive.sum(axis=1) * negative.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -352,7 +355,7 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
     small = group.astype(np.int16 if view.size < 30_000 else np.int64)  # few bytes: a radix sort
     order = np.argsort(small, kind="stable")
     group, kept = group[order], kept.take(order)
-    score, weight = kept.score, _weight(kept)
+    score, weight = kept.score, kept.mass
     first = np.flatnonzero(np.concatenate([[True], (score[1:] != score[:-1]) | (group[1:] != group[:-1])]))
     positive = np.add.reduceat(np.where(kept.label == 1, weight, 0.0), first)
     negative = np.add.reduceat(np.where(kept.label == 1, 0.0, weight), first)
@@ -370,7 +373,7 @@ def _exact_areas(view: View, kept: KeptRows) -> Floats:
 
 def median_bins(counts: Counts) -> Bools:
     """Return the bins that hold the middle score or scores of everybody, shape (B,)."""
-    cumulated = np.cumsum(counts.weights.sum(axis=(0, 1)))
+    cumulated = np.cumsum(_weight_of_bins(counts))
     chosen = np.zeros(cumulated.size, dtype=bool)
     chosen[_middle(cumulated, cumulated[-1])] = True
     return chosen
@@ -384,15 +387,17 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     assert counts.grid is not None
     chosen = median_bins(counts)
     kept = kept.take(chosen[counts.grid.index(kept.score)])
-    weight, square = _weight(kept), kept.square_weight
+    weight, square = kept.mass, kept.square_weight
     if square is None:
         square = weight * weight if counts.weighted else weight
     first, last = np.flatnonzero(chosen)[[0, -1]]
-    below = float(counts.weights.sum(axis=(0, 1))[:first].sum())
-    median = _median(kept.score, weight, below, float(counts.weights.sum()))
+    of_bins = _weight_of_bins(counts)
+    median = _median(kept.score, weight, float(of_bins[:first].sum()), float(of_bins.sum()))
     above, cells = kept.score > median, len(counts.cells)
     out = np.zeros((cells, 2, 2))
-    for p, table, power in ((0, counts.weights, weight), (1, counts.square_weights, square)):
+    masses = counts.rows if counts.mass is None else counts.mass
+    squares = counts.rows if counts.square_mass is None else counts.square_mass
+    for p, table, power in ((0, masses, weight), (1, squares, square)):
         beyond = np.bincount(kept.cell[above], power[above], cells)
         out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + beyond
         out[:, 1, p] = table.sum(axis=(1, 2)) - out[:, 0, p]

@@ -21,7 +21,7 @@ from fairfix.data.places import CHANGED
 from fairfix.data.pushdown import Expression, Questions, real_of, whole_of
 from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
-from fairfix.data.scan import BINS, KeptRows, fineness, fixed_grid, tabulated
+from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, fixed_grid, tabulated
 from fairfix.errors import DataError
 
 Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
@@ -111,7 +111,8 @@ def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, 
     if not summary.code.size:
         return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
     if reading.columns.score:
-        bins, room = fineness(summary.read, exact=exact)
+        # what exact distances need is found in finer bins, so a table need not grow with the rows
+        bins, room = fineness(summary.read, exact=exact)[0], TABLE_BYTES
         rows_of, whole = tables["rows"][:, 0], not any(summary.excluded.values())
         grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
         tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
@@ -187,7 +188,7 @@ def fetched(
         if cell.size and cell.min() < 0:
             raise changed(where)
         score = real_of(answer["score"])[left] if finer is None else finer.tops(whole_of(answer["bin"])[left])
-        weight, square = n.astype(np.float64), None
+        weight = square = None
         if reading.columns.weight:
             weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
         held = [one.holds(score) for one in slices]

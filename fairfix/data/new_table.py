@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairfix.data.database import asking, path_of, secrets_of
-from fairfix.data.files import Write
+from fairfix.data.files import BATCH_ROWS, Write
+from fairfix.data.signals import uninterrupted
 from fairfix.data.urls import BACKENDS, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -137,24 +138,38 @@ def _into_duckdb(
     url: str, name: str, shown: str, schema: pa.Schema, close: Callable[[], object]
 ) -> Iterator[Write]:
     path = path_of(url)
-    with tempfile.TemporaryDirectory(prefix="fairfix-") as folder:
-        waiting = Path(folder, "rows.parquet")
-        with pq.ParquetWriter(waiting, schema) as writer:
-            yield writer.write_batch
+    # a file without a name, which not even a process that is killed leaves behind
+    with tempfile.TemporaryFile() as waiting:
+        # types are those that the format has, so that no text becomes an enumeration
+        own = pa.schema([field.with_type(_kind_in_duckdb(field.type)) for field in schema])
+        with pq.ParquetWriter(waiting, own, store_schema=False) as writer:
+            yield lambda batch: writer.write_table(pa.Table.from_batches([batch]).cast(own))
         close()
+        rows = pq.ParquetFile(waiting)
+        batches = pa.RecordBatchReader.from_batches(rows.schema_arrow, rows.iter_batches(BATCH_ROWS))
         made = not path.exists()
         try:
             with asking(shown), _duckdb(path, read_only=False) as connection:
                 connection.execute("BEGIN")
                 place = ".".join(map(_quoted, _new_in_duckdb(connection, name, shown)))
-                connection.execute(f"CREATE TABLE {place} AS FROM read_parquet(?)", [str(waiting)])
-                connection.execute("COMMIT")
+                connection.register("predictions", batches)
+                connection.execute(f"CREATE TABLE {place} AS FROM predictions")
+                with uninterrupted():
+                    connection.execute("COMMIT")
         except BaseException:
             if made:  # an empty database is nothing either
                 for left in (path, path.with_name(f"{path.name}.wal")):
                     with suppress(OSError):
                         left.unlink()
             raise
+
+
+def _kind_in_duckdb(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column that is written: times in microseconds, decimals of too many digits as doubles."""
+    if pa.types.is_decimal256(kind):
+        return pa.float64()
+    coarse = pa.types.is_timestamp(kind) and kind.unit in ("s", "ms")
+    return pa.timestamp("us", kind.tz) if coarse else kind
 
 
 def _quoted(name: str) -> str:

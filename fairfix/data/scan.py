@@ -93,16 +93,23 @@ class KeptRows:
     rows: Ints | None = None
     """How many rows each stands for, of an answer of a database."""
 
+    @property
+    def mass(self) -> Floats:
+        """The weight of each, shape (n,): that of as many rows as it stands for where rows have none."""
+        if self.weight is not None:
+            return self.weight
+        return np.ones(self.score.size) if self.rows is None else self.rows.astype(np.float64)
+
     @classmethod
     def joined(cls, parts: Sequence[KeptRows]) -> KeptRows:
-        """Return the rows of all parts; where only some were merged, and so have weights, the others weigh 1."""
+        """Return the rows of all parts; where only some were merged, these have weights, and so the others."""
 
         def column(name: str) -> Any:
             columns = [getattr(part, name) for part in parts]
             if all(one is None for one in columns):
                 return None
             pairs = zip(parts, columns, strict=True)
-            return np.concatenate([np.ones(part.score.size) if one is None else one for part, one in pairs])
+            return np.concatenate([part.mass if one is None else one for part, one in pairs])
 
         return cls(*(column(one.name) for one in fields(cls)))
 
@@ -118,9 +125,13 @@ class KeptRows:
         rows, code = self.take(order), code[order]
         new = (rows.score[1:] != rows.score[:-1]) | (code[1:] != code[:-1])
         first = np.flatnonzero(np.concatenate([[True], new]))
-        weight = np.add.reduceat(np.ones(order.size) if rows.weight is None else rows.weight, first)
-        square = None if rows.square_weight is None else np.add.reduceat(rows.square_weight, first)
-        return replace(rows.take(first), weight=weight, square_weight=square)
+        weight = np.add.reduceat(rows.mass, first)
+        sums: Any = {
+            name: np.add.reduceat(column, first)
+            for name in ("square_weight", "rows")
+            if (column := getattr(rows, name)) is not None
+        }
+        return replace(rows.take(first), weight=weight, **sums)
 
     def by_score(self) -> KeptRows:
         """Return the rows sorted by score."""

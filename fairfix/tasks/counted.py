@@ -36,18 +36,14 @@ from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
 from fairfix.tasks.doubts import Asked, area_of, of_slack
 from fairfix.tasks.fitting import (
-    Gap,
     Outcome,
     cost_of_rounding,
     criterion_of,
     doubts_of,
-    groups_in_words,
     recorded,
-    unproven,
     warned,
-    without_passes,
-    without_rule,
 )
+from fairfix.tasks.gaps import Gap, groups_in_words, unproven, without_passes, without_rule
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove

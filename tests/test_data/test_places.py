@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ import pyarrow.feather as feather
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
+from fairfix import load
 from fairfix.data import files as io
 from fairfix.data import places
 from fairfix.data import web as web_
@@ -31,7 +33,7 @@ from fairfix.data.urls import hidden, name_of, shown_argument
 from fairfix.errors import DataError
 
 from tests import stores
-from tests.conftest import Call, Frames
+from tests.conftest import Call, Frames, make_frame
 from tests.stores import Server
 
 pytestmark = pytest.mark.slow
@@ -745,3 +747,54 @@ def test_threads_share_a_place(web: Callable[..., Server]) -> None:
     for thread in threads:
         thread.join(30)
     assert out == [8000] * 4
+
+
+GOOGLE = """
+import sys
+from gcp_storage_emulator.server import create_server
+server = create_server("127.0.0.1", int(sys.argv[1]), in_memory=True, default_bucket="bank")
+server.start()
+print("up", flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
+def test_google_cloud_storage_is_read_and_written(tmp_path: Path, call: Call) -> None:
+    """A stand-in on loopback has rows, gets a repair and decisions, and gives the same report as a file here."""
+    reason = "gcp-storage-emulator is not installed"
+    pytest.importorskip("gcp_storage_emulator.server", reason=reason)
+    from pyarrow.fs import GcsFileSystem
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    more = f"?endpoint_override=127.0.0.1:{port}&scheme=http&retry_limit_seconds=5"
+    rows, here = make_frame(600), tmp_path / "d.parquet"
+    rows.to_parquet(here)
+    with subprocess.Popen(
+        [sys.executable, "-c", GOOGLE, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline()
+        store = GcsFileSystem(anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http")
+        with store.open_output_stream("bank/in/d.parquet") as file:
+            file.write(here.read_bytes())
+        asked = ("--protected", "race", "--score", "score", "--no-config", "--quiet")
+        for there in ("in/d.parquet", "in", "in/*.parquet"):
+            reports = [
+                json.loads(call("audit", data, *asked, "--format", "json")[1])
+                for data in (str(here), f"gs://anonymous@bank/{there}{more}")
+            ]
+            for report in reports:
+                report["data"]["source"] = ""
+            assert reports[0] == reports[1]
+        repaired = f"gs://anonymous@bank/out/r.fairfix{more}"
+        data, decided = (f"gs://anonymous@bank/{one}{more}" for one in ("in/d.parquet", "out/d.parquet"))
+        assert call("repair", data, *asked, "--method", "ramp", "-o", repaired)[0] == 0
+        assert call("predict", repaired, data, "-o", decided, "--no-config")[0] == 0
+        assert len(load(repaired).predict(rows)) == 600
+        assert open_source(decided).rows == 600
+        status, _, err = call("audit", f"gs://anonymous@bank/in/x.parquet{more}", *asked)
+        assert (status, "does not exist" in err) == (2, True)
+        server.kill()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -253,6 +255,29 @@ def test_predictions_of_a_table_become_a_table_beside_it(
         expected[["race", "score", "p_positive", "decision", "randomized"]],
         check_dtype=False,
     )
+
+
+KILLED = """
+import os, psycopg, signal, sys
+from fairfix.cli import run
+append = psycopg.Copy.write_row
+rows = iter(range(99))
+psycopg.Copy.write_row = lambda *given: append(*given) if next(rows, None) is not None else os.kill(os.getpid(), 9)
+run(sys.argv[1:])
+"""
+
+
+def test_a_writer_that_is_killed_leaves_no_table(
+    data: tuple[str, str], server: str, tmp_path: Path, call: Call
+) -> None:
+    artifact = str(tmp_path / "r.fairfix")
+    fairfix.repair(data[0], method="ramp", protected="race", score="score").repaired.save(artifact)
+    line = ["predict", artifact, data[1], "-o", f"{server}#stopped", "--no-config"]
+    assert subprocess.run([sys.executable, "-c", KILLED, *line], check=False).returncode == -9
+    with psycopg.connect(server) as connection:
+        assert connection.execute("SELECT to_regclass('stopped')").fetchone() == (None,)
+    assert call(*line)[0] == 0
+    assert open_source(f"{server}#stopped").rows == 1500
 
 
 def test_the_password_is_in_nothing_that_is_written(
