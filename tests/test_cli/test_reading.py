@@ -495,12 +495,15 @@ def test_numbers_that_no_float_or_no_json_holds(
     assert message in err
 
 
-def test_infinite_groups_and_slacks_are_json(call: Call) -> None:
-    """JSON has no infinity: a group of that name is a text, and what has no end says why it has none."""
-    odd = pa.array([math.inf, -math.inf] * 20)
-    pq.write_table(scored(rows=40).append_column("odd", odd), "d.parquet")
-    status, out, _ = call("audit", "d.parquet", "--protected", "odd", "--format", "json")
+def test_what_is_infinite_is_json(call: Call) -> None:
+    """JSON has no infinity: a slack without end, and a group of that name, are texts."""
+    odd = pa.array([math.inf, -math.inf] * 30)
+    pq.write_table(scored(rows=60).append_column("odd", odd), "d.parquet")
+    methods = ("--methods", "ramp", "--slacks", "inf", "--format", "json")
+    content = json.loads(
+        call("compare", "d.parquet", "--protected", "odd", *methods)[1], parse_constant=pytest.fail
+    )
+    groups = call("audit", "d.parquet", "--protected", "odd", "--format", "json")[1]
 
-    assert status == 0
-    content = json.loads(out, parse_constant=pytest.fail)
-    assert {group["group"] for group in content["attributes"][0]["groups"]} == {"inf", "-inf"}
+    assert content["points"][-1]["slack"] == "inf"
+    assert {one["group"] for one in json.loads(groups)["attributes"][0]["groups"]} == {"inf", "-inf"}
