@@ -152,7 +152,7 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
         reference = settings.reference.get(attribute)
         if reference is not None and reference not in labels and stratum is None:
             raise UsageError(
-                f"`reference`: {attribute} has no group {reference!r}; it has {', '.join(labels)}"
+                f"`reference`: {attribute!r} has no group {reference!r}; it has {', '.join(labels)}"
             )
         yield GroupView(
             group_of_cell=group,

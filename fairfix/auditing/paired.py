@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -450,10 +450,11 @@ class Changes:
             for block in alike.values()
             if len(block) > 1
         ]
-        pairs = [pair for block in blocks for pair in permutations(block, 2)]
+        every = (pair for block in blocks for pair in permutations(block, 2))
         if scope == "to_reference":
             at = groups.names.index(self.reference[of.attribute or ""])
-            pairs = [pair for pair in pairs if at in (pair[0] % many, pair[1] % many)]
+            every = (pair for pair in every if at in (pair[0] % many, pair[1] % many))
+        pairs = [*islice(every, MEMBERS + 1)]  # all pairs of thousands of groups would take seconds
         if len(pairs) > MEMBERS:
             return "too many pairs of groups"
         old = _members(kind, scope, whole.old.value, whole.share_old, blocks, pairs)

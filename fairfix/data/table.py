@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.binned import divided
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, level_of
 from fairfix.data.names import group_name
@@ -37,10 +37,15 @@ class Groups:
     codes: Ints
     """Index into ``levels``, shape (n,)."""
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Printable names, in the order of ``levels``."""
         return tuple(group_name(level) for level in self.levels)
+
+    @cached_property
+    def rows(self) -> list[Ints]:
+        """Numbers of the rows of each group, in their order."""
+        return rows_of_each(self.codes, len(self.levels))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -107,7 +107,7 @@ def cells_of(problem: RepairProblem) -> Cells:
         parts.append(_more(problem.unlabelled, columns, levels))
         if (parts[0][2] is None) != (parts[1][2] is None):
             parts = [(c, f, np.ones(f.size) if w is None else w) for c, f, w in parts]
-    rows = [_by_cell(c, len(levels)) for c, _, _ in parts]
+    rows = [rows_of_each(c, len(levels)) for c, _, _ in parts]
     cells = []
     for k, level in enumerate(levels):
         score = _joined([f[where[k]] for (_, f, _), where in zip(parts, rows, strict=True)])
@@ -150,14 +150,6 @@ def _more(
 
 def _joined(parts: Sequence[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _by_cell(code: Ints, many: int) -> list[Ints]:
-    """Return the rows of each cell: a look for each of a few cells, one stable sort for many."""
-    if many <= 8:
-        return [np.flatnonzero(code == k) for k in range(many)]
-    order = np.argsort(code.astype(np.uint16) if many < 1 << 16 else code, kind="stable")
-    return list(np.split(order, np.cumsum(np.bincount(code, minlength=many))[:-1]))
 
 
 # ---------------------------------------------------------------------- calibrated points

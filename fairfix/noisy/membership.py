@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairfix.auditing.audit import More
 from fairfix.auditing.checks import Check
@@ -36,7 +35,7 @@ from fairfix.auditing.results import (
     Settings,
 )
 from fairfix.data.counts import Ints
-from fairfix.data.encoder import Encoder, Rows
+from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
@@ -147,7 +146,7 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         seen[part.where] = at + batch.num_rows
         rows = Encoder(reading, part.where, at).encode(batch)
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
-        z = np.stack([_column(batch, name) for name in columns], -1)[kept]
+        z = np.stack([numbers(batch.column(name), name, "membership") for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
         vectors.append(_checked(z, columns, kept + (at if part.where else before) + 1, where))
         cells.append(_cells(rows, reading))
@@ -158,12 +157,6 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
     distinct, into = np.unique(z, axis=0, return_inverse=True)
     labelled = reading.columns.label is not None
     return Members(groups, distinct, into.ravel().astype(np.int64), cell, weight, labelled)
-
-
-def _column(batch: pa.RecordBatch, name: str) -> Floats:
-    """Return a column's numbers, NaN where they are missing."""
-    column = pc.fill_null(pc.cast(batch.column(name), pa.float64()), math.nan)
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:

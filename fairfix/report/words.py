@@ -15,8 +15,13 @@ from typing import Any
 ARGUMENTS = frozenset(("data", "result", "artifact"))
 """Parameters that the command line takes without a name."""
 
-QUOTED = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
+PARAMETER = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
 """A parameter in a message, a note or a help, perhaps with a value."""
+
+IN_QUOTES = r"""(?<!\w)(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")(?!\w)|\[`[^`]*`\]"""
+"""A name of the user's in a message, as Python writes it (no apostrophe, which follows a letter), or in brackets."""
+
+NAME_OR_PARAMETER = re.compile(f"{IN_QUOTES}|{PARAMETER.pattern}")
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """What has no shape, breaks a line, or changes how other characters look."""
@@ -62,18 +67,30 @@ def readable(value: Any, key: str = "") -> Any:
 
 
 def as_options(value: Any) -> Any:
-    """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA."""
+    """Return a text, or a JSON form, with its parameters as a shell takes them: ``--noise FILE``, DATA.
+
+    Names of the user's stay as they are, whatever they look like: in quotes, in the brackets of a comparison, and in
+    a JSON form where they stand alone.
+    """
     if isinstance(value, str):
-        return QUOTED.sub(_option, value)
+        return NAME_OR_PARAMETER.sub(_option, value)
     if isinstance(value, (list, tuple)):
-        return [as_options(one) for one in value]
+        return [_named_or_with_options(one) for one in value]
     if isinstance(value, dict):
         # a key may be the name of a column, which stands as a value elsewhere
-        return {as_options(key): as_options(one) for key, one in value.items()}
+        return {_named_or_with_options(key): _named_or_with_options(one) for key, one in value.items()}
     return value
 
 
+def _named_or_with_options(value: Any) -> Any:
+    """Return a part of a JSON form; no sentence is a parameter alone, so that what is only looks like one."""
+    alone = isinstance(value, str) and PARAMETER.fullmatch(value)
+    return value if alone else as_options(value)
+
+
 def _option(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0]
     name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
     return name if match[2] is None else f"{name} {shlex.quote(match[2])}"
 

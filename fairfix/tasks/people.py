@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairfix.auditing.results import AuditReport, Block, Value
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
 
@@ -74,14 +74,16 @@ def changes_of(
 def _of_block(base: Table, repaired: Table, was: Block, now: Block) -> Iterator[GroupChange]:
     groups = repaired.groups(now.columns)
     then, chance, weight = base.chance, repaired.chance, repaired.weight
+    before = {one.levels: one for one in was.groups}
+    rows = dict(zip(groups.levels, groups.rows, strict=True))
     for one in now.groups:
-        old = next(group for group in was.groups if group.levels == one.levels)
+        old = before[one.levels]
         metrics = {
             name: (old.metrics[name], one.metrics[name])
             for name in SHOWN
             if name in old.metrics and name in one.metrics
         }
-        inside = groups.codes == groups.levels.index(one.levels)
+        inside = rows[one.levels]
         if then is None or chance is None or not weight[inside].any():
             yield GroupChange(one.name, one.rows, metrics)
             continue
@@ -150,12 +152,12 @@ def _with_jumps(
         low, high = np.where(alike == left, half, low), np.where(alike == left, high, half)
     sides = np.stack([low, high])
     answers = np.stack([_ask(table, predictor, rows[k], side) for side in sides])
-    for g in range(rows.size):
+    for g, own in enumerate(rows_of_each(k, rows.size)):
         if curved[g]:  # the grid draws it
             yield grid, chance[g]
             continue
-        x, first = np.unique(np.append(grid, sides[:, k == g]), return_index=True)
-        yield _corners(x, np.append(chance[g], answers[:, k == g])[first])
+        x, first = np.unique(np.append(grid, sides[:, own]), return_index=True)
+        yield _corners(x, np.append(chance[g], answers[:, own])[first])
 
 
 def _corners(x: Floats, q: Floats) -> tuple[Floats, Floats]:

@@ -208,7 +208,9 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     repaired = replace(repaired, facts=facts)
     if request.output is not None:
         digest = repaired.save(request.output)
-        log.info("needed at predict time: %s", ", ".join(repaired.required))
+        # in quotes those that would be read as parameters
+        names = (repr(name) if "`" in name else name for name in repaired.required)
+        log.info("needed at predict time: %s", ", ".join(names))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
     return RepairResult(add_record(content, request), repaired, outcome)

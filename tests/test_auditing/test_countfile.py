@@ -431,7 +431,7 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
         (["--weight", "weight"], "--weight is weight, but the counts were taken with none"),
         (["--individual"], "leave out --individual"),
         (["--counts-out", "x"], "leave out --counts-out"),
-        (["--reference", "race=z"], "race has no group 'z'"),
+        (["--reference", "race=z"], "'race' has no group 'z'"),
     ],
 )
 def test_what_contradicts_the_counts_is_an_error(

@@ -30,6 +30,9 @@ from fairfix.data.choices import Database, ExportTarget
 from fairfix.report import FORMATS
 from markdown_it import MarkdownIt
 
+from tests.conftest import Call
+from tests.data import scored
+
 PIECES = (
     "<script>document.title='ran'</script>",
     "]]>",
@@ -119,6 +122,39 @@ def read_json(text: str) -> None:
     assert WHOLE in texts(json.loads(text))
 
 
+URI = re.compile(r"(?:[\w.~!$&'()*+,;=@/-]|%[0-9A-F]{2})+", re.ASCII)
+"""A relative reference: no scheme, and whatever a file may be called besides is escaped."""
+
+
+def read_sarif(text: str) -> None:
+    """It has what GitHub's code scanning asks of an upload, within its limits, and its paths are paths."""
+    read_json(text)
+    log = json.loads(text)
+    assert (log["version"], log["$schema"].rpartition("/")[2]) == ("2.1.0", "sarif-2.1.0.json")
+    (own,) = log["runs"]
+    driver = own["tool"]["driver"]
+    assert driver["name"] == "fairfix"
+    for rule in driver["rules"]:
+        assert 0 < len(rule["id"]) <= 255
+        assert all(
+            0 < len(rule[part]["text"]) <= 1024 for part in ("shortDescription", "fullDescription", "help")
+        )
+        assert rule["defaultConfiguration"]["level"] in ("note", "warning", "error")
+    assert all(URI.fullmatch(one["location"]["uri"]) for one in own["artifacts"])
+    assert own["results"]
+    for one in own["results"]:
+        assert driver["rules"][one["ruleIndex"]]["id"] == one["ruleId"]
+        assert one["message"]["text"]
+        assert "](" not in one["message"]["text"]
+        assert all(one["partialFingerprints"].values())
+        place = one["locations"][0]["physicalLocation"]
+        assert (
+            own["artifacts"][place["artifactLocation"]["index"]]["location"]["uri"]
+            == place["artifactLocation"]["uri"]
+        )
+        assert place["region"]["startLine"] >= 1
+
+
 def read_junit(text: str) -> None:
     """All of it is text or an attribute: there are no elements but its own."""
     tags = {one.tag for one in ET.fromstring(text.encode()).iter()}  # noqa: S314  our own XML
@@ -173,7 +209,7 @@ def read_github(text: str) -> None:
 
 READERS: dict[str, Callable[[str], None]] = {
     "json": read_json,
-    "sarif": read_json,
+    "sarif": read_sarif,
     "junit": read_junit,
     "html": read_html,
     "markdown": read_markdown,
@@ -191,6 +227,27 @@ def test_a_format_is_read_as_what_it_is(name: str, folder: Path, capfd: pytest.C
     harmless(printed, commands=name == "github")
     harmless(Path(f"out.{name}").read_text(encoding="utf-8"), commands=name == "github")
     READERS.get(name, lambda _: None)(printed)
+
+
+@pytest.mark.usefixtures("away")
+def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
+    """A parameter in a message becomes an option; a column that looks like one stays what it is, wherever it stands."""
+    table = scored(rows=60, groups=2)
+    pq.write_table(table.rename_columns({"race": "`data`", "job": "`model`"}), "d.parquet")
+    begin = ("d.parquet", "--protected", "`data`", "--no-config")
+    audited, repaired = call("audit", *begin), call("repair", *begin, "--method", "ramp", "-o", "r.fairfix")
+    refused = [
+        call("audit", *begin, *more)[2] for more in (("--label", "`model`"), ("--reference", "`data`=z"))
+    ]
+
+    assert "By `data`, " in audited[1]
+    assert "protected `data`" in audited[1]
+    assert "[`data`]" in repaired[1]
+    assert "needed at predict time: '`data`', " in repaired[2]
+    assert "label column '`model`' holds" in refused[0]
+    assert "--positive-label j1" in refused[0]
+    assert "fairfix: --reference: '`data`' has no group 'z'" in refused[1]
+    assert not re.search("DATA|--model", "".join([*audited[1:], *repaired[1:], *refused]))
 
 
 @pytest.mark.parametrize("name", [one for one in FORMATS if one != "text"])

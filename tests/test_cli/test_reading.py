@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import fairfix
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import Call
-from tests.data import people
+from tests.data import people, scored
 
 pytestmark = pytest.mark.usefixtures("away")
 
@@ -453,3 +456,54 @@ def test_a_column_that_looks_like_no_group_is_not_made_one(call: Call) -> None:
     assert status == 2
     assert "perhaps protected" not in err
     assert "to copy: fairfix audit d.csv --protected COLUMN" in err
+
+
+def test_files_of_a_folder_that_differ_in_columns_are_named(call: Call) -> None:
+    """A column that is asked for is in every file; one that is not may be in some."""
+    Path("parts").mkdir()
+    table = scored(rows=40, groups=2)
+    pq.write_table(table.slice(0, 20), "parts/0.parquet")
+    pq.write_table(table.slice(20).drop_columns(["job"]), "parts/1.parquet")
+    begin = ("audit", "parts", "--protected", "race")
+
+    assert call(*begin)[0] == 0
+    status, _, err = call(*begin, "--strata", "job")
+    assert status == 2
+    assert "1.parquet (of parts (2 files)) has no column 'job'" in err
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "message"),
+    [
+        (
+            {"big": pa.array([2**53 + 1] * 40)},
+            ("--noise-membership", "big,x"),
+            "'big' is 9.0072e+15, which is no",
+        ),
+        ({"odd": [math.inf] * 40}, ("--protected", "race", "--score", "odd"), "must be finite"),
+        ({"odd": [-math.inf] * 40}, ("--protected", "race", "--weight", "odd"), "must be finite"),
+    ],
+)
+def test_numbers_that_no_float_or_no_json_holds(
+    call: Call, column: dict[str, Any], options: tuple[str, ...], message: str
+) -> None:
+    """Whole numbers beyond 2^53 as probabilities, and infinities, are refused by column and row."""
+    pq.write_table(pa.table({**scored(rows=40).to_pydict(), **column}), "d.parquet")
+    status, _, err = call("audit", "d.parquet", *options)
+
+    assert status == 2
+    assert message in err
+
+
+def test_what_is_infinite_is_json(call: Call) -> None:
+    """JSON has no infinity: a slack without end, and a group of that name, are texts."""
+    odd = pa.array([math.inf, -math.inf] * 30)
+    pq.write_table(scored(rows=60).append_column("odd", odd), "d.parquet")
+    methods = ("--methods", "ramp", "--slacks", "inf", "--format", "json")
+    content = json.loads(
+        call("compare", "d.parquet", "--protected", "odd", *methods)[1], parse_constant=pytest.fail
+    )
+    groups = call("audit", "d.parquet", "--protected", "odd", "--format", "json")[1]
+
+    assert content["points"][-1]["slack"] == "inf"
+    assert {one["group"] for one in json.loads(groups)["attributes"][0]["groups"]} == {"inf", "-inf"}

@@ -251,6 +251,6 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
 
 
 def test_a_name_in_backquotes_is_found_by_its_name() -> None:
-    """Backquotes make an option of a parameter; of a column that is called so they do it wherever its name stands."""
+    """What is named in a JSON form has the same name as a key and as a value."""
     result = as_options({"gap": "ks.to_overall [`data`]", "surer": {"ks.to_overall [`data`]": 1.0}})
     assert result["surer"][result["gap"]] == 1.0
