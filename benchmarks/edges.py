@@ -272,7 +272,7 @@ def main() -> None:
         "## At the edges",
         "",
         "Whole commands with their reports, JSON unless another format is named; `each` is the cost of one more, in",
-        "CPU microseconds. Goal for groups and cells: 50 each, 10,000 in 2 s, memory in proportion; a linear exponent is 1.",
+        "CPU microseconds. Goal for groups and cells: 50 each, 10,000 in 2 s, memory in proportion; 1 is linear.",
         "",
         "| what there is many of | size | CPU s | wall s | memory, MB | each, us | exponent |",
         "|---|---:|---:|---:|---:|---:|---:|",
