@@ -246,7 +246,8 @@ def run(name: str, folder: Path, seconds: int) -> str:
         costs.append(cost)
     last, slope = costs[-1], exponent(case.sizes, [one.cpu for one in costs])
     each = 1e6 * (last.cpu - costs[-2].cpu) / (size - case.sizes[-2])
-    return f"| {case.about} | {size:,} | {last.cpu:.1f} | {last.wall:.1f} | {last.memory:,.0f} | {each:,.2g} | {slope:.1f} |"
+    cells = f"{last.cpu:.1f} | {last.wall:.1f} | {last.memory:,.0f} | {each:,.0f} | {slope:.1f}"
+    return f"| {case.about} | {size:,} | {cells} |"
 
 
 def main() -> None:
