@@ -31,6 +31,7 @@ SCRIPTS = {
     "coverage.py": ("--simulations", "2000"),
     "gates.py": ("--sets", "1000"),
     "scale.py": (),
+    "serving.py": (),
     "promises.py": (),
 }
 """Script -> its arguments, in the order of the page."""

@@ -135,7 +135,11 @@ def form(thing: Any) -> Any:
         return {name: form(entry) for name, entry in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [form(entry) for entry in thing]
-    out: dict[str, Any] = {}
+    if type(thing) is Value:  # most of a report, so not field by field
+        out = {"value": number(thing.value), "low": number(thing.low), "high": number(thing.high)}
+        more = (("reason", thing.reason), ("bound", number(thing.bound) if thing.bound else 0.0))
+        return out | {name: entry for name, entry in more if entry or entry is None}
+    out = {}
     for field, name, default in _entries(thing.__class__):
         entry = getattr(thing, field)
         if entry == default:

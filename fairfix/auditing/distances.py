@@ -43,6 +43,9 @@ EVERY = slice(None)
 BLOCK = 1 << 18
 """Entries of a (groups x distinct scores) table evaluated at a time."""
 
+CELLS = 256
+"""Cells whose weights are added up at a time, so that a copy of them is small."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -119,10 +122,15 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
 def _weights(counts: Counts, view: View, labels: slice = EVERY) -> Floats:
     """Return the weight of each group in each bin, shape (k, B), without a second table of the cells."""
     cells = counts.rows if counts.mass is None else counts.mass
-    out = np.zeros((view.size, cells.shape[-1]))
-    for cell, group in enumerate(view.group_of_cell):
-        if group >= 0:
-            out[group] += cells[cell, labels].sum(axis=0)
+    out, group = np.zeros((view.size, cells.shape[-1])), view.group_of_cell
+    for start in range(0, len(group), CELLS):
+        part, into = cells[start : start + CELLS, labels].sum(axis=1), group[start : start + CELLS]
+        if into.min(initial=0) >= 0 and np.unique(into).size == into.size:
+            out[into] += part
+        else:
+            for own, weights in zip(into.tolist(), part, strict=True):
+                if own >= 0:
+                    out[own] += weights
     return out
 
 
@@ -157,12 +165,17 @@ def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Flo
     """
     low, high = groups
     chosen = np.zeros(low.shape[1], dtype=bool)
-    others = [(g, overall, best.to_overall[g]) for g in range(len(low))]
+    others: list[tuple[int, Functions, float]] = []
     if len(low) <= ALL_PAIRS:
+        others = [(g, overall, best.to_overall[g]) for g in range(len(low))]
         others += [(g, (low[h], high[h]), far) for (g, h), far in zip(best.pairs, best.between, strict=True)]
     for g, (other_low, other_high), least in others if len(low) > 1 else ():
         chosen |= np.maximum(high[g] - other_low, other_high - low[g]) >= least - ROUNDING
     if len(low) > ALL_PAIRS:
+        for start in range(0, len(low), CELLS):
+            own = slice(start, start + CELLS)
+            reach = np.maximum(high[own] - overall[0], overall[1] - low[own])
+            chosen |= (reach >= best.to_overall[own, None] - ROUNDING).any(axis=0)
         chosen |= high.max(axis=0) - low.min(axis=0) >= best.between.max() - ROUNDING
     return chosen
 
@@ -233,8 +246,80 @@ Functions = tuple[Floats, Floats]
 
 def _fill_exactly(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
     """Evaluate the distribution functions at every distinct score of the candidate bins."""
+    if view.size > ALL_PAIRS:
+        _fill_by_steps(out, counts, view, kept)
+        return
     for _, _, score, _, upto in _at_scores(counts, view, kept):
         out.raised(*upto, score)
+
+
+def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -> None:
+    """Do so for many groups: in time and memory that grow with rows and groups, and not with their product.
+
+    Between two steps of a group its function stays and everybody's rises, so their distance is largest at an end of
+    that range. The highest of all functions at a score is the largest that a step up to it has reached. The lowest is
+    the smallest that a later step starts from: a group's later steps start higher, and its next one where it is now.
+    """
+    assert counts.grid is not None
+    weights, chosen = _weights(counts, view), candidate_bins(counts, view)
+    kept = kept.take(chosen[counts.grid.index(kept.score)] & (view.group_of_cell[kept.cell] >= 0))
+    new = np.concatenate([[True], kept.score[1:] != kept.score[:-1]])
+    score = kept.score[new]
+    many = score.size
+    weights[:, chosen] = (
+        0.0  # whose rows are kept; the others make one step a bin, which the next score above it sees
+    )
+    whose, bins = np.nonzero(weights)
+    group = np.concatenate([view.group_of_cell[kept.cell], whose])
+    place = np.concatenate(
+        [np.cumsum(new) - 1, np.searchsorted(counts.grid.index(score), bins, side="right")]
+    )
+    weight = np.concatenate([_weight(kept), weights[whose, bins]])
+    del weights
+    mass = np.bincount(place, weight, many + 1)
+    overall = np.cumsum(mass)[:many] / mass.sum()
+
+    order = np.lexsort((place, group))
+    group, place = group[order], place[order]
+    new_group = np.concatenate([[True], group[1:] != group[:-1]])
+    step = np.flatnonzero(new_group | np.concatenate([[True], place[1:] != place[:-1]]))
+    mass, group, place, new_group = (
+        np.add.reduceat(weight[order], step),
+        group[step],
+        place[step],
+        new_group[step],
+    )
+    first = np.flatnonzero(new_group)
+    # group by group, since the difference of two sums over all groups would lose digits
+    upto = np.concatenate([np.cumsum(part) for part in np.split(mass, first[1:])])
+    last = np.append(first[1:], group.size) - 1
+    upto /= np.repeat(upto[last], last - first + 1)
+    before = np.where(new_group, 0.0, np.concatenate([[0.0], upto[:-1]]))
+
+    after = np.append(place[1:], many)
+    after[last] = many
+    whose, level = np.concatenate([group[first], group]), np.concatenate([np.zeros(first.size), upto])
+    start, end = np.concatenate([np.zeros_like(first), place]), np.concatenate([place[first], after])
+    there = np.flatnonzero(end > start)
+    whose, level = np.tile(whose[there], 2), np.tile(level[there], 2)
+    at = np.concatenate([start[there], end[there] - 1])
+    far = np.abs(level - overall[at])
+    np.maximum.at(out.to_overall, whose, far)
+    reached = np.flatnonzero((far == out.to_overall[whose]) & (far > 0))
+    earliest = np.full(view.size, many)
+    np.minimum.at(earliest, whose[reached], at[reached])
+    out.to_overall_at[:] = np.append(score, np.nan)[earliest]
+
+    highest, lowest = np.zeros(many + 1), np.ones(many + 1)
+    np.maximum.at(highest, place, upto)
+    np.minimum.at(lowest, place, before)
+    spread = np.maximum.accumulate(highest[:many]) - np.minimum.accumulate(lowest[::-1])[::-1][1:]
+    widest = int(spread.argmax())
+    if spread[widest] > 0:
+        here = np.zeros(view.size)
+        np.maximum.at(here, group[place <= widest], upto[place <= widest])
+        out.pairs[0] = sorted((int(here.argmax()), int(here.argmin())))
+        out.between[0], out.between_at[0] = spread[widest], score[widest]
 
 
 def _at_scores(

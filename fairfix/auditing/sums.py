@@ -49,8 +49,9 @@ def confusion(counts: Counts, threshold: float | None) -> Floats | None:
     if threshold is None or counts.grid is None:
         return None
     cut = counts.grid.start(threshold)
-    both = np.stack([counts.weights, counts.square_weights], axis=-1)
-    return np.stack([both[:, :, :cut].sum(axis=2), both[:, :, cut:].sum(axis=2)], axis=2)
+    tables = (counts.weights,) * 2 if not counts.weighted else (counts.weights, counts.square_weights)
+    sides = [[table[:, :, side].sum(axis=2) for table in tables] for side in (slice(cut), slice(cut, None))]
+    return np.stack([np.stack(side, axis=-1) for side in sides], axis=2)
 
 
 def label_table(counts: Counts) -> Floats:

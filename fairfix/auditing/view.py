@@ -72,7 +72,7 @@ class GroupView(View):
     reference: int | None = None
     hidden: int = 0
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Printable names of the groups."""
         return tuple(map(group_name, self.levels))
@@ -223,7 +223,8 @@ class Measured:
         value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
         negative, positive = np.moveaxis(self.counts.weights, 1, 0)
         negative2, positive2 = np.moveaxis(self.counts.square_weights, 1, 0)
-        binned = Areas.from_histograms(positive, negative, (positive2, negative2))
+        squares = (positive2, negative2) if self.counts.weighted else None
+        binned = Areas.from_histograms(positive, negative, squares)
         return replace(binned, area=value, numerical_error=slack)
 
     @cached_property
@@ -240,17 +241,31 @@ class Measured:
         curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
         total = float(self.sizes[0].sum())
         spread = self._score_deviations()
-        out = []
-        for g, (name, levels) in enumerate(zip(self.view.names, self.view.levels, strict=True)):
-            metrics = {
-                metric: _value(e.value[g], limits[metric][0][g], limits[metric][1][g], why, e.slack[g])
-                for metric, (e, why) in self.estimates.items()
-            }
-            mass = float(weight[g])
-            out.append(
-                GroupReport(name, levels, int(rows[g]), mass, mass / total, metrics, curves[g], spread[g])
+        columns = [_values(e.value, *limits[m], why, e.slack) for m, (e, why) in self.estimates.items()]
+        numbers = zip(*columns, strict=True) if columns else [()] * len(weight)
+        own = zip(
+            self.view.names,
+            self.view.levels,
+            rows.tolist(),
+            weight.tolist(),
+            numbers,
+            curves,
+            spread,
+            strict=True,
+        )
+        return tuple(
+            GroupReport(
+                name,
+                levels,
+                many,
+                mass,
+                mass / total,
+                dict(zip(limits, metrics, strict=True)),
+                curve,
+                deviation,
             )
-        return tuple(out)
+            for name, levels, many, mass, metrics, curve, deviation in own
+        )
 
     def _score_deviations(self) -> list[float | None]:
         r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
@@ -412,8 +427,8 @@ class Measured:
         per_group = {}
         if isinstance(result, Contrasts):
             bounds = np.broadcast_to(result.bound, result.value.shape)
-            parts = zip(names, result.value, result.low, result.high, bounds, strict=True)
-            per_group = {name: _value(value, low, high, why, own) for name, value, low, high, own in parts}
+            own = _values(result.value, result.low, result.high, why, bounds)
+            per_group = dict(zip(names, own, strict=True))
         return ComparisonReport(
             of.id,
             Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
@@ -435,8 +450,12 @@ def _rest(sums: Floats) -> Floats:
     return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
 
 
-def _value(value: float, low: float, high: float, why: str, bound: float = 0.0) -> Value:
-    reason = why if math.isnan(value) else INFINITE if math.isinf(value) else ""
-    if not reason and (math.isinf(low) or math.isinf(high)):
-        reason = NO_LIMIT
-    return Value(float(value), float(low), float(high), reason, float(bound) if math.isfinite(bound) else 0.0)
+def _values(value: Floats, low: Floats, high: Floats, why: str, bound: Floats) -> list[Value]:
+    """Return numbers with their limits, (k,) each; ``why`` is the reason of those that are undefined."""
+    reasons = [""] * len(value)
+    for g in np.flatnonzero(~(np.isfinite(value) & np.isfinite(low) & np.isfinite(high))).tolist():
+        reasons[g] = why if np.isnan(value[g]) else INFINITE if np.isinf(value[g]) else ""
+        if not reasons[g] and (np.isinf(low[g]) or np.isinf(high[g])):
+            reasons[g] = NO_LIMIT
+    bounds = np.where(np.isfinite(bound), bound, 0.0).tolist()
+    return list(map(Value, value.tolist(), low.tolist(), high.tolist(), reasons, bounds))

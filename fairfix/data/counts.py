@@ -229,12 +229,18 @@ class Counts:
     @property
     def weights(self) -> Floats:
         """Sum of weights per cell, label and bin (the rows themselves when unweighted)."""
-        return self.rows.astype(np.float64) if self.mass is None else self.mass
+        return self._rows_as_weights if self.mass is None else self.mass
 
     @property
     def square_weights(self) -> Floats:
         """Sum of squared weights per cell, label and bin (the rows themselves when unweighted)."""
-        return self.rows.astype(np.float64) if self.square_mass is None else self.square_mass
+        return self._rows_as_weights if self.square_mass is None else self.square_mass
+
+    @cached_property
+    def _rows_as_weights(self) -> Floats:
+        weights = self.rows.astype(np.float64)
+        weights.setflags(write=False)
+        return weights
 
     def fold(self, group_of_cell: Ints, groups: int) -> Counts:
         """Return the counts with cells added up into ``groups`` groups; index -1 leaves a cell out."""
@@ -242,8 +248,13 @@ class Counts:
         order = order[group_of_cell[order] >= 0]
         present, first = np.unique(group_of_cell[order], return_index=True)
         members = np.split(order, first[1:])
+        alike = np.array_equal(
+            group_of_cell, np.arange(groups)
+        )  # each cell is a group: nothing is added, or copied
 
         def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            if alike:
+                return table
             out = np.zeros((groups, *table.shape[1:]), dtype=table.dtype)
             if first.size == order.size:
                 out[present] = table[order]
@@ -387,5 +398,9 @@ def rows_of_each(codes: Ints, many: int) -> list[Ints]:
 def moved_bins(table: npt.NDArray[Any], into: Ints, size: int) -> npt.NDArray[Any]:
     """Return a table whose last axis of bins is added up into ``size`` other bins."""
     out = np.zeros((*table.shape[:-1], size), dtype=table.dtype)
+    if into.size and (np.diff(into) >= 0).all():
+        first = np.flatnonzero(np.diff(into, prepend=-1))
+        out[..., into[first]] = np.add.reduceat(table, first, axis=-1)
+        return out
     np.add.at(out, (..., into), table)  # type: ignore[arg-type]  # numpy's stubs know no tuples here
     return out

@@ -30,7 +30,8 @@ Seen = dict[int, int]
 
 def hashes_of(identities: Iterable[bytes], key: bytes) -> Hashes:
     """Return BLAKE2b of 8 bytes of each identity, read big-endian and cut to the upper 53 bits, shape (n,)."""
-    whole = b"".join(hashlib.blake2b(one, digest_size=8, key=key).digest() for one in identities)
+    blake2b = hashlib.blake2b
+    whole = b"".join([blake2b(one, digest_size=8, key=key).digest() for one in identities])
     return np.asarray(np.frombuffer(whole, dtype=">u8").astype(np.uint64) >> np.uint64(11))
 
 

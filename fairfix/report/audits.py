@@ -179,18 +179,20 @@ def _cell(value: Any, kind: str) -> str:
 
 
 def _block(block: Json, result: Json, *, detail: bool) -> Section:
-    lines = tuple(
+    groups, lines = _shown(block, result)
+    undefined = [
         f"{group['group']}: {name} is undefined: {value['reason']}"
-        for group in block["groups"]
+        for group in groups
         for name, value in group["metrics"].items()
         if value["value"] is None and value.get("reason")
-    )
+    ]
+    lines = (*lines, *undefined)
     if block.get("hidden"):
         many = "1 group is" if block["hidden"] == 1 else f"{block['hidden']:,} groups are"
         lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
     stratum = f" within {block['stratum']}" if "stratum" in block else ""
     where = f"{block['attribute']}{stratum}"
-    grids = (_groups(block, result, where), _comparisons(block, result, where, detail=detail))
+    grids = (_groups(groups, block, result, where), _comparisons(block, result, where, detail=detail))
     return Section(where, lines, grids, "stratum" if stratum else "attribute", block)
 
 
@@ -211,13 +213,42 @@ GROUP: dict[str, Callable[[Json], str]] = {
 """The first columns of tables of groups."""
 
 
-def _groups(block: Json, result: Json, where: str) -> Grid:
+MOST_GROUPS = 200
+"""Groups in a table for people; more are some screens of numbers that nobody reads."""
+
+
+def _shown(block: Json, result: Json) -> tuple[Sequence[Json], tuple[str, ...]]:
+    """Return the groups that a table has, and what there is to say of the others.
+
+    Of very many these are the groups that reach a comparison, then those whose first rate is farthest from everybody's.
+    """
+    groups = block["groups"]
+    if len(groups) <= MOST_GROUPS:
+        return groups, ()
+    metrics = [name for name, _ in group_metrics(result)]
+    metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)
+    named = {name for one in block["comparisons"] if one["id"] in HEADLINES for name in one["groups"]}
+
+    def worst_first(group: Json) -> tuple[bool, float]:
+        own, whole = (of["metrics"][metric]["value"] if metric else None for of in (group, result["overall"]))
+        return group["group"] not in named, 0.0 if own is None or whole is None else -abs(own - whole)
+
+    rest = len(groups) - MOST_GROUPS
+    by = f", then those whose {METRICS[metric].title} is farthest from everybody's" if metric else ""
+    text = (
+        f"The table has {MOST_GROUPS:,} of {len(groups):,} groups: those that reach a comparison{by}. The other "
+        f"{rest:,} are in the JSON form, of which every number here is"
+    )
+    return sorted(groups, key=worst_first)[:MOST_GROUPS], (text,)
+
+
+def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Grid:
     def value_of(metric: str) -> Callable[[Json], str]:
         return lambda group: show(group["metrics"][metric]["value"])
 
     columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
     everybody = [] if "stratum" in block else [result["overall"]]
-    return Grid.of(columns, [*block["groups"], *everybody], 1, f"Groups of {where}")
+    return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
 def _individual(block: Json, result: Json) -> Iterator[Section]:

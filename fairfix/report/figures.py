@@ -26,7 +26,7 @@ from fairfix.report.svg import CURVES, Curve, Dot, Drawing, Gap
 from fairfix.report.true_groups import TITLES
 
 MOST_ROWS = 30
-"""Groups in a picture of dots; the table beside it has all."""
+"""Groups in a picture of dots; the table beside it has all, or many more."""
 
 FEW_ROWS = 10
 """A calibration bin with fewer rows of a group is left to the table."""
@@ -95,9 +95,7 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
         for metric, title in group_metrics(result)
         if any(group["metrics"].get(metric, {}).get("value") is not None for group in shown)
     )
-    text = (
-        f"The pictures show the {len(shown)} of {len(groups)} groups with the most rows; the tables have all."
-    )
+    text = f"The pictures show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
     few = (text,) if len(shown) < len(groups) else ()
     first = [_rates(block, result)] if len(groups) > 1 else []
     if block.get("distribution"):

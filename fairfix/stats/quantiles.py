@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -14,12 +15,30 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 
+MANY = 64
+"""Quantiles from which on it pays to look for equal ones."""
+
+EXACT = 2.0**53
+"""Whole numbers below it are exact as floats."""
+
 
 def beta_quantile(tail: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:
     """Return the point of Beta(a, b), with real shapes, that leaves ``tail`` in (0, 1) below it."""
     from scipy.special import betaincinv
 
-    return np.asarray(betaincinv(*(np.asarray(v, dtype=np.float64) for v in (a, b, tail))))
+    shapes = [np.asarray(shape, dtype=np.float64) for shape in (a, b)]
+    tail = np.asarray(tail, dtype=np.float64)
+    search: Callable[..., Floats] = betaincinv
+    if tail.ndim or shapes[0].size < MANY or shapes[0].shape != shapes[1].shape:
+        return np.asarray(search(*shapes, tail))
+    # of many groups, a lot have as many rows and successes as another, and a look-up is cheaper than a search
+    width = float(shapes[1].max()) + 1.0
+    code = shapes[0] * width + shapes[1]
+    if not (code.max() < EXACT and all((shape == np.floor(shape)).all() for shape in shapes)):
+        return np.asarray(search(*shapes, tail))
+    code, place = np.unique(code, return_inverse=True)
+    quantile = np.asarray(search(code // width, code % width, tail))
+    return quantile[place].reshape(shapes[0].shape)
 
 
 def student_quantile(tail: ArrayLike, df: ArrayLike) -> Floats:

@@ -271,3 +271,31 @@ def test_of_many_groups_no_pair_is_formed(kind: str, monkeypatch: pytest.MonkeyP
         (every.between + every.between_slack).max(), abs=1e-15
     )
     assert tuple(one.pairs[0]) in {tuple(pair) for pair in every.pairs[every.between == every.between.max()]}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_groups_are_measured_as_few_are(kind: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step by step, with all rows or those of candidate bins: the same distances, at the same scores."""
+    reading = Reading(Columns(("g",), label="label", score="score", weight="w"))
+    monkeypatch.setattr(engine, "BINS", 32)
+    data = frame(kind, 8, 300, seed=2)
+    data["w"] = np.random.default_rng(0).integers(1, 4, len(data))
+    scanned = engine.scan(open_source(data), reading)
+    assert scanned.kept is not None
+    counts, kept, view = scanned.counts, scanned.kept.by_score(), distributions.View(np.arange(8), 8)
+    if not whole:
+        assert counts.grid is not None
+        kept = kept.take(distributions.candidate_bins(counts, view)[counts.grid.index(kept.score)])
+    few = distributions.distances(counts, view, kept)
+    monkeypatch.setattr(distributions, "ALL_PAIRS", 3)
+    many = distributions.distances(counts, view, kept)
+
+    np.testing.assert_array_equal(many.to_overall, few.to_overall)
+    np.testing.assert_array_equal(many.to_overall_at, few.to_overall_at)
+    g, h = map(int, many.pairs[0])
+    assert many.between[0] == few.between.max()
+    place = [tuple(pair) for pair in few.pairs.tolist()].index((g, h))
+    assert few.between[place] == many.between[0]
+    farthest = few.between == few.between.max()
+    np.testing.assert_array_equal(many.between_at[0], few.between_at[farthest].min())

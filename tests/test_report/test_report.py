@@ -26,7 +26,9 @@ from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, renderer
 from fairfix.report.layout import HEADLINES, layout
-from fairfix.report.words import as_options
+from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 SETTINGS = Settings(
     intersect=True,
@@ -254,3 +256,52 @@ def test_a_name_in_backquotes_is_found_by_its_name() -> None:
     """What is named in a JSON form has the same name as a key and as a value."""
     result = as_options({"gap": "ks.to_overall [`data`]", "surer": {"ks.to_overall [`data`]": 1.0}})
     assert result["surer"][result["gap"]] == 1.0
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(JSON_VALUES, JSON_VALUES)
+@example({}, [{}])
+@example([{"}": "},\x1f", "{": ": \x1e{"}, {": {": "[\n{"}], {"\u2028\x7f": {"a": {"b": "}"}}})
+def test_json_is_that_of_the_standard_library(one: Any, other: Any) -> None:
+    """Written several times as fast, to the last blank, but for what a terminal must not get."""
+    for content in (
+        one,
+        {"a": one, "b": [other, 1.5]},
+        [{"x": 1, "y": one}, {"z": other}],
+        [[one], {"q": other}],
+    ):
+        wanted = json.dumps(content, indent=2, ensure_ascii=False)
+        assert as_json(content) == UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", wanted)
+
+
+def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
+    """Text has the groups that reach a comparison, and counts the rest, which JSON has."""
+    many = 230
+    rng = np.random.default_rng(0)
+    group, score = np.repeat([f"g{i}" for i in range(many)], 4), rng.random(4 * many)
+    own = group == "g99"  # the last
+    score[own] = 0.99, 0.98, 0.01, 0.02  # half of them selected, as of everybody, and all wrongly
+    label = (score > 0.4).astype(int)
+    label[own] = 0, 0, 1, 1
+    data = pa.table({"g": group, "score": score, "label": label})
+    report = audit_dict(
+        audit(data, Reading(Columns(("g",), label="label", score="score"), thresholds=(0.5,)))
+    )
+    (block,) = report["attributes"]
+    assert len(block["groups"]) == many
+
+    for name in ("text", "markdown", "html"):
+        text = renderer(name)(report)
+        assert "200 of 230 groups" in " ".join(text.split())
+        assert f"The other {many - 200}" in " ".join(text.split())
+    (section,) = [one for one in layout(report) if one.kind == "attribute"]
+    rows = [row[0] for row in section.grids[0].rows]
+    assert len(rows) == 201
+    assert rows[-1] == "everybody"
+    headlines = [one for one in block["comparisons"] if one["id"] in HEADLINES]
+    assert {name for one in headlines for name in one["groups"]} <= set(rows)

@@ -972,3 +972,16 @@ def test_the_largest_pair_is_that_of_all_pairs(points: list[tuple[int, ...]], si
     brute = max(x[i] + y[j] + sign * math.hypot(a[i], b[j]) for i, j in pairs)
 
     assert _largest_pair((x, a), (y, b), sign) == pytest.approx(brute, abs=1e-12)
+
+
+def test_equal_quantiles_are_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many groups with few different counts each count costs a search; what each gets is the same to the bit."""
+    a, b = (np.random.default_rng(seed).integers(1, 6, 2000).astype(float) for seed in (1, 2))
+    one_by_one = [own.beta_quantile(0.025, *shapes) for shapes in zip(a, b, strict=True)]
+    search, sizes = special.betaincinv, list[int]()
+    monkeypatch.setattr(special, "betaincinv", lambda *of: sizes.append(np.size(of[0])) or search(*of))
+
+    assert own.beta_quantile(0.025, a, b).tolist() == [float(one) for one in one_by_one]
+    assert sizes == [25]
+    halves = own.beta_quantile(0.025, a / 2, b)
+    assert halves[7] == search(a[7] / 2, b[7], 0.025)
