@@ -274,7 +274,7 @@ def _fill_by_steps(out: Distances, counts: Counts, view: View, kept: KeptRows) -
     place = np.concatenate(
         [np.cumsum(new) - 1, np.searchsorted(counts.grid.index(score), bins, side="right")]
     )
-    weight = np.concatenate([_weight(kept), weights[whose, bins]])
+    weight = np.concatenate([kept.mass, weights[whose, bins]])
     del weights
     mass = np.bincount(place, weight, many + 1)
     overall = np.cumsum(mass)[:many] / mass.sum()
