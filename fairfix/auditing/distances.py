@@ -187,7 +187,7 @@ def candidate_bins(counts: Counts, view: View) -> Bools:
     best = Distances.zero(view.size)
     best.raised(groups, overall, counts.grid.edges)
     both = ((one[..., :-1], one[..., 1:]) for one in (groups, overall))
-    return np.asarray(_can_hold(best, *both) & counts.rows.any(axis=(0, 1)))
+    return np.asarray(_can_hold(best, *both) & (_weight_of_bins(counts) > 0))
 
 
 def candidate_rows(counts: Counts, view: View, kept: KeptRows) -> Bools:

@@ -102,7 +102,7 @@ def test_comparisons_asked_for_are_those_of_an_audit_of_all() -> None:
     every = Settings(reference={"race": "a"})
     data = people(300, 0, SHARES)
     whole = audit(data, reading, every).block("race").comparisons
-    for name in whole:
+    for name in [*list(whole)[::7], "equalized_odds.ratio.within_strata", "ks.between_groups"]:
         part = audit(data, reading, replace(every, only=[name])).block("race").comparisons
         assert repr(part[name]) == repr(whole[name])  # NaN differs from itself
         assert len(part) <= 4  # with that of the worst stratum; the two of KS distances come together
