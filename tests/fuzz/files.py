@@ -132,7 +132,10 @@ def csv(table: pa.Table, path: Path, draw: random.Random) -> str:
     ends = draw.choice(("\n", "\n", "\r\n", "\r"))
     content = ends.join(texts) + (ends if draw.random() < 0.9 else "")
     encoding = draw.choice(("utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"))
-    data = content.encode(encoding, "replace" if not encoding.startswith("utf") else "surrogatepass")
+    try:
+        data = content.encode(encoding, "strict" if not encoding.startswith("utf") else "surrogatepass")
+    except UnicodeEncodeError:  # a "?" for each lost letter would make other groups than those of the table
+        data = content.encode("utf-8", "surrogatepass")
     name = path.with_suffix(".csv" if sign != "\t" or draw.random() < 0.5 else ".tsv")
     if draw.random() < 0.2:
         name, data = name.with_name(name.name + ".gz"), gzip.compress(data, mtime=0)
