@@ -31,6 +31,8 @@ def command(result: str, **given: Any) -> int:
     check_outputs({**given, "result": result})
     content = _loaded(result)
     try:
+        if not isinstance(content["fairfix"], str):
+            raise TypeError("the version of fairfix that made it is no text")
         if content["schema"] == AUDIT_SCHEMA:
             SAVED_AUDIT(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?

@@ -198,6 +198,7 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
         ("true,recorded,count\na,a,1\n", "no column 'noisy'"),
         ("true,noisy,count\na,a,-4\nb,b,3\n", "column 'count' of noise.csv is -4 in row 1"),
         ("true,noisy,count\na,a,1.5\nb,b,3\n", "1.5 in row 1, which is no number of rows"),
+        ("true,noisy,count\na,a,1e19\nb,b,3\n", "sums to 1e+19 rows, more than any survey has"),
         ("true,noisy,count\na,a,\nb,b,3\n", "is missing in row 1"),
         ("true,noisy,count\na,a,x\nb,b,3\n", "must hold numbers"),
         ("true,noisy,count\na,a,1\na,a,3\nb,b,1\n", "more than one row with true = 'a', noisy = 'a'"),
