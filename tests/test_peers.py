@@ -53,7 +53,7 @@ def inverse_below_1(value: float) -> float:
 @pytest.mark.parametrize(("theirs", "name"), pairs("`fairlearn.metrics`"))
 def test_fairlearn(theirs: str, name: str) -> None:
     """Functions of the page, called as it says, over five groups."""
-    metrics = pytest.importorskip("fairlearn.metrics")
+    metrics = pytest.importorskip("fairlearn.metrics", reason="the extra 'dev' is not installed")
     data = rows()
     given = {"y_true": data["label"], "y_pred": data["decision"], "sensitive_features": data["race"]}
     scope = {"call": lambda function, **more: function(**given, **more), **vars(metrics)}
@@ -69,7 +69,8 @@ def test_fairlearn(theirs: str, name: str) -> None:
 @cache
 def of_aif360() -> Any:
     """The metric object of AIF360 for women against men, who are privileged."""
-    datasets, metrics = pytest.importorskip("aif360.datasets"), pytest.importorskip("aif360.metrics")
+    datasets = pytest.importorskip("aif360.datasets", reason="a peer that is in no extra")
+    metrics = pytest.importorskip("aif360.metrics", reason="a peer that is in no extra")
     data = rows()[["label"]].assign(male=(rows()["sex"] == "male").astype(float))
     truth = datasets.BinaryLabelDataset(df=data, label_names=["label"], protected_attribute_names=["male"])
     decided = truth.copy()
@@ -91,7 +92,8 @@ def test_aif360(theirs: str, name: str) -> None:
 @cache
 def of_aequitas() -> pd.DataFrame:
     """The table of Aequitas: a row per group, with disparities to White."""
-    group, bias = pytest.importorskip("aequitas.group"), pytest.importorskip("aequitas.bias")
+    group = pytest.importorskip("aequitas.group", reason="a peer that is in no extra")
+    bias = pytest.importorskip("aequitas.bias", reason="a peer that is in no extra")
     data = pd.DataFrame({"score": rows()["decision"], "label_value": rows()["label"], "race": rows()["race"]})
     table, _ = group.Group().get_crosstabs(data)
     return bias.Bias().get_disparity_predefined_groups(

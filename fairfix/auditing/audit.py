@@ -115,7 +115,7 @@ def judge(
         rows_read=counts.read,
         rows_used=counts.used,
         excluded=counts.excluded,
-        weight=float(counts.weights.sum()),
+        weight=float(counts.held_weights.sum()),
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
@@ -238,7 +238,7 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
     groups = measured.group_reports()
     if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
-        total = float(evidence.counts.weights.sum())
+        total = float(evidence.counts.held_weights.sum())
         groups = tuple(replace(group, share=group.weight / total) for group in groups)
     return Block(
         attribute=view.attribute,

@@ -121,7 +121,7 @@ def _raise(best: Floats, best_at: Floats, distances: Floats, score: Floats) -> N
 
 def _weights(counts: Counts, view: View, labels: slice = EVERY) -> Floats:
     """Return the weight of each group in each bin, shape (k, B), without a second table of the cells."""
-    cells = counts.rows if counts.mass is None else counts.mass
+    cells = counts.held_weights
     out, group = np.zeros((view.size, cells.shape[-1])), view.group_of_cell
     for start in range(0, len(group), CELLS):
         part, into = cells[start : start + CELLS, labels].sum(axis=1), group[start : start + CELLS]
@@ -136,8 +136,7 @@ def _weights(counts: Counts, view: View, labels: slice = EVERY) -> Floats:
 
 def _weight_of_bins(counts: Counts) -> Floats:
     """Return the weight of each bin, shape (B,), without a second table of the cells."""
-    cells = counts.rows if counts.mass is None else counts.mass
-    return np.asarray(cells.sum(axis=(0, 1)), dtype=np.float64)
+    return np.asarray(counts.held_weights.sum(axis=(0, 1)), dtype=np.float64)
 
 
 def _cumulated(counts: Counts, view: View) -> tuple[Floats, Floats]:
@@ -165,18 +164,18 @@ def _can_hold(best: Distances, groups: tuple[Floats, Floats], overall: tuple[Flo
     """
     low, high = groups
     chosen = np.zeros(low.shape[1], dtype=bool)
-    others: list[tuple[int, Functions, float]] = []
-    if len(low) <= ALL_PAIRS:
-        others = [(g, overall, best.to_overall[g]) for g in range(len(low))]
-        others += [(g, (low[h], high[h]), far) for (g, h), far in zip(best.pairs, best.between, strict=True)]
-    for g, (other_low, other_high), least in others if len(low) > 1 else ():
-        chosen |= np.maximum(high[g] - other_low, other_high - low[g]) >= least - ROUNDING
+    if len(low) < 2:
+        return chosen
+    step = max(1, BLOCK // max(1, low.shape[1]))
+    for start in range(0, len(low), step):
+        own = slice(start, start + step)
+        reach = np.maximum(high[own] - overall[0], overall[1] - low[own])
+        chosen |= (reach >= best.to_overall[own, None] - ROUNDING).any(axis=0)
     if len(low) > ALL_PAIRS:
-        for start in range(0, len(low), CELLS):
-            own = slice(start, start + CELLS)
-            reach = np.maximum(high[own] - overall[0], overall[1] - low[own])
-            chosen |= (reach >= best.to_overall[own, None] - ROUNDING).any(axis=0)
         chosen |= high.max(axis=0) - low.min(axis=0) >= best.between.max() - ROUNDING
+        return chosen
+    for (g, h), least in zip(best.pairs, best.between, strict=True):
+        chosen |= np.maximum(high[g] - low[h], high[h] - low[g]) >= least - ROUNDING
     return chosen
 
 
@@ -480,9 +479,7 @@ def scoring_counts(counts: Counts, kept: KeptRows) -> tuple[float, Floats]:
     median = _median(kept.score, weight, float(of_bins[:first].sum()), float(of_bins.sum()))
     above, cells = kept.score > median, len(counts.cells)
     out = np.zeros((cells, 2, 2))
-    masses = counts.rows if counts.mass is None else counts.mass
-    squares = counts.rows if counts.square_mass is None else counts.square_mass
-    for p, table, power in ((0, masses, weight), (1, squares, square)):
+    for p, table, power in ((0, counts.held_weights, weight), (1, counts.held_square_weights, square)):
         beyond = np.bincount(kept.cell[above], power[above], cells)
         out[:, 0, p] = table[:, :, last + 1 :].sum(axis=(1, 2)) + beyond
         out[:, 1, p] = table.sum(axis=(1, 2)) - out[:, 0, p]

@@ -49,7 +49,7 @@ def confusion(counts: Counts, threshold: float | None) -> Floats | None:
     if threshold is None or counts.grid is None:
         return None
     cut = counts.grid.start(threshold)
-    tables = (counts.weights,) * 2 if not counts.weighted else (counts.weights, counts.square_weights)
+    tables = counts.weights, counts.square_weights
     sides = [[table[:, :, side].sum(axis=2) for table in tables] for side in (slice(cut), slice(cut, None))]
     return np.stack([np.stack(side, axis=-1) for side in sides], axis=2)
 

@@ -236,6 +236,16 @@ class Counts:
         """Sum of squared weights per cell, label and bin (the rows themselves when unweighted)."""
         return self._rows_as_weights if self.square_mass is None else self.square_mass
 
+    @property
+    def held_weights(self) -> npt.NDArray[Any]:
+        """The weights in the type that they are held in, so that large tables are not copied to be added up."""
+        return self.rows if self.mass is None else self.mass
+
+    @property
+    def held_square_weights(self) -> npt.NDArray[Any]:
+        """The squared weights in the type that they are held in."""
+        return self.rows if self.square_mass is None else self.square_mass
+
     @cached_property
     def _rows_as_weights(self) -> Floats:
         weights = self.rows.astype(np.float64)

@@ -354,14 +354,14 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
         raise DataError(
             f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
         )
-    if kind == "count" and total >= 1 << 53:
+    if kind != "count":
+        return _as_probabilities(table, form)
+    if total >= 1 << 53:
         raise DataError(
             f"column 'count' of {source.name} sums to {total:.3g} rows, more than any survey has; correct it, or "
             "call it 'probability' if these are shares"
         )
-    if kind == "count":
-        return table
-    return _as_probabilities(table, form)
+    return table
 
 
 def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:

@@ -127,9 +127,7 @@ def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Seq
         for label, ((_, table), side) in enumerate(zip(parts, sides, strict=True)):
             rows = float(table[end.group].sum())
             share = shares[label, end.group, side] if rows > 0 else 0.0
-            share = (
-                round(share, 9) if math.isfinite(share) else share
-            )  # the solver's 1e-12 is no row decided for
+            share = round(share, 9)  # the solver's 1e-12 is no row decided for
             cells[CELLS_OF_LABEL[label]] = rows * share, rows * (1.0 - share)
         return math.inf if np.isinf(cells).any() else float(end.ratio.of(cells))
 

@@ -89,7 +89,7 @@ def recorded_groups(counts: Counts, reading: Reading, attribute: str) -> Recorde
     np.add.at(table, into, by_cell)
     of_label = np.pad(table[..., 0], ((0, 0), (0, 2 - table.shape[1]), (0, 0)))  # group, label, decision
     cells = cells_of(of_label[..., 1], of_label[..., 0])
-    total, square = float(counts.weights.sum()), float(counts.square_weights.sum())
+    total, square = float(counts.held_weights.sum()), float(counts.held_square_weights.sum())
     return Recorded(
         attribute, names, cells / cells.sum(), total * total / square, rates_with(counts.has_labels)
     )

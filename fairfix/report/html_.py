@@ -132,7 +132,10 @@ def render(result: Json, *, detail: bool = False) -> str:
         verdict=Verdict(result["verdict"]) if result.get("checks") else None,
         counts=_counts(result),
         ungated="verdict" in result,
-        result=result,
+        # taken here, where what a changed result lacks is an error of its own and none of the template
+        gate_on=result["checks"][0]["gate_on"] if result.get("checks") else "",
+        version=result["fairfix"],
+        schema=result["schema"],
         anchors=_anchors(result, detail=detail),
         linked=set(),
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from functools import cache
 from typing import Any
 
 ARGUMENTS = frozenset(("data", "result", "artifact"))
@@ -46,56 +45,10 @@ def visible(text: str) -> str:
 
 def as_json(content: Any, indent: int | None = 2) -> str:
     """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
-    text = json.dumps(content, **PLAIN_JSON) if indent is None else _indented(content, indent, "\n")
+    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     if text.isascii() and "\x7f" not in text:  # JSON escapes the other unseen characters of ASCII
         return text
     return UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-PLAIN_JSON: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False}
-
-SCALARS = frozenset({str, int, float, bool, type(None)})
-
-ITEM, KEY = ",\x1f", ": \x1e"
-"""What stands between items, and after a key, until lines are made: signs that JSON escapes in texts."""
-
-
-@cache
-def _encoder(item: str, key: str) -> json.JSONEncoder:
-    return json.JSONEncoder(**PLAIN_JSON, separators=(item, key))
-
-
-def _indented(content: Any, indent: int, line: str) -> str:
-    """Return what ``json.dumps(content, indent=indent)`` does, in half the time; ``line`` begins a line.
-
-    That one writes in Python, a step for each sign between values. Here containers of scalars, and containers of
-    nothing but such, are written in C, and lines made of them afterwards.
-    """
-    kind, inner = type(content), line + " " * indent
-    if (
-        not content
-        or kind not in (dict, list)
-        or (kind is dict and any(type(key) is not str for key in content))
-    ):
-        return json.dumps(content, indent=indent, **PLAIN_JSON).replace("\n", line)
-    entries = content.values() if kind is dict else content
-    if SCALARS.issuperset(map(type, entries)):
-        text = _encoder("," + inner, ": ").encode(content)
-        return f"{text[0]}{inner}{text[1:-1]}{line}{text[-1]}"
-    if all(type(one) is dict and one and SCALARS.issuperset(map(type, one.values())) for one in entries):
-        deep, text = inner + " " * indent, _encoder(ITEM, KEY).encode(content)
-        text = f"{text[0]}{inner}{text[1:-2]}{inner}}}{line}{text[-1]}"
-        text = text.replace("}" + ITEM, inner + "}," + inner).replace(ITEM, "," + deep)
-        begin = KEY if kind is dict else inner
-        text = text.replace(begin + "{", begin + "{" + deep)
-        return text.replace(KEY, ": ")
-    parts = [_indented(entry, indent, inner) for entry in entries]
-    if kind is dict:
-        parts = [
-            f"{_encoder(ITEM, KEY).encode(key)}: {part}" for key, part in zip(content, parts, strict=True)
-        ]
-    begin, end = "{}" if kind is dict else "[]"
-    return begin + inner + ("," + inner).join(parts) + line + end
 
 
 def named(name: str) -> str:

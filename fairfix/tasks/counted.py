@@ -43,7 +43,7 @@ from fairfix.tasks.fitting import (
     recorded,
     warned,
 )
-from fairfix.tasks.gaps import Gap, groups_in_words, unproven, without_passes, without_rule
+from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
@@ -145,12 +145,7 @@ def repair_counts(
         of_fit = prove(table, rule, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
         shown = held.table(reading)
-        there = shown.groups
-        gaps += unproven(
-            reading.columns.protected,
-            lambda columns: table.groups(columns).levels,
-            lambda columns: there(columns).levels,
-        )
+        gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
         lacking = [gap.caution for gap in gaps]
         if held.left_out:
             hidden = f"{held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"

@@ -46,7 +46,7 @@ from fairfix.tasks.doubts import (
     of_small_groups,
     one_row,
 )
-from fairfix.tasks.gaps import Gap, unproven, without_passes, without_rule
+from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
@@ -240,11 +240,7 @@ def repair_table(
     ]
     plain = replace(settings, checks=())
     held, gaps = _answered(kept, predictor)
-    gaps += unproven(
-        table.reading.columns.protected,
-        lambda columns: table.groups(columns).levels,
-        lambda columns: kept.groups(columns).levels,
-    )
+    gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
     notes += cost_of_rounding(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:
@@ -313,12 +309,12 @@ def repair_stream(
 
     with recorded() as caught:
         predictor = repairer.learn(rows, rng=np.random.default_rng(seed).spawn(2)[1])
-    there = held.groups
+    there = levels_of(held)
     held, gaps = _answered(held, predictor)
     gaps += unproven(
         reading.columns.protected,
         lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
-        lambda columns: there(columns).levels,
+        there,
     )
     of_fit = prove(shown, predictor, replace(settings, checks=()))
     proof = without_passes(prove(held, predictor, settings), gaps)
@@ -342,7 +338,7 @@ def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Ga
         )
     lost = held.take(np.flatnonzero(~answered))
     why = f"{len(lost):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
-    gaps = without_rule(held.reading.columns.protected, lambda columns: lost.groups(columns).levels, why)
+    gaps = without_rule(held.reading.columns.protected, levels_of(lost), why)
     return held.take(np.flatnonzero(answered)), gaps
 
 

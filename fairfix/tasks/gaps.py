@@ -7,11 +7,17 @@ from dataclasses import dataclass, replace
 
 from fairfix.auditing.checks import Ruling
 from fairfix.data.names import attribute_name, each_and_crossed, group_name
+from fairfix.data.table import Table
 from fairfix.models.trace import Caution
 from fairfix.tasks.proof import Proof
 
 Levels = Callable[[tuple[str, ...]], Sequence[tuple[str, ...]]]
 """Makes of columns the levels of the groups that there are."""
+
+
+def levels_of(table: Table) -> Levels:
+    """Return the levels of the groups that a table has."""
+    return lambda columns: table.groups(columns).levels
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def test_no_width_and_isotonic_is_the_most_accurate_monotone_rule(constraint: st
 
 def test_fairlearn_is_never_more_accurate_on_the_fit_rows() -> None:
     """Exact hulls against a grid of a thousand points, at equal rates."""
-    fairlearn = pytest.importorskip("fairlearn.postprocessing")
+    fairlearn = pytest.importorskip("fairlearn.postprocessing", reason="the extra 'dev' is not installed")
     from sklearn.base import BaseEstimator, ClassifierMixin
 
     class Scores(ClassifierMixin, BaseEstimator):

@@ -340,7 +340,7 @@ def test_a_comparison_has_none(name: str, call: Call) -> None:
         assert ("gates nothing" in out) == ("--format" in arguments)
         assert "gates nothing" in err
     data = {"source": "d", "rows": {"read": 1, "used": 1, "excluded": []}}
-    result = {"schema": "fairfix.compare/1", "data": data, "split": {"fit": 1, "holdout": 1}}
+    result = {"schema": "fairfix.compare/1", "fairfix": "1", "data": data, "split": {"fit": 1, "holdout": 1}}
     result |= {"settings": {"seed": 0}, "contenders": [], "points": []}
     Path("c.json").write_text(json.dumps(result))
     assert call("report", "c.json", "--out", f"{name}=x")[0] == 2

@@ -154,7 +154,7 @@ def test_counts_alone_have_nothing_to_show(rows: pd.DataFrame, tmp_path: Path) -
 
 def drawn(result: Result, numbers: Any = ()) -> list[tuple[str, list[str], list[float]]]:
     """Return title, names of rows and drawn values of every panel."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
     out = []
     for axes in result.plot(numbers).axes:
         dots = [
@@ -201,7 +201,7 @@ def test_a_figure_of_a_repair_shows_before_and_after(results: dict[str, Result])
 
 def test_a_notebook_shows_a_figure_without_pyplot(results: dict[str, Result]) -> None:
     """As a picture that is not empty."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
     for kind in ("audit", "repair", "compare"):
         assert results[kind].plot()._repr_png_().startswith(b"\x89PNG")
 

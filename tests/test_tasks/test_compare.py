@@ -203,7 +203,7 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
 @pytest.mark.parametrize("kind", ["svg", "png"])
 def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path]) -> None:
     """The picture is of its format, names the methods, and has the bytes that another run's JSON gives."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
     drawn, other = runs if kind == "svg" else reversed(runs)
     content = (drawn / f"p.{kind}").read_bytes()
 
