@@ -168,7 +168,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except FairfixError as error:
         if debug:
             _trace(error)
-        return ended(error.exit_status, error.code, str(error))
+        return ended(error.exit_status, error.code, "; ".join([str(error), *getattr(error, "__notes__", ())]))
     except Exception as error:  # the last gate: everything else is our fault
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
             _silence(sys.stdout)

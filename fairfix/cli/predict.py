@@ -23,7 +23,7 @@ from fairfix.cli.options import (
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
 from fairfix.data.urls import is_database, is_folder, shown_argument
-from fairfix.errors import UsageError
+from fairfix.errors import FairfixError, UsageError
 from fairfix.tasks.request import PredictRequest
 
 if TYPE_CHECKING:
@@ -118,9 +118,14 @@ def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:
     from fairfix.tasks.predict import predict_files
 
     files = rows = 0
-    with working(given, "files written") as done:
-        for _, written in predict_files(request, given["output"], given["cluster"]):
-            files, rows = files + 1, rows + written
-            done(1)
+    try:
+        with working(given, "files written") as done:
+            for _, written in predict_files(request, given["output"], given["cluster"]):
+                files, rows = files + 1, rows + written
+                done(1)
+    except FairfixError as error:
+        if files:
+            error.add_note(f"files written whole before it: {files:,}")
+        raise
     talk(f"wrote {rows:,} rows to {files:,} file{'s' * (files != 1)} in {given['output']}")
     return 0

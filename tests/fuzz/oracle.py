@@ -140,7 +140,11 @@ def _files(ran: Ran) -> Iterator[str]:
     changed = {name for name in ran.after if ran.after[name] != ran.before.get(name)}
     if gone := set(ran.before) - set(ran.after):
         yield f"files are gone: {sorted(gone)[0][-12:]}"
-    if ran.status == 2:
+    whole = re.search(r"; files written whole before it: (\d+) \[", ran.err)
+    if ran.status == 2 and whole and ran.command == "predict":
+        if len(changed) != int(whole[1]):
+            yield "status 2 and the number of files that are whole is wrong"
+    elif ran.status == 2:
         # a report of a run that did not happen says so
         left = {name for name in changed - _outs(ran) if (ran.folder / name).is_file()}
         if left:

@@ -321,7 +321,7 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
 def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
     tmp_path: Path, frames: Frames, call: Call
 ) -> None:
-    """What is written is whole; the message names the file that is wrong."""
+    """What is written is whole and counted; the message names the file that is wrong."""
     data, rule = tmp_path / "in", str(tmp_path / "r.fairfix")
     data.mkdir()
     for i in range(3):
@@ -332,4 +332,5 @@ def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
 
     assert status == 2
     assert "of 1.parquet" in err
+    assert "; files written whole before it: 1 [data]" in err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]
