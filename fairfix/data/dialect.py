@@ -2,7 +2,7 @@
 
 A file is read with commas (``.tsv``: tabs) wherever that splits its head into records of one length, two or more: so no
 quoted semicolon, and no semicolon in a file of commas, changes how it is read. Only else is another separator taken, if
-one splits header and rows evenly. A comma is a decimal sign only where it separates no columns, and where a
+one splits header and rows evenly, or, where none does, header and most rows. A comma is a decimal sign only where it separates no columns, and where a
 column of numbers cannot be one of thousands.
 """
 
@@ -79,7 +79,10 @@ def sniffed(place: Place, delimiter: str | None = None, decimal: str | None = No
         delimiter = usual(place)
         if not _columns(text, delimiter, whole=whole):
             columns = {sign: _columns(text, sign, whole=whole) for sign in SEPARATORS}
-            delimiter = max(SEPARATORS, key=columns.__getitem__) if any(columns.values()) else delimiter
+            if not any(columns.values()):
+                columns = {sign: _mostly(text, sign, whole=whole) for sign in SEPARATORS}
+            if columns[delimiter] < max(columns.values()):
+                delimiter = max(SEPARATORS, key=columns.__getitem__)
     if decimal is None and delimiter != ",":
         decimal = _decimal(text, delimiter, whole=whole)
     return Dialect(delimiter, decimal, encoding)
@@ -118,6 +121,16 @@ def _columns(text: str, delimiter: str, *, whole: bool) -> int:
     """Return the number of columns if all records have the same, and at least two; else 0."""
     sizes = {len(record) for record in _records(text, delimiter, whole=whole)}
     return sizes.pop() if len(sizes) == 1 and min(sizes) > 1 else 0
+
+
+def _mostly(text: str, delimiter: str, *, whole: bool) -> int:
+    """Return the number of names in the header if more than half of the records have as many, and two or more; else 0.
+
+    So that the reader names the record that differs, rather than read all of them as one column.
+    """
+    sizes = [len(record) for record in _records(text, delimiter, whole=whole)]
+    alike = sizes.count(sizes[0]) if sizes and sizes[0] > 1 else 0
+    return sizes[0] if 2 * alike > len(sizes) else 0
 
 
 def _decimal(text: str, delimiter: str, *, whole: bool) -> str | None:

@@ -85,7 +85,9 @@ def test_a_file_of_commas_is_read_with_commas(
         ("id,notes;more\n1,a;b\n2,c;d\n", Dialect()),
         ('id,notes\n1,"a;b"\n2,"c;d"\n', Dialect()),
         ("id,x\n1,2;3\n4;5\n", Dialect()),
-        ("a;b\n1;2\n3\n", Dialect()),
+        ("a;b\n1;2\n3\n", Dialect(";")),
+        ('"a"|"b,c"\n"1"|"2"\n"3"|"4"|"more"\n', Dialect("|")),
+        ("a;b\n1\n3\n4;5\n", Dialect()),
         ('"race, self";s\n"a, b";0,5\n', Dialect(";", ",")),
         ("g;income\na;1,234\nb;12,500\n", Dialect(";")),
         ("g;income\na;1,234\nb;0,500\n", Dialect(";", ",")),
@@ -102,7 +104,10 @@ def test_a_file_of_commas_is_read_with_commas(
     ],
 )
 def test_what_a_head_shows(text: str, shown: Dialect, tmp_path: Path) -> None:
-    """Commas where they can be; thousands are no decimals; two signs for numbers decide nothing."""
+    """Commas where they can be; thousands are no decimals; two signs for numbers decide nothing.
+
+    A record of another length is left to the reader, which names it, where most show the same.
+    """
     (tmp_path / "d.csv").write_text(text)
 
     assert sniffed(local(tmp_path / "d.csv")) == shown
