@@ -1,9 +1,9 @@
 """Dialects of CSV: what stands between columns, the decimal sign and the encoding, by the head of a file.
 
-A file is read with commas (``.tsv``: tabs) wherever that splits its head into records of one length, two or more: so no
-quoted semicolon, and no semicolon in a file of commas, changes how it is read. Only else is another separator taken, if
-one splits header and rows evenly, or, where none does, header and most rows. A comma is a decimal sign only where it separates no columns, and where a
-column of numbers cannot be one of thousands.
+A file is read with commas (``.tsv``: tabs) wherever that splits its head into records of one length, two or more: so
+no quoted semicolon, and no semicolon in a file of commas, changes how it is read. Only else is another separator
+taken, if one splits header and rows evenly, or, where none does, header and most rows. A comma is a decimal sign only
+where it separates no columns, and where a column of numbers cannot be one of thousands.
 """
 
 from __future__ import annotations
