@@ -284,11 +284,13 @@ def columns_dict(reading: Reading) -> dict[str, Any]:
 
 
 def reading_dict(reading: Reading) -> dict[str, Any]:
-    """Return how labels and scores are read."""
+    """Return how labels and scores are read; a positive value is there where it is not the 1 of 0/1."""
     cut = {name: list(edges) for name, edges in reading.bands.items() if edges}
+    positive = {name: getattr(reading, name) for name in ("positive_label", "positive_prediction")}
     return {
         "task": reading.task,
         "score_scale": reading.score_scale,
         "threshold": reading.threshold,
+        **{name: entry for name, entry in positive.items() if entry is not None},
         **({"bands": cut} if cut else {}),
     }

@@ -93,10 +93,14 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
             "make it again, or take a copy that nobody changed"
         ) from error
     was, now = old["settings"], new["settings"]
-    for key in ("task", "score_scale", "confidence"):
-        if was[key] != now[key]:
+    for key in ("task", "score_scale", "confidence", "positive_label", "positive_prediction"):
+        before, after = (
+            was.get(key, "1"),
+            now.get(key, "1"),
+        )  # a positive value that nobody names is the 1 of 0/1
+        if before != after:
             raise DataError(
-                f"the baseline {name} was made with `{key}={was[key]}`, this audit with {now[key]}; make both alike"
+                f"the baseline {name} was made with `{key}={before}`, this audit with {after}; make both alike"
             )
     ours = [block["attribute"] for block in new["attributes"]]
     if not {block["attribute"] for block in old["attributes"]} & set(ours):

@@ -92,6 +92,9 @@ def _facts(result: Json) -> Iterator[str]:
     yield "columns: " + "; ".join(named)
     if data["model"]:
         yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
+    for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
+        if name in settings and part in data["columns"]:
+            yield f"{part} {settings[name]!r} is positive, all others are negative"
     if settings["threshold"] is not None:
         yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
     elif "probability" in data["columns"]:

@@ -78,7 +78,7 @@ def problems(ran: Ran, table: pa.Table | None = None) -> Iterator[str]:
         yield from _rows(content)
         yield from _verdicts(content, ran)
         if table is not None and content.get("schema", "").startswith("fairfix.audit"):
-            yield from _rates(content, table, ran)
+            yield from _rates(content, table)
 
 
 # ---------------------------------------------------------------------- status, streams, files
@@ -273,14 +273,8 @@ def _column(table: pa.Table, name: str) -> list[Any] | None:
     return list(column.to_pylist())
 
 
-def _rates(content: Mapping[str, Any], table: pa.Table, ran: Ran) -> Iterator[str]:
+def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
     """Compute rates of groups from the table, where all is simple, and compare them with those of the report."""
-    settings_file = ran.folder / "settings.toml"
-    asked = " ".join(ran.words) + (
-        settings_file.read_text(encoding="utf-8") if settings_file.is_file() else ""
-    )
-    if "positive-label" in asked:  # which may be the 0
-        return
     columns, settings, rows = content["data"]["columns"], content["settings"], content["data"]["rows"]
     if (
         rows["used"] != table.num_rows
@@ -300,7 +294,10 @@ def _rates(content: Mapping[str, Any], table: pa.Table, ran: Ran) -> Iterator[st
         return
     if any(isinstance(one, str) for one in (*score, *weight)):
         return
-    y, w = np.array(label, dtype=float), np.array(weight, dtype=float)
+    positive = settings.get("positive_label", "1")
+    if positive not in ("0", "1"):
+        return
+    y, w = (np.array(label, dtype=float) == int(positive)).astype(float), np.array(weight, dtype=float)
     d = np.array(score, dtype=float) >= settings["threshold"]
     for block in content["attributes"]:
         names = block.get("columns", [block["attribute"]])

@@ -57,6 +57,7 @@ READINGS = {
     "weights": Reading(Columns(("race",), label="label", score="score", weight="weight")),
     "no labels": Reading(Columns(("race",), score="score")),
     "decisions": Reading(Columns(("race",), label="label", prediction="label2")),
+    "positive": Reading(Columns(("race",), label="label", score="score"), positive_label="0"),
     "raw": Reading(Columns(("race",), label="label", score="score"), score_scale="raw"),
     "regression": Reading(Columns(("race",), label="weight", score="score"), task="regression"),
 }
@@ -83,6 +84,16 @@ def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
     result = json.loads(renderer("json")(result_of(name, exact=exact)))
 
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)
+
+
+def test_a_positive_value_that_is_named_is_told() -> None:
+    """Without it nobody can compute the rates again."""
+    result = result_of("positive")
+    line = "label '0' is positive, all others are negative"
+
+    assert result["settings"]["positive_label"] == "0"
+    assert line in renderer("text")(result)
+    assert line not in renderer("text")(result_of("strata"))
 
 
 def test_the_schema_refuses_what_is_wrong() -> None:
