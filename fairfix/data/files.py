@@ -31,7 +31,7 @@ import pyarrow as pa
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
-from fairfix.data.plain import plain_batch, plain_schema, plain_type
+from fairfix.data.plain import is_plain, plain_batch, plain_schema, plain_type
 from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
@@ -245,7 +245,7 @@ def _plain_batches(part: Part) -> Iterator[pa.RecordBatch]:
 
 def _plain(source: Source) -> Source:
     """Return the source, with plain columns where it has others."""
-    return source if plain_schema(source.schema) == source.schema else PlainSource(source)
+    return source if is_plain(source.schema) else PlainSource(source)
 
 
 def open_source(data: Any, **stated: str | None) -> Source:

@@ -1,8 +1,8 @@
 """Plain columns: types that few functions of Arrow take, read as the ones that all of them take; and their entries.
 
 Views become texts, an extension type what it is stored as, a run-end encoded column its values. A UUID is read as its
-text, which is what a CSV file has of it. Half floats stay what they are, since thresholds and the edges of bands are
-rounded as the column is; :func:`widened` is for where nothing is cut.
+text, which is what a CSV file has of it. A dictionary has each entry once. Half floats stay what they are, since
+thresholds and the edges of bands are rounded as the column is; :func:`widened` is for where nothing is cut.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([one.with_type(plain_type(one.type)) for one in schema], schema.metadata)
 
 
+def is_plain(schema: pa.Schema) -> bool:
+    """Tell whether columns of a schema are plain whatever they hold; a dictionary may have an entry twice."""
+    return not any(pa.types.is_dictionary(one.type) or plain_type(one.type) != one.type for one in schema)
+
+
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with plain columns."""
     columns = [plain(column) for column in batch.columns]
@@ -53,7 +58,7 @@ def plain(array: pa.Array) -> pa.Array:
     """Return a column in its plain type."""
     kind, wanted = array.type, plain_type(array.type)
     if kind == wanted:
-        return array
+        return _distinct(array) if pa.types.is_dictionary(kind) else array
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
             return pa.array(
@@ -64,8 +69,22 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_run_end_encoded(kind):
         return plain(pc.run_end_decode(array))
     if pa.types.is_dictionary(kind):
-        return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), ordered=kind.ordered)
+        inner = plain(array.dictionary)
+        return _distinct(pa.DictionaryArray.from_arrays(array.indices, inner, ordered=kind.ordered))
     return array.cast(wanted)
+
+
+def _distinct(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return a column whose dictionary has each entry once, as pandas wants it; Arrow lets one stand there twice."""
+    kind = array.type
+    try:
+        if len(array.dictionary.unique()) == len(array.dictionary):
+            return array
+    except pa.ArrowNotImplementedError:  # entries that Arrow cannot compare, such as lists
+        return array
+    once = array.dictionary_decode().dictionary_encode()
+    indices = once.indices.cast(kind.index_type)
+    return pa.DictionaryArray.from_arrays(indices, once.dictionary, ordered=kind.ordered)
 
 
 def widened(array: pa.Array) -> pa.Array:

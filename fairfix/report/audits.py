@@ -17,6 +17,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     Verdict,
+    first_groups,
     interval,
     judgements,
     message_lines,
@@ -216,33 +217,21 @@ GROUP: dict[str, Callable[[Json], str]] = {
 """The first columns of tables of groups."""
 
 
-MOST_GROUPS = 200
-"""Groups in a table for people; more are some screens of numbers that nobody reads."""
-
-
 def _shown(block: Json, result: Json) -> tuple[Sequence[Json], tuple[str, ...]]:
     """Return the groups that a table has, and what there is to say of the others.
 
     Of very many these are the groups that reach a comparison, then those whose first rate is farthest from everybody's.
     """
-    groups = block["groups"]
-    if len(groups) <= MOST_GROUPS:
-        return groups, ()
     metrics = [name for name, _ in group_metrics(result)]
     metric = next((name for name in ("selection_rate", *metrics) if name in metrics), None)
     named = {name for one in block["comparisons"] if one["id"] in HEADLINES for name in one["groups"]}
 
-    def worst_first(group: Json) -> tuple[bool, float]:
+    def rank(group: Json) -> tuple[bool, float]:
         own, whole = (of["metrics"][metric]["value"] if metric else None for of in (group, result["overall"]))
         return group["group"] not in named, 0.0 if own is None or whole is None else -abs(own - whole)
 
-    rest = len(groups) - MOST_GROUPS
     by = f", then those whose {METRICS[metric].title} is farthest from everybody's" if metric else ""
-    text = (
-        f"The table has {MOST_GROUPS:,} of {len(groups):,} groups: those that reach a comparison{by}. The other "
-        f"{rest:,} are in the JSON form, of which every number here is"
-    )
-    return sorted(groups, key=worst_first)[:MOST_GROUPS], (text,)
+    return first_groups(block["groups"], rank, f"those that reach a comparison{by}")
 
 
 def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Grid:

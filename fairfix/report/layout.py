@@ -7,7 +7,7 @@ Text, Markdown and HTML draw one layout, so they cannot say different things. He
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -146,6 +146,23 @@ class Section:
     grids: tuple[Grid, ...] = ()
     kind: str = ""
     about: Json = field(default_factory=dict)
+
+
+MOST_GROUPS = 200
+"""Groups in a table for people; more are some screens of numbers that nobody reads."""
+
+
+def first_groups(
+    groups: Sequence[Json], rank: Callable[[Json], Any], which: str
+) -> tuple[Sequence[Json], tuple[str, ...]]:
+    """Return the groups that a table has, of very many those of the lowest rank, and which these are in words."""
+    if len(groups) <= MOST_GROUPS:
+        return groups, ()
+    text = (
+        f"The table has {MOST_GROUPS:,} of {len(groups):,} groups: {which}. The other "
+        f"{len(groups) - MOST_GROUPS:,} are in the JSON form, of which every number here is"
+    )
+    return sorted(groups, key=rank)[:MOST_GROUPS], (text,)
 
 
 # ---------------------------------------------------------------------- numbers and names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
@@ -13,13 +13,14 @@ from fairfix.report.layout import (
     Grid,
     Json,
     Section,
+    first_groups,
     interval,
     read_and_used,
     show,
     signed,
     titled,
 )
-from fairfix.report.repairs import ends_of, percent, points, show_signed
+from fairfix.report.repairs import CHANGES_MOST, ends_of, percent, points, show_signed
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.get("comparison", one["id"])),
@@ -48,6 +49,8 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         ]
         grids = [Grid.of(CHANGES, shown, 1, f"Gaps of {attribute}")]
         if groups := _groups(result, attribute):
+            groups, more = first_groups(groups, _rank, CHANGES_MOST)
+            lines += more
             grids.insert(0, Grid.of(_given(groups[0]["metric"]), groups, 1, f"Groups of {attribute}"))
         yield Section(f"Groups of {attribute}", tuple(lines), tuple(grids))
     if result["not_comparable"]:
@@ -64,7 +67,12 @@ def _names(result: Json) -> tuple[str, str]:
     return f"{old['score']} ({old['source']})", f"{new['score']} ({new['source']})"
 
 
-def _groups(result: Json, attribute: str) -> list[Json]:
+def _rank(group: Json) -> float:
+    old, new = (group[at]["value"] for at in ("old", "new"))
+    return 0.0 if None in (old, new) else -abs(new - old)
+
+
+def _groups(result: Json, attribute: str) -> Sequence[Json]:
     return [one for one in result.get("groups", ()) if one["attribute"] == attribute]
 
 

@@ -17,6 +17,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     exact,
+    first_groups,
     interval,
     judgements,
     message_lines,
@@ -66,10 +67,12 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     rows = "held-out rows" if held else "rows of the fit"
     for one in (held or fit or {}).get("people", ()):
         yield _people(one, rows, in_answer=held is not None and one is _whom(result, held))
+    whole = _whom(result, held or fit or {})
+    rank = _by_change(whole) if whole else lambda group: 0.0
     if result.get("rule"):
-        yield _rule(result)
+        yield _rule(result, rank)
     if "counts" in result:
-        yield _counts(result["counts"])
+        yield _counts(result["counts"], rank)
     if held:
         yield from _proof(held, "Proof on held-out rows")
     if fit:
@@ -262,13 +265,12 @@ def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
 
     Who rises and falls most is left out where it is ``in_answer`` already.
     """
-    groups, attribute = one["groups"], one["attribute"]
-    metric = _given(groups)
+    attribute, metric = one["attribute"], _given(one["groups"])
     decided = metric == "selection_rate"
-    lines: list[str] = []
-    grids: list[Grid] = []
+    groups, more = first_groups(one["groups"], _by_change(one), CHANGES_MOST)
+    lines, grids = list(more), list[Grid]()
     if metric:
-        lines += () if in_answer else _most(groups, metric)
+        lines += () if in_answer else _most(one["groups"], metric)
         name = "yes" if decided else "mean"
         columns: dict[str, str | Callable[[Json], str]] = {
             "group": "group",
@@ -304,6 +306,19 @@ def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
 def _given(groups: Sequence[Json]) -> str:
     """Return the metric of what groups get, of decisions or else of scores; empty where there is none."""
     return next((m for m in ("selection_rate", "mean_score") if m in groups[0]["metrics"]), "")
+
+
+CHANGES_MOST = "those whose rate changes most"
+"""Which groups a table has of very many."""
+
+
+def _by_change(one: Json) -> Callable[[Json], float]:
+    """Return the rank of a group by how much what it gets changes, the most first."""
+    metric, changes = _given(one["groups"]), dict[str, float]()
+    for group in one["groups"] if metric else ():
+        before, after = (group["metrics"][metric][when]["value"] for when in ("before", "after"))
+        changes[group["group"]] = 0.0 if None in (before, after) else -abs(after - before)
+    return lambda group: changes.get(group["group"], 0.0)
 
 
 def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
@@ -346,12 +361,13 @@ def _both(name: str) -> Callable[[Json], str]:
     return cell
 
 
-def _rule(result: Json) -> Section:
+def _rule(result: Json, rank: Callable[[Json], float]) -> Section:
     """Return the rule of every group in words."""
     cut = result["settings"].get("threshold")
     lines = () if cut is None else (f"before the repair: yes from a score of {cut:g} on, for everybody",)
-    grid = Grid.of({"group": "group", "decision": in_words}, result["rule"], 2, "The rule of every group")
-    return Section("Who gets a yes, by the score", lines, (grid,), "rule", {"rule": result["rule"]})
+    rules, more = first_groups(result["rule"], rank, CHANGES_MOST)
+    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "The rule of every group")
+    return Section("Who gets a yes, by the score", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
 
 
 def in_words(rule: Json) -> str:
@@ -377,7 +393,7 @@ def in_words(rule: Json) -> str:
     return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
 
 
-def _counts(counts: Json) -> Section:
+def _counts(counts: Json, rank: Callable[[Json], float]) -> Section:
     """Return of what counts a repair is, and what of it is certain without a row."""
     lines = [
         f"{part}: {_counted(counts[key])}"
@@ -425,8 +441,9 @@ def _counts(counts: Json) -> Section:
         **{METRICS[name].title: _rate_of(name) for name in names},
         **({"KS, to everybody": lambda one: _ends(one["distance"])} if valued else {}),
     }
+    groups, more = first_groups(certified, rank, CHANGES_MOST)
     return Section(
-        "Repaired from counts", tuple(lines), (Grid.of(columns, certified, 1, "Certain rates"),), "counts"
+        "Repaired from counts", (*lines, *more), (Grid.of(columns, groups, 1, "Certain rates"),), "counts"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +23,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import renderer
+from fairfix.report import layout, renderer
 from fairfix.report.html_ import _breakable
 from fairfix.report.layout import MARKS
 from fairfix.report.svg import CURVES, Curve, Dot, dots, lines, span_of
@@ -123,6 +124,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     slacks = ["--methods", "ramp", "--slacks", "0.05,inf"]
     run(["compare", *common, *slacks, "--out", f"json={folder / 'compare.json'}"])
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+WITH_GROUPS = ("attribute", "people", "rule")
+"""Kinds of sections that have tables of groups."""
 
 
 @pytest.mark.parametrize("name", READINGS)
@@ -452,6 +457,46 @@ def test_a_result_without_a_version_is_refused(
 
     assert run(["report", str(tmp_path / "a.json"), "--out", f"html={tmp_path / 'a.html'}"]) == 2
     assert "incomplete or was changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "models"])
+def test_of_very_many_groups_a_table_has_the_worst(
+    kind: str, saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that reach a comparison, or that change most; a sentence counts the others, and JSON has all."""
+    if kind == "models":
+        data = pd.read_parquet(ROOT / "sample_data" / "loans.parquet")
+        data.assign(other=data.score**2).to_parquet(tmp_path / "d.parquet")
+        asked = ["--protected", "race", "--score", "score", "--against", "other", "--no-config", "--quiet"]
+        run(["compare", str(tmp_path / "d.parquet"), *asked, "--out", f"json={tmp_path / 'm.json'}"])
+        result = json.loads((tmp_path / "m.json").read_text())
+        groups = [(abs(one["new"]["value"] - one["old"]["value"]), one["group"]) for one in result["groups"]]
+    elif kind == "repair":
+        result = saved[kind]
+        (people,) = result["proof"]["holdout"]["people"]
+        changes = [(one["group"], one["metrics"]["selection_rate"]) for one in people["groups"]]
+        groups = [(abs(one["after"]["value"] - one["before"]["value"]), name) for name, one in changes]
+    else:
+        result = saved[kind]
+        block, whole = result["attributes"][0], result["overall"]["metrics"]["selection_rate"]["value"]
+        named = {
+            name for one in block["comparisons"] if one["id"] in layout.HEADLINES for name in one["groups"]
+        }
+        groups = [
+            ((one["group"] in named, abs(one["metrics"]["selection_rate"]["value"] - whole)), one["group"])
+            for one in block["groups"]
+        ]
+    assert len(groups) > 2
+    monkeypatch.setattr(layout, "MOST_GROUPS", 2)
+    shown = [one for one in layout.layout(result) if "group" in one.title.lower() or one.kind in WITH_GROUPS]
+    grids = [grid for one in shown for grid in one.grids if grid.headings[0] == "group"]
+
+    assert grids
+    for grid in grids:
+        names = {row[0] for row in grid.rows} - {"everybody", "overall"}
+        assert names == {name for _, name in sorted(groups)[-2:]}
+    assert f"The table has 2 of {len(groups)} groups" in renderer("text")(result)
+    assert all(name in renderer("json")(result) for _, name in groups)
 
 
 def test_a_number_and_its_interval_stay_together(saved: dict[str, Any]) -> None:
