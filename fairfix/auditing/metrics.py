@@ -241,7 +241,8 @@ _ENTRIES: tuple[Metric, ...] = (
         parity="equal opportunity",
     ),
     _rate(
-        *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller", "fpr"),
+        *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller"),
+        *("fpr", "predictive_equality"),
         phrase="the share with a positive decision among those with label 0",
     ),
     _rate(

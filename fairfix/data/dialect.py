@@ -67,8 +67,8 @@ def zipped(path: Path | Place) -> bool:
 def stated(delimiter: str) -> str:
     """Return what a user writes for a separator: one character, or ``tab``; else a UsageError."""
     sign = "\t" if delimiter in ("tab", "\\t") else delimiter
-    if len(sign) != 1 or sign in '"\r\n':
-        raise UsageError(f"`delimiter={delimiter}` is not one character; write it, or tab")
+    if len(sign) != 1 or not sign.isascii() or sign in '"\r\n\0':
+        raise UsageError(f"`delimiter={delimiter}` is not one character of ASCII; write it, or tab")
     return sign
 
 

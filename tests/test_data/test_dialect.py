@@ -162,7 +162,7 @@ def test_what_is_stated_is_taken(tmp_path: Path) -> None:
     assert open_source(tmp_path / "d.csv", delimiter=";").columns == ("a", "b,c")
     assert open_source(tmp_path / "t.csv", delimiter="tab").columns == ("a", "b,c")
     assert open_source(tmp_path / "t.csv", delimiter="\t").columns == ("a", "b,c")
-    for bad in ("", ";;", '"', "\n"):
+    for bad in ("", ";;", '"', "\n", "é", "\0"):
         with pytest.raises(UsageError, match="`delimiter="):
             open_source(tmp_path / "d.csv", delimiter=bad)
     with pytest.raises(UsageError, match="`delimiter` is of CSV files"):

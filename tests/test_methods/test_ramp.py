@@ -25,7 +25,8 @@ from scipy.optimize import linprog
 
 from tests.data import scored
 
-CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds", "covariance")
+RATES = ("demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds")
+CONSTRAINTS = (*RATES, "covariance")
 
 
 def frame(seed: int = 0, rows: int = 900, *, groups: int = 3, skew: float = 1.5) -> pa.Table:
@@ -137,6 +138,7 @@ def monotone_optimum(table: Table, constraint: str) -> float:
         rates = {
             "demographic_parity": [above.mean(axis=0)],
             "equal_opportunity": [up.mean(axis=0)],
+            "predictive_equality": [right.mean(axis=0)],
             "equalized_odds": [up.mean(axis=0), right.mean(axis=0)],
         }
         blocks.append(rates[constraint])
@@ -158,7 +160,7 @@ def monotone_optimum(table: Table, constraint: str) -> float:
     return (-found.fun + (y == 0).sum()) / y.size
 
 
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("constraint", RATES)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_width_and_isotonic_is_the_most_accurate_monotone_rule(constraint: str, seed: int) -> None:
     """The label-based optimum equals that of a linear program over all rules monotone in the score."""
@@ -279,7 +281,7 @@ def test_thresholds_at_the_ends_decide_the_same_for_everybody(constraint: str, g
     assert none.mean() < 0.01
 
 
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("constraint", RATES)
 def test_costs_of_the_threshold_are_what_is_optimised(constraint: str) -> None:
     """No other threshold's rule has a higher accuracy as weighted by this one, on the rows of the fit."""
     table = table_of(frame(rows=1500))

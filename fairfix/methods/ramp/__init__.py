@@ -17,7 +17,9 @@ constraint              means of a group                               rule
 demographic_parity      ``E[q | k]``                                   ``clip((f - t_k)/gamma, 0, 1)``
 covariance              ``p_k |E[q | k] - E[q]| <= epsilon``           ``clip((f - t_k)/gamma, 0, 1)``
 equal_opportunity       ``E[eta q | k] / E[eta | k]``                  ``clip((f - u_k eta/pi_k)/gamma, 0, 1)``
-equalized_odds          that, and the same with ``1 - eta``            ``clip((f - u_k eta/pi_k
+predictive_equality     ``E[(1 - eta) q | k] / E[1 - eta | k]``        ``clip((f - v_k (1 - eta)/(1 - pi_k))
+                                                                       /gamma, 0, 1)``
+equalized_odds          both of the last                               ``clip((f - u_k eta/pi_k
                                                                        - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
 ======================  =============================================  ==========================================
 
@@ -45,6 +47,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fairfix.auditing.criteria import events_of
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
@@ -64,7 +67,7 @@ class Ramp(Repairer):
     name: ClassVar[str] = "ramp"
     summary: ClassVar[str] = (
         "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
-        "equalized odds"
+        "predictive equality (FPR), equalized odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
@@ -79,7 +82,13 @@ class Ramp(Repairer):
     constraint: str = param(
         "demographic_parity",
         "what is made alike",
-        choices=("demographic_parity", "equalized_odds", "equal_opportunity", "covariance"),
+        choices=(
+            "demographic_parity",
+            "equalized_odds",
+            "equal_opportunity",
+            "predictive_equality",
+            "covariance",
+        ),
     )
     gamma: float = param(
         0.05,
@@ -138,7 +147,12 @@ class Ramp(Repairer):
     @property
     def about_labels(self) -> bool:
         """Whether the constraint is about rates among the rows of one label."""
-        return self.constraint in ("equal_opportunity", "equalized_odds")
+        return None not in self.events
+
+    @property
+    def events(self) -> tuple[int | None, ...]:
+        """The labels among whose rows rates are made alike; None for rows of both."""
+        return (None,) if self.constraint == "covariance" else events_of(self.constraint)
 
     @property
     def calibration(self) -> str:

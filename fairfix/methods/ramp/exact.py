@@ -120,7 +120,7 @@ class Exact(Solver):
         for k, cell in enumerate(cells.cells):
             score, eta, weight = self._counted(cell, points[k])
             chance = _chance(predictor, k, score)
-            masses = _masses(self.method.constraint, eta, weight)
+            masses = _masses(self.method.events, eta, weight)
             cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
             curves.append(Piecewise.separating(score, cut.astype(np.float64)))
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
@@ -193,13 +193,10 @@ def _chance(predictor: RepairedPredictor, k: int, score: Floats) -> Floats:
     return predictor.of_group(k, score)
 
 
-def _masses(constraint: str, eta: Floats, weight: Floats) -> list[Floats]:
-    """Return the row weights by which the rates of a constraint are means."""
-    if constraint == "equal_opportunity":
-        return [weight * eta]
-    if constraint == "equalized_odds":
-        return [weight * eta, weight * (1 - eta)]
-    return [weight]
+def _masses(events: Sequence[int | None], eta: Floats, weight: Floats) -> list[Floats]:
+    """Return the row weights by which the rates among rows of some labels are means."""
+    share = {1: eta, 0: 1 - eta, None: np.ones_like(eta)}
+    return [weight * share[label] for label in events]
 
 
 def _nearest_cut(score: Floats, masses: Sequence[Floats], targets: Sequence[float]) -> Bools:

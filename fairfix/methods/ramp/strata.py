@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
@@ -86,8 +87,8 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
         return solver(method, points, lift)
     if method.gamma == 0:
         return _steps(method, cells, points, lift)
-    if method.constraint == "equal_opportunity":
-        return _opportunity_ramps(method, points, lift)
+    if method.about_labels:
+        return _rate_ramps(method, points, lift)
     if method.constraint == "demographic_parity" and not problem.many_fits:
         scores = [p.score + lift if lift else p.score for p in points]
         rate = _rate(method, cells, lift)
@@ -110,13 +111,24 @@ def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> lis
     return [Cell.of(points[k].score, points[k].weight) for k in cells_of(problem).strata()[stratum]]
 
 
-def _opportunity_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
-    """Return the ramps of equal opportunity: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
-    cells = [Cell.of(p.score + lift, p.weight, p.eta / p.base_rate) for p in points]
+def _rate_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
+    """Return the ramps of one rate among the rows of a label: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
+    (label,) = method.events
+    bases = [p.base_rate if label else 1.0 - p.base_rate for p in points]
+    cells = [
+        Cell.of(p.score + lift, p.weight, _share(p, label) / base)
+        for p, base in zip(points, bases, strict=True)
+    ]
     best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
     multipliers = np.add(best.offsets, best.remainders)
-    rules = [_line(method, p, lift, float(u)) for p, u in zip(points, multipliers, strict=True)]
+    prices = [(float(u), 0.0) if label else (0.0, float(u)) for u in multipliers]
+    rules = [_line(method, p, lift, *own) for p, own in zip(points, prices, strict=True)]
     return StratumFit.of(rules, best, sum(p.mass for p in points))
+
+
+def _share(p: Points, label: int | None) -> Floats:
+    """Return the probability of a label of each point."""
+    return p.eta if label else 1.0 - p.eta
 
 
 def _line(method: Ramp, p: Points, lift: float, u: float, v: float = 0.0) -> CellRule:
@@ -144,9 +156,14 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
 def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float) -> StratumFit:
     """Return the thresholds with tie probabilities; the objective is minus the value."""
     slack, mass = method.slack, [p.weights for p in points]
-    if method.constraint == "equal_opportunity":
-        worth = [np.divide(p.score + lift, p.eta, where=p.eta > 0, out=np.zeros_like(p.eta)) for p in points]
-        mass = [w * p.eta for w, p in zip(mass, points, strict=True)]
+    if method.about_labels:
+        (label,) = method.events
+        shares = [_share(p, label) for p in points]
+        worth = [
+            np.divide(p.score + lift, share, where=share > 0, out=np.zeros_like(share))
+            for p, share in zip(points, shares, strict=True)
+        ]
+        mass = [w * share for w, share in zip(mass, shares, strict=True)]
         rate = None if method.rho == "joint" else float(method.rho)
     else:
         worth, rate = [p.score + lift for p in points], _rate(method, cells, lift)
@@ -154,14 +171,19 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
             slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
     best = solve_steps(stairs, slack, rate)
+    # points without mass, of which all or none have the label that counts, are decided by their score alone
+    free = [np.where(m > 0, 0.0, p.score + lift > 0) for p, m in zip(points, mass, strict=True)]
     rules = [
-        CellRule(curve=p.curve(np.where(m > 0, step.shares(v), 0.0)), on_points=True)
-        for p, v, m, step in zip(points, worth, mass, best.steps, strict=True)
+        CellRule(curve=p.curve(np.where(m > 0, step.shares(v), own)), on_points=True)
+        for p, v, m, step, own in zip(points, worth, mass, best.steps, free, strict=True)
     ]
     total = sum(p.mass for p in points)
     scale = sum(float(m.sum()) for m in mass) / total
+    besides = (
+        sum(float(p.weights @ ((p.score + lift) * own)) for p, own in zip(points, free, strict=True)) / total
+    )
     # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
-    return StratumFit(tuple(rules), total, True, 1, -best.value * scale, 0.0, best.rho)
+    return StratumFit(tuple(rules), total, True, 1, -best.value * scale - besides, 0.0, best.rho)
 
 
 def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
