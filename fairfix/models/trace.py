@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from fairfix.data.codec import text, truth, whole
@@ -27,6 +27,9 @@ class Note(str):
         made = super().__new__(cls, text)
         made.code = code
         return made
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # of str, which has no code
+        return str(self), self.code
 
     @property
     def line(self) -> str:
@@ -117,6 +120,10 @@ class FitTrace:
     """What is proven of the shipped rule, each named for what it bounds."""
     quantities: tuple[Quantity, ...] = ()
     """What else the solver found, in the order to show it."""
+
+    def without_rows(self) -> FitTrace:
+        """Return the trace without what serves to prove it on the rows of the fit, which it would keep in memory."""
+        return replace(self, base=None, fitted=None, base_fitted=None, redrawn=None)
 
     def state(self) -> dict[str, Any]:
         """Return what is saved, as JSON has it: a number that is not finite is null."""

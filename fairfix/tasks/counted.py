@@ -374,7 +374,7 @@ def fit_to_bins(
                 "the rows behind the counts",
             ),
         )
-    trace = replace(trace, base=None, fitted=None, base_fitted=None, redrawn=None, certificates=certificates)
+    trace = replace(trace.without_rows(), certificates=certificates)
     return replace(rule, trace=trace), lost
 
 

@@ -1,0 +1,346 @@
+"""What the repaired estimators of scikit-learn share: parameters, groups, out-of-fold scores, the fit of the rule."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch, _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
+
+from fairfix.data.counts import Floats
+from fairfix.data.draws import draws_of
+from fairfix.data.reading import Reading
+from fairfix.data.scan import bands_of_groups
+from fairfix.data.table import Table
+from fairfix.errors import FairfixWarning
+from fairfix.methods import available
+from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import hash_key
+from fairfix.models.trace import FitTrace
+from fairfix.noisy.description import Noise
+from fairfix.sklearn.rows import (
+    GroupLabels,
+    InputError,
+    SettingError,
+    columns_at,
+    fitted,
+    group_labels,
+    identities,
+    positions_of,
+    table_of,
+    value_errors,
+    weights_of,
+)
+
+Protected = str | int | Sequence[str] | Sequence[int] | Callable[[Any], Any] | None
+
+NESTED = "parameters__"
+"""What the name of a method's parameter begins with in ``set_params`` and in grids."""
+
+
+class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+    """An estimator whose scores are repaired; a subclass says what its scores are."""
+
+    reading: ClassVar[Reading]
+    """How labels and scores are read; the score's column has the name of what makes it."""
+    folds: ClassVar[Any]
+    """The splitter that a number of folds stands for."""
+
+    estimator: Any
+    protected: Protected
+    method: str
+    parameters: Mapping[str, Any] | None
+    cv: Any
+    drop_protected: bool
+    unseen_group: str
+    random_state: Any
+    n_jobs: int | None
+    bands: Any
+
+    # ------------------------------------------------------------------ what a subclass says
+
+    @abstractmethod
+    def _fit_labels(self, y: Any) -> npt.NDArray[Any]:
+        """Check labels; return them as the repair takes them, shape (n,)."""
+
+    @abstractmethod
+    def _check_estimator(self) -> None:
+        """Raise a SettingError where the estimator makes no scores."""
+
+    @abstractmethod
+    def _score(self, model: Any, X: Any) -> Floats:
+        """Return the scores of a fitted model, shape (n,)."""
+
+    @abstractmethod
+    def _unrepaired(self, table: Table) -> Floats:
+        """Return what rows of a group that the fit has not seen get, where they are let through."""
+
+    _aware: bool = False
+    """Whether a rule of values may look at the group when it predicts."""
+
+    def _noise(self) -> Noise | None:
+        """Return the description of the noise of groups, if any."""
+        return None
+
+    # ------------------------------------------------------------------ parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; ``deep`` adds ``estimator__NAME`` and the given ``parameters__NAME``."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and isinstance(self.parameters, Mapping):
+            params |= {f"{NESTED}{name}": value for name, value in self.parameters.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, ``parameters__NAME`` of the method included; ``fit`` checks the latter."""
+        nested = {
+            name.removeprefix(NESTED): params.pop(name) for name in [*params] if name.startswith(NESTED)
+        }
+        super().set_params(**params)
+        if nested:
+            self.parameters = {**(self.parameters or {}), **nested}
+        return self
+
+    def _repairer(self) -> Repairer:
+        """Return the method with its parameters, checked; check the other settings too."""
+        if isinstance(self.cv, str) and not self._prefit:
+            raise SettingError(f"cv must be a number, a splitter or 'prefit', got {self.cv!r}")
+        if self.unseen_group not in ("error", "base"):
+            raise SettingError(f"unseen_group must be 'error' or 'base', got {self.unseen_group!r}")
+        methods = available()
+        if self.method not in methods:
+            raise SettingError(f"method must be one of {', '.join(methods)}, got {self.method!r}")
+        if not isinstance(self.parameters, Mapping | None):
+            raise SettingError(f"parameters must be a dictionary or None, got {self.parameters!r}")
+        names = [name for name, _ in methods[self.method].rules()]
+        for name in self.parameters or {}:
+            if name not in names:
+                raise SettingError(f"{self.method} has no parameter {name!r}; it has {', '.join(names)}")
+        return methods[self.method](**(self.parameters or {}))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return who may ask for what is given to ``fit``: this object, the estimator, the splitter."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        router.add(estimator=self.estimator, method_mapping=fit)
+        if hasattr(self.cv, "get_metadata_routing"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        return tags
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, protected: Any = None, **fit_params: Any
+    ) -> Self:
+        """Fit the estimator and the repair of what it predicts to rows ``X`` with labels ``y``, shape (n,).
+
+        ``sample_weight``, shape (n,), is for the repair, and for the estimator if it takes weights. ``protected`` are
+        group labels beside ``X``, shape (n,) or (n, m), where the parameter ``protected`` is None. ``fit_params`` are
+        for the estimator's ``fit``; those with n rows are divided among the folds. Raises InputError for groups, labels
+        or weights that cannot carry the repair, and SettingError for parameters; both are ValueErrors.
+        """
+        self.__dict__.pop("predictor_", None)  # a fit that fails leaves nothing fitted
+        X, y = indexable(X, y)
+        label = self._fit_labels(y)
+        validate_data(self, X, skip_check_array=True)
+        with value_errors():
+            repairer = self._repairer()
+            self._check_source(protected)
+            weight = weights_of(sample_weight, label.size)
+            routed = self._routed(weight, protected, fit_params)
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            self._check_estimator()
+            features, labels = self._features(X), column_or_1d(y)
+            self.estimator_ = self._fit_estimator(features, labels, routed.estimator.fit)
+            groups = self._fit_groups(X, protected)
+            check_consistent_length(X, groups)
+            score = self._fit_scores(features, labels, routed, seed)
+            self.bands_ = bands_of_groups(pa.table(groups.texts), self.bands)
+            table = self._table(groups, score, label=label, weight=weight)
+            problem = RepairProblem(
+                table, noise=self._noise(), seen_by_model=self._seen(groups), protected_as_feature=self._aware
+            )
+            predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
+        self.predictor_: RepairedPredictor = replace(predictor, trace=predictor.trace.without_rows())
+        self._key = hash_key(seed, "scikit-learn")
+        return self
+
+    def _table(self, groups: GroupLabels, score: Floats, **beside: Any) -> Table:
+        return table_of(groups, score, reading=replace(self.reading, bands=self.bands_), **beside)
+
+    def _fit_groups(self, X: Any, protected: Any) -> GroupLabels:
+        """Set ``protected_names_``; return the group labels, none of them missing."""
+        groups = self._groups(X, protected)
+        for name, column in zip(groups.names, groups.columns, strict=True):
+            missing = int(np.count_nonzero(pd.isna(column)))
+            if missing:
+                raise InputError(
+                    f"missing group ({name}) in {missing:,} of {len(groups):,} rows; fill them, with a group "
+                    "of their own if need be, or leave these rows out"
+                )
+        self.protected_names_, self._named = groups.names, groups.named
+        return groups
+
+    def _seen(self, groups: GroupLabels) -> tuple[str, ...]:
+        """Return the protected columns that the estimator sees among its features."""
+        named = self.protected is not None and not callable(self.protected)
+        return groups.names if named and not self.drop_protected else ()
+
+    def _routed(self, sample_weight: Any, protected: Any, fit_params: dict[str, Any]) -> Any:
+        """Return the parameters of the estimator's ``fit`` and of the splitter's ``split``."""
+        if self._prefit:
+            if fit_params:
+                raise SettingError(f"cv='prefit' fits no estimator, so {', '.join(fit_params)} has no use")
+        elif get_config()["enable_metadata_routing"]:
+            given = {"sample_weight": sample_weight, "protected": protected, **fit_params}
+            return process_routing(self, "fit", **{k: v for k, v in given.items() if v is not None})
+        elif sample_weight is not None:
+            if has_fit_parameter(self.estimator, "sample_weight"):
+                fit_params = {**fit_params, "sample_weight": sample_weight}
+            elif not fit_params:  # else a pipeline's weights may be among them, under the name of a step
+                unweighted = FairfixWarning(
+                    f"{type(self.estimator).__name__}.fit takes no sample_weight, so only the repair is weighted; "
+                    "give a pipeline's weights as STEP__sample_weight too, or enable metadata routing",
+                    "unweighted",
+                )
+                warnings.warn(unweighted, stacklevel=3)
+        return Bunch(estimator=Bunch(fit=fit_params))
+
+    @property
+    def _prefit(self) -> bool:
+        return isinstance(self.cv, str) and self.cv == "prefit"
+
+    def _fit_estimator(self, X: Any, y: npt.NDArray[Any], params: Mapping[str, Any]) -> Any:
+        """Return the estimator fitted on all rows, which checks ``X`` too."""
+        if not self._prefit:
+            return clone(self.estimator).fit(X, y, **params)
+        check_is_fitted(self.estimator)
+        return self.estimator
+
+    def _fit_scores(self, X: Any, y: npt.NDArray[Any], routed: Any, seed: int) -> Floats:
+        """Return the scores, but for ``"prefit"`` by models that have not learned from the row."""
+        if self._prefit:
+            return self._score(self.estimator_, X)
+        split_params = routed.get("splitter", {}).get("split", {})
+        splitter = check_cv(self.cv, y, classifier=get_tags(self).estimator_type == "classifier")
+        if isinstance(self.cv, Integral):
+            splitter = self.folds(int(self.cv), shuffle=True, random_state=seed)
+        splits = list(splitter.split(X, y, **split_params))
+        tested = np.concatenate([test for _, test in splits])
+        if not np.array_equal(np.sort(tested), np.arange(y.size)):
+            raise InputError("cv must put every row into exactly one test part, as KFold does")
+        models = Parallel(n_jobs=self.n_jobs)(
+            delayed(fitted)(self.estimator, X, y, train, routed.estimator.fit) for train, _ in splits
+        )
+        score = np.empty(y.size)
+        for model, (_, test) in zip(models, splits, strict=True):
+            score[test] = self._score(model, _safe_indexing(X, test))
+        return score
+
+    # ------------------------------------------------------------------ prediction
+
+    @property
+    def trace_(self) -> FitTrace:
+        """How the fit of the repair went."""
+        return self.predictor_.trace
+
+    def _repaired(self, X: Any, protected: Any) -> tuple[Floats, Any, GroupLabels]:
+        """Return what the repaired rule gives, what the estimator sees of ``X``, and the groups."""
+        check_is_fitted(self)
+        self._check_source(protected)
+        (X,) = indexable(X)
+        if hasattr(self, "n_features_in_") and np.ndim(X) == 1:
+            raise InputError(
+                "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) if it is one row"
+            )
+        validate_data(self, X, skip_check_array=True, reset=False)
+        with value_errors():
+            features = self._features(X)
+            score = self._score(self.estimator_, features)
+            groups = self._named_as_in_fit(self._groups(X, protected))
+            check_consistent_length(score, groups)
+            key = self._key
+            table = replace(
+                self._table(groups, score),
+                draw=lambda rows: draws_of(identities(features, groups, rows), key, {}),
+            )
+            return self._with_unseen(self.predictor_.predict(table), table), features, groups
+
+    def _named_as_in_fit(self, groups: GroupLabels) -> GroupLabels:
+        """Return the groups under the names of the fit; where both have names of their own, they must be the same."""
+        names = self.protected_names_
+        if len(groups.names) != len(names) or (groups.named and self._named and groups.names != names):
+            raise InputError(
+                f"the groups are {', '.join(groups.names)}, but the fit had {', '.join(names)}, in that order"
+            )
+        return replace(groups, names=names)
+
+    def _with_unseen(self, given: Floats, table: Table) -> Floats:
+        """Return what the rule gives with those of unseen groups replaced as ``unseen_group`` says."""
+        unseen = np.isnan(given)
+        if not unseen.any():
+            return given
+        if self.unseen_group == "base":
+            return np.where(unseen, self._unrepaired(table), given)
+        groups = table.groups()
+        name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
+        raise InputError(
+            f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit ({int(unseen.sum()):,} "
+            f"of {len(table):,} rows); fit with such rows, or set unseen_group='base' for what the estimator says"
+        )
+
+    # ------------------------------------------------------------------ groups and features
+
+    def _check_source(self, beside: Any) -> None:
+        if (self.protected is None) == (beside is None):
+            raise InputError(
+                "groups are needed once: name columns or a function in the parameter protected, or give "
+                "protected= beside X" + ("" if beside is None else ", not both")
+            )
+
+    def _groups(self, X: Any, beside: Any) -> GroupLabels:
+        """Return the group labels, from where this object has them."""
+        if self.protected is None:
+            return group_labels(beside)
+        if callable(self.protected):
+            return group_labels(self.protected(X))
+        at = positions_of(X, self.protected)
+        labels = group_labels(columns_at(X, at))
+        return labels if labels.named else replace(labels, names=tuple(f"x{i}" for i in at))
+
+    def _features(self, X: Any) -> Any:
+        """Return what the estimator sees of ``X``."""
+        if self.protected is None or callable(self.protected) or not self.drop_protected:
+            return X
+        hidden = positions_of(X, self.protected)
+        return columns_at(X, [i for i in range(self.n_features_in_) if i not in hidden])

@@ -1,0 +1,111 @@
+"""A regressor with repaired predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_array, column_or_1d
+
+from fairfix.data.counts import Floats
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.table import Table
+from fairfix.sklearn.base import Protected, RepairedEstimator
+from fairfix.sklearn.rows import InputError, SettingError
+
+
+class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc]  # untyped base
+    """A regressor with repaired predictions.
+
+    Parameters
+    ----------
+    estimator
+        Regressor with ``predict``.
+    protected, cv, drop_protected, random_state, n_jobs, bands
+        As of :class:`~fairfix.sklearn.RepairedClassifier`; a number of folds means shuffled ones.
+    method, parameters
+        Name of a method in :func:`fairfix.methods` that repairs regressions from predictions alone, such as
+        ``"fair-regression"`` (predictions distributed alike in all groups, up to ``slack``), and its parameters.
+    protected_as_feature
+        Whether the repaired rule looks at the group of a row when it predicts. Without, ``fair-regression`` learns from
+        the predictions alone what to change, which may give most of them away: ``trace_.notes`` say how much.
+    unseen_group
+        For rows of a group that ``fit`` has not seen: ``"error"``, or ``"base"``, the estimator's prediction.
+
+    Attributes
+    ----------
+    estimator_, predictor_, trace_, protected_names_, bands_, n_features_in_, feature_names_in_
+        As of :class:`~fairfix.sklearn.RepairedClassifier`.
+    """
+
+    reading: ClassVar = Reading(Columns((), score="predict"), task="regression", missing_group="group")
+    folds: ClassVar = KFold
+
+    def __init__(
+        self,
+        estimator: Any,
+        protected: Protected = None,
+        *,
+        method: str = "fair-regression",
+        parameters: Mapping[str, Any] | None = None,
+        cv: Any = 5,
+        drop_protected: bool = True,
+        protected_as_feature: bool = True,
+        unseen_group: str = "error",
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        bands: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.protected = protected
+        self.method = method
+        self.parameters = parameters
+        self.cv = cv
+        self.drop_protected = drop_protected
+        self.protected_as_feature = protected_as_feature
+        self.unseen_group = unseen_group
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.bands = bands
+
+    @property
+    def _aware(self) -> bool:  # type: ignore[override]  # a setting here
+        return bool(self.protected_as_feature)
+
+    def _fit_labels(self, y: Any) -> Floats:
+        if y is None:
+            raise InputError("requires y to be passed, but the target y is None")
+        labels = column_or_1d(y, warn=True)
+        return np.asarray(check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y"))
+
+    def _check_estimator(self) -> None:
+        if not hasattr(self.estimator, "predict"):
+            raise SettingError(
+                f"{type(self.estimator).__name__} has no predict, and a repair needs predictions"
+            )
+
+    def _score(self, model: Any, X: Any) -> Floats:
+        """Return a fitted regressor's predictions, shape (n,)."""
+        return np.asarray(column_or_1d(model.predict(X)), dtype=np.float64)
+
+    def _unrepaired(self, table: Table) -> Floats:
+        """Return the estimator's predictions."""
+        assert table.rows.score is not None
+        return table.rows.score
+
+    def predict(self, X: Any, protected: Any = None) -> Floats:
+        """Return the repaired prediction of each row, shape (n,), whatever rows are beside it.
+
+        Where a rule draws a prediction, it hangs on the row's own values; equal rows are told apart by their order.
+        Raises InputError where a group was not there in the fit and ``unseen_group`` is ``"error"``.
+        """
+        value, _, _ = self._repaired(X, protected)
+        return value
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, protected: Any = None) -> float:
+        """Return the coefficient of determination of the repaired predictions."""
+        return float(r2_score(y, self.predict(X, protected), sample_weight=sample_weight))
