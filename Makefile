@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench promises fuzz sample clean
+.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -98,8 +98,11 @@ dist: $(VENV)/dev.stamp ## Build wheel and source archive, and check that the wh
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python tests/dist.py dist
 
-bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md
+bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md and docs/papers/
 	$(BIN)/python benchmarks/run.py
+
+papers: $(VENV)/bench.stamp ## Of these, what the methods do on the data of their papers: docs/papers/
+	$(BIN)/python benchmarks/run.py --papers
 
 promises: $(VENV)/test.stamp ## Hold what fairfix says against many worlds of known truth, and print the table
 	$(BIN)/python benchmarks/promises.py

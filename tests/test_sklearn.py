@@ -856,7 +856,9 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     blind = clone(model).set_params(estimator=base, protected_as_feature=False).fit(numbers, y)
     other = numbers.assign(sex=numbers["sex"].map({"female": "male", "male": "female"}))
     assert abs(value - model.predict(other)).max() > 100
-    assert (blind.predict(numbers) == blind.predict(other)).mean() > 0.8  # what is drawn hangs on the whole row
+    assert (
+        blind.predict(numbers) == blind.predict(other)
+    ).mean() > 0.8  # what is drawn hangs on the whole row
     assert slack or any("gives away" in note for note in blind.trace_.notes)
     thousands = RepairedRegressor(LinearRegression().fit(X[["x", "z"]], y / 1000), "sex", cv="prefit")
     thousands.set_params(parameters={"slack": slack}).fit(numbers, y / 1000)
