@@ -63,13 +63,15 @@ PAGES = {
         "Ramp: the paper's experiments",
         {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "figure1.py": ()},
         'I. Alabdulmohsin and M. Lucic, "A near-optimal algorithm for debiasing trained machine learning models" '
-        "(2021). What its comparison shows and what it does not is in [ramp](../ramp.md#what-the-papers-comparison-shows).",
+        "(2021). What its comparison shows and what it does not is in "
+        "[ramp](../ramp.md#what-the-papers-comparison-shows).",
         "papers",
     ),
     "papers/fair-regression": Page(
         "Fair regression: the paper's experiments",
         {"fair_regression.py": ()},
-        'A. Agarwal, M. Dudik and Z. S. Wu, "Fair regression: quantitative definitions and reduction-based algorithms" '
+        'A. Agarwal, M. Dudik and Z. S. Wu, "Fair regression: quantitative definitions and reduction-based '
+        'algorithms" '
         "(2019). Where the paper and its code are left: "
         "[fair regression](../fair-regression.md#where-the-paper-and-its-code-are-left).",
         "papers",
@@ -78,7 +80,8 @@ PAGES = {
         "Fair robust log loss: the paper's experiments",
         {"logloss.py": ()},
         'A. Rezaei, R. Fathony, O. Memarrast and B. Ziebart, "Fairness for robust log loss classification" '
-        "(2020). Where the paper and its code are left: [log loss](../logloss.md#where-the-paper-and-its-code-are-left).",
+        "(2020). Where the paper and its code are left: [log "
+        "loss](../logloss.md#where-the-paper-and-its-code-are-left).",
         "papers",
     ),
     "papers/sensei": Page(
@@ -92,7 +95,8 @@ PAGES = {
         "Noisy groups: the paper's experiments",
         {"noisy_groups.py": (), "noisy_repair.py": ()},
         'S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, "Robust optimization for fairness '
-        'with noisy protected groups" (2020). Where the paper is left: [robust](../robust.md#where-the-paper-is-left).',
+        'with noisy protected groups" (2020). Where the paper is left: '
+        "[robust](../robust.md#where-the-paper-is-left).",
         "papers",
     ),
 }
