@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, RATES
 
-CRITERIA = ("demographic_parity", "equal_opportunity", "equalized_odds")
+CRITERIA = ("demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds")
 """Criteria that repairs hold."""
 
 

@@ -67,8 +67,8 @@ class LogLoss(Repairer):
 
     name: ClassVar[str] = "logloss"
     summary: ClassVar[str] = (
-        "fair probabilities: a logistic model of least robust log loss with equal selection rates, true positive rates "
-        "or odds"
+        "fair probabilities: a logistic model of least robust log loss with equal selection rates, true or false "
+        "positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     learns: ClassVar[bool] = True

@@ -27,9 +27,11 @@ CELLS_OF_LABEL = ([FP, TN], [TP, FN])
 Parity = Literal[
     "demographic_parity",
     "equal_opportunity",
+    "predictive_equality",
     "equalized_odds",
     "one_sided_demographic_parity",
     "one_sided_equal_opportunity",
+    "one_sided_predictive_equality",
     "one_sided_equalized_odds",
 ]
 

@@ -58,7 +58,7 @@ SHOWN = 1e-3
 
 EVENTS: Mapping[str, tuple[int | None, ...]] = {
     "ks": (None,),
-    **{name: events_of(name) for name in (*map(metric_of, CRITERIA), "false_positive_rate")},
+    **{name: events_of(name) for name in map(metric_of, CRITERIA)},
 }
 """Labels of the rows over which a metric is a mean; None for all rows."""
 

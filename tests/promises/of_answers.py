@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from fairfix.auditing.criteria import CRITERIA
 from scipy import stats
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, parts_of, promise
@@ -225,7 +226,7 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     # ties, which decisions that are not drawn cannot split: the gap stays above the slack
     if rng.random() < 0.5:
         frame, world = (people.assign(score=people["score"].round(1)) for people in (frame, world))
-    constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
+    constraint = str(rng.choice(CRITERIA))
     slack = float(rng.choice([0.0, 0.02, 0.2, 0.4]))
     words = ["--method", "ramp", "--constraint", constraint, "--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
@@ -260,7 +261,7 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
 def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = rng.integers(20, 500, int(rng.integers(2, 5)))
     frame = draw_people(rng, sizes, rng.choice([0.0, 1.0]) * rng.normal(size=sizes.size), 1.0)
-    constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
+    constraint = str(rng.choice(CRITERIA))
     words = ["--protected", "race", "--method", "ramp", "--constraint", constraint]
     words += ["--slack", rng.choice([0.0, 0.1, 0.5])]
     done = shell.run("repair", data := shell.write(frame), *words, "-o", "r.fairfix")

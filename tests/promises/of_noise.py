@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from fairfix.auditing.criteria import CRITERIA
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 
@@ -373,7 +374,7 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
     masses[np.arange(groups), np.arange(groups)] = exact
     population = Population(masses, population.scores)
     slack = float(rng.choice([0.0, 0.02, 0.1, 0.5]))
-    constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
+    constraint = str(rng.choice(CRITERIA))
     table = pd.DataFrame(
         [
             {"true": f"g{j}", "noisy": f"g{k}", "label": y, "probability": (j == k) / groups / 2}

@@ -13,6 +13,7 @@ from tests.promises.harness import NOT_SAID, Shell, Tried, judged, parts_of, pro
 RATES = {
     "selection_rate.difference.between_groups": ("all",),
     "true_positive_rate.difference.between_groups": ("positives",),
+    "false_positive_rate.difference.between_groups": ("negatives",),
     "equalized_odds.difference.between_groups": ("positives", "negatives"),
 }
 """Gaps of decisions, and the rows whose rates they compare."""

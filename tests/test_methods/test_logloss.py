@@ -86,7 +86,7 @@ def test_expected_selection_rates_hold_the_slack(groups: int, slack: float, scor
     assert predictor.trace.gap < 1e-9
 
 
-@pytest.mark.parametrize("constraint", ["equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "predictive_equality", "equalized_odds"])
 def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
     table = table_of(frame(groups=3))

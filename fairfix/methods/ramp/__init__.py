@@ -47,7 +47,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairfix.auditing.criteria import events_of
+from fairfix.auditing.criteria import CRITERIA, events_of
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
@@ -82,13 +82,7 @@ class Ramp(Repairer):
     constraint: str = param(
         "demographic_parity",
         "what is made alike",
-        choices=(
-            "demographic_parity",
-            "equalized_odds",
-            "equal_opportunity",
-            "predictive_equality",
-            "covariance",
-        ),
+        choices=(*CRITERIA, "covariance"),
     )
     gamma: float = param(
         0.05,

@@ -33,6 +33,7 @@ from fairfix.noisy.rates import DEMANDS, Parity
 COMPARISONS = {
     "demographic_parity": "selection_rate.difference.to_overall",
     "equal_opportunity": "true_positive_rate.difference.to_overall",
+    "predictive_equality": "false_positive_rate.difference.to_overall",
     "equalized_odds": "equalized_odds.difference.to_overall",
 }
 
@@ -44,7 +45,7 @@ class Robust(Repairer):
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
         "score thresholds that keep the true groups alike where the recorded groups are noisy: demographic parity, "
-        "equal opportunity, equalized odds, under a stated assumption about the noise"
+        "equal opportunity, predictive equality (FPR), equalized odds, under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     learns: ClassVar[bool] = True
