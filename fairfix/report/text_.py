@@ -9,7 +9,6 @@ from dataclasses import replace
 from textwrap import wrap
 
 from rich.cells import cell_len
-from rich.style import Style
 
 from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
@@ -55,9 +54,12 @@ def _styled(text: str, style: str, color: bool) -> str:
     if not color or not style:
         return text
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, legacy_windows=False)
-    return Style.parse(style).render(text, color_system=console.color_system)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, highlight=False, legacy_windows=False)
+    console.print(Text(text, style=style), end="", soft_wrap=True)
+    return out.getvalue()
 
 
 def _wrapped(text: str, width: int) -> list[str]:
