@@ -111,10 +111,11 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
     """Return the demographic parity difference of decision probabilities, by the audit."""
     names = tuple(groups)
     frame = groups.assign(p=chance, w=1.0 if weight is None else weight)
-    settings = fairfix.Settings(intersect=len(names) > 1)
+    parity = "selection_rate.difference.between_groups"
+    settings = fairfix.Settings(intersect=len(names) > 1, only={parity})
     report = audit(frame, Reading(Columns(names, probability="p", weight="w")), settings)
     block = max(report.blocks, key=lambda block: len(block.columns))
-    return block.comparisons["selection_rate.difference.between_groups"].value.value
+    return block.comparisons[parity].value.value
 
 
 # ---------------------------------------------------------------------- scikit-learn's own checks

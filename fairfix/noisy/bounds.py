@@ -53,11 +53,15 @@ def require_fit(cells: Floats, table: Floats, *, by_label: bool = False) -> None
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
 
 
+IS_OF_LABEL = np.array([[cell in own for cell in range(4)] for own in CELLS_OF_LABEL])
+"""Label -> whether each cell is of it; training asks at every step."""
+
+
 def split_labels(m: Floats, C: Floats) -> Pair:
     """Return masses and table; if it is by label, with the labels of a noisy group as noisy groups of their own."""
     if C.ndim == m.ndim:
         return m, C
-    parts = [m * np.isin(range(4), own) for own in CELLS_OF_LABEL]
+    parts = [m * own for own in IS_OF_LABEL]
     return np.concatenate(parts, -2), np.concatenate([C[..., 0, :, :], C[..., 1, :, :]], -1)
 
 

@@ -1,4 +1,4 @@
-"""Text: tables for a terminal, the layout drawn with rich."""
+"""Text: tables for a terminal. Rich tells how wide a text is and writes its colours."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from textwrap import wrap
-from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
 
 from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
@@ -40,27 +37,29 @@ def render(
     No number, interval or name is broken. Columns that do not fit go into a further table below, which repeats the
     column that names the rows.
     """
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=10_000,
-        force_terminal=color,
-        no_color=not color,
-        highlight=False,
-        legacy_windows=False,
-    )
+    lines: list[str] = []
     for section in layout(readable(result), detail=detail):
-        for line in _wrapped(section.title, width):
-            console.print(Text(line, style="bold"))
-        for line in section.lines:
-            console.print(Text("\n".join("  " + part for part in _wrapped(line, width - 2))))
+        lines += [_styled(line, "bold", color) for line in _wrapped(section.title, width)]
+        lines += ["  " + part for line in section.lines for part in _wrapped(line, width - 2)]
         for grid in section.grids:
             for part in _parts(grid, width):
-                console.print(_table(part, width, ascii_only=ascii_only))
-        console.print()
-    lines = (line.rstrip() for line in out.getvalue().splitlines())
-    text = harmless("\n".join(lines) + "\n")
+                lines += _table(part, width, color=color, ascii_only=ascii_only)
+        lines.append("")
+    text = harmless("\n".join(line.rstrip() for line in lines) + "\n")
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
+
+
+def _styled(text: str, style: str, color: bool) -> str:
+    """Return a text with the codes of a terminal for its style, where there are to be any."""
+    if not color or not style:
+        return text
+    from rich.console import Console
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, highlight=False, legacy_windows=False)
+    console.print(Text(text, style=style), end="", soft_wrap=True)
+    return out.getvalue()
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -133,24 +132,31 @@ def _part(grid: Grid, named: Sequence[int], chosen: Sequence[int]) -> Grid:
     )
 
 
-def _table(grid: Grid, width: int, *, ascii_only: bool) -> Table:
-    from rich import box
-
+def _table(grid: Grid, width: int, *, color: bool, ascii_only: bool) -> Iterator[str]:
+    """Yield the lines of a table, headings at the bottom of theirs."""
     least = _minima(grid)
-    widths = [max(map(len, column)) for column in _columns(grid)]
+    widths = [max(map(cell_len, column)) for column in _columns(grid)]
     while _span(widths) > width and any(w > m for w, m in zip(widths, least, strict=True)):
         widest = max((i for i, w in enumerate(widths) if w > least[i]), key=lambda i: widths[i])
         widths[widest] -= 1
-    table = Table(box=box.ASCII if ascii_only else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, (heading, wide) in enumerate(zip(grid.headings, widths, strict=True)):
-        justify: Literal["left", "right"] = "left" if i < grid.text_columns else "right"
-        table.add_column("\n".join(_wrapped(heading, wide)), justify=justify, no_wrap=True, width=wide)
-    for row in grid.rows:
-        table.add_row(*(_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)))
-    return table
-
-
-def _cell(cell: str, wide: int) -> Text:
-    if isinstance(cell, Verdict):
-        return Text(cell, style=COLOURS[cell.code])
-    return Text(cell if len(cell) <= wide else "\n".join(_wrapped(cell, wide)))
+    dash, cross, between = ("-", "-+-", " | ") if ascii_only else ("─", "─" * GUTTER, " " * GUTTER)
+    for place, row in enumerate((grid.headings, *grid.rows)):
+        parts = [
+            [cell] if cell_len(cell) <= wide else _wrapped(cell, wide)
+            for cell, wide in zip(row, widths, strict=True)
+        ]
+        styles = [
+            "bold" if place == 0 else COLOURS[cell.code] if isinstance(cell, Verdict) else "" for cell in row
+        ]
+        high = max(map(len, parts))
+        for line in range(high):
+            cells = []
+            for i, (part, wide, style) in enumerate(zip(parts, widths, styles, strict=True)):
+                at = line - (high - len(part) if place == 0 else 0)
+                cell = part[at] if 0 <= at < len(part) else ""
+                blank = " " * (wide - cell_len(cell))
+                cell = _styled(cell, style, color)
+                cells.append(cell + blank if i < grid.text_columns else blank + cell)
+            yield between.join(cells)
+        if place == 0:
+            yield cross.join(dash * wide for wide in widths)

@@ -75,7 +75,7 @@ def as_options(value: Any) -> Any:
     a JSON form where they stand alone.
     """
     if isinstance(value, str):
-        return NAME_OR_PARAMETER.sub(_option, value)
+        return NAME_OR_PARAMETER.sub(_option, value) if "`" in value else value
     if isinstance(value, (list, tuple)):
         return [_named_or_with_options(one) for one in value]
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def as_options(value: Any) -> Any:
 
 def _named_or_with_options(value: Any) -> Any:
     """Return a part of a JSON form; no sentence is a parameter alone, so that what is only looks like one."""
-    alone = isinstance(value, str) and PARAMETER.fullmatch(value)
+    alone = isinstance(value, str) and "`" in value and PARAMETER.fullmatch(value)
     return value if alone else as_options(value)
 
 

@@ -27,6 +27,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -385,10 +386,17 @@ class Areas(Estimates):
         low, high = self._bisect(z, np.array([[0.0], [1.0]]))
         return self._open_undefined(low, high)
 
+    @cached_property
+    def _typical_and_pairs(self) -> Limits:
+        """What the variance at every point is made of: ``N*`` and ``1 / (m n)``, NaN where an area is undefined."""
+        pairs = _divide(1.0, self.positives * self.negatives)
+        return (self.positives + self.negatives) / 2 - 1, pairs
+
     def _variance(self, theta: Floats) -> Floats:
-        typical = (self.positives + self.negatives) / 2 - 1
-        clustering = (1 - theta) / (2 - theta) + theta / (1 + theta)
-        return theta * (1 - theta) * _divide(1 + typical * clustering, self.positives * self.negatives)
+        typical, of_a_pair = self._typical_and_pairs
+        other = 1 - theta
+        clustering = other / (1 + other) + theta / (1 + theta)
+        return theta * other * (1 + typical * clustering) * of_a_pair
 
     def _bisect(self, z: Floats, outer: Floats) -> Floats:
         """The limits between the area and ``outer``, the ends of [0, 1], shape (2, 1): (2, k)."""

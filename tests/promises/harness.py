@@ -60,19 +60,22 @@ class Shell:
     def run(self, *arguments: object) -> Ran:
         """Run ``fairfix ARGUMENTS``. ``audit``, ``repair`` and ``compare`` also give their JSON result.
 
-        A crash (status 70) is an error of the test, whatever the promise.
+        They print that result, and the text that a user sees where it is asked for by ``--format text``. A crash
+        (status 70) is an error of the test, whatever the promise.
         """
         words = [str(argument) for argument in arguments]
         saved = self.folder / "result.json"
         saved.unlink(missing_ok=True)
+        in_text = "--format" in words
         if words[0] in ("audit", "repair", "compare"):
-            words += ["--out", f"json={saved}"]
+            words += ["--out", f"json={saved}"] if in_text else ["--format", "json"]
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = run(words)
         assert status != 70, f"fairfix {' '.join(words)}\n{err.getvalue()}"
-        ran = saved.exists() and status != 2  # a report of a run that did not happen says only that
-        result = json.loads(saved.read_text()) if ran else {}
+        # a report of a run that did not happen says only that
+        written = "" if status == 2 else saved.read_text() if saved.exists() else out.getvalue()
+        result = json.loads(written) if written and words[0] in ("audit", "repair", "compare") else {}
         return Ran(status, result, out.getvalue(), err.getvalue())
 
     def predict(self, artifact: str, data: str, *more: object) -> pd.DataFrame:

@@ -16,6 +16,9 @@ from tests.promises.of_repairs import HOW, RATES, chance_of, draw_people, larges
 SAMPLES = 4
 """Samples of new rows that are drawn for a check that is undecided."""
 
+TEXT = ("--format", "text")
+"""What is read here is what a user sees."""
+
 NUMBER = r"([+-]?[\d,]*\.?\d+)"
 PARITY = "selection_rate.difference.between_groups"
 NEXT = "KS distance, to overall [race]"
@@ -74,7 +77,7 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     words += ["--missing-group", "group"]
     limit = float(rng.choice([0.05, 0.2, 0.8]))
     words += ["--fail-on", f"dp.ratio<{limit}"] if ratio else []
-    done = shell.run("audit", shell.write(frame), "--protected", "race", *words)
+    done = shell.run("audit", *TEXT, shell.write(frame), "--protected", "race", *words)
     text = text_of(done)
     inside = frame["prediction"] * frame["weight"]
     who = frame["race"].fillna("(missing)")
@@ -126,7 +129,7 @@ def on_the_side_that_is_said(rng: np.random.Generator, shell: Shell) -> Tried:
     side = "--fail-on" if name != "selection_rate.min" else "--require"
     op = sign if side == "--fail-on" else ">="
     words = ["--protected", "race", "--missing-group", "group", "--prediction", "prediction"]
-    done = shell.run("audit", shell.write(frame), *words, side, f"{name}{op}{limit}")
+    done = shell.run("audit", *TEXT, shell.write(frame), *words, side, f"{name}{op}{limit}")
     text = text_of(done)
     said = re.search(r"That is (above|below|within) your limit of [^,]*, and so is the whole interval", text)
     told = f"{text[:400]}, true {true:.4f}, limit {limit}, {sizes}"
@@ -158,7 +161,7 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
 
     def of(rows: pd.DataFrame, limit: float) -> Ran:
         words = ["--protected", "race", "--prediction", "prediction", "--label", "label"]
-        return shell.run("audit", shell.write(rows), *words, "--fail-on", f"{name}{sign}{limit:.4f}")
+        return shell.run("audit", *TEXT, shell.write(rows), *words, "--fail-on", f"{name}{sign}{limit:.4f}")
 
     (first,) = of(frame, 0.5).result["checks"]
     if first["value"] is None:
@@ -230,7 +233,7 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     slack = float(rng.choice([0.0, 0.02, 0.2, 0.4]))
     words = ["--method", "ramp", "--constraint", constraint, "--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
-    done = shell.run("repair", shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
+    done = shell.run("repair", *TEXT, shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
     text = text_of(done)
@@ -264,7 +267,7 @@ def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
     constraint = str(rng.choice(CRITERIA))
     words = ["--protected", "race", "--method", "ramp", "--constraint", constraint]
     words += ["--slack", rng.choice([0.0, 0.1, 0.5])]
-    done = shell.run("repair", data := shell.write(frame), *words, "-o", "r.fairfix")
+    done = shell.run("repair", *TEXT, data := shell.write(frame), *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
     _, held = parts_of(frame, data, HOW)
@@ -302,7 +305,9 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
     seed, slacks = int(rng.integers(99)), (0.02, 0.1)
     common = ("--protected", "race", "--seed", seed)
     data = shell.write(frame)
-    done = shell.run("compare", data, *common, "--methods", "ramp", "--slacks", ",".join(map(str, slacks)))
+    done = shell.run(
+        "compare", *TEXT, data, *common, "--methods", "ramp", "--slacks", ",".join(map(str, slacks))
+    )
     if done.status == 2:
         return NOT_SAID
     text = text_of(done).partition(NEXT)[0]
@@ -344,7 +349,7 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = rng.integers(40, 400, int(rng.integers(2, 4)))
     frame = draw_people(rng, sizes, rng.choice([0.0, 0.3, 1.5]) * rng.normal(size=sizes.size), 1.0)
     words = ("--protected", "race", "--methods", "ramp", "--slacks", "0.05,0.2")
-    done = shell.run("compare", shell.write(frame), *words)
+    done = shell.run("compare", *TEXT, shell.write(frame), *words)
     if done.status == 2:
         return NOT_SAID
     name, out = f"{PARITY} [race]", Tried(0)
@@ -396,7 +401,7 @@ def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:
     if frame["label"].nunique() < 2:
         return NOT_SAID
     words = ("--protected", "race", "--label", "label", "--score", "score", "--against", "old")
-    done = shell.run("compare", shell.write(frame), *words)
+    done = shell.run("compare", *TEXT, shell.write(frame), *words)
     text, out = text_of(done), Tried(0)
     at = (
         stats.norm.ppf((np.arange(2000) + 0.5) / 2000) + shift[:, None]

@@ -29,6 +29,7 @@ from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 SETTINGS = Settings(
     intersect=True,
@@ -73,6 +74,19 @@ def audited(name: str, exact: bool) -> dict[str, Any]:
 def result_of(name: str, *, exact: bool = True) -> dict[str, Any]:
     """Return the JSON form of an audit, to be changed at will."""
     return deepcopy(audited(name, exact))
+
+
+def test_nothing_in_a_table_is_taken_for_markup_or_cut() -> None:
+    """Brackets of a heading stay; a name in wide letters is whole, and the columns behind it are in line."""
+    wide = "群体群体群体群体群体群体"
+    result = json.loads(json.dumps(result_of("plain")).replace("a|b", wide))
+    lines = renderer("text")(result, width=400).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("group  ")) + 2
+    groups = lines[first : first + 4]
+
+    assert any("value [interval]" in line for line in lines)
+    assert any(line.startswith(f"{wide} ") for line in groups)
+    assert len({cell_len(line) for line in groups}) == 1, "each ends in a number"
 
 
 @pytest.mark.parametrize("name", READINGS)

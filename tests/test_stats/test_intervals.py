@@ -42,7 +42,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from tests.strategies import examples
+from tests.strategies import PROFILE, examples
 
 Floats = NDArray[np.float64]
 
@@ -889,11 +889,21 @@ def covered(gaps: list[Gap], truth: float) -> float:
     return float(np.mean([g.low <= truth + 1e-12 and truth - 1e-12 <= g.high for g in gaps]))
 
 
+def pairwise(*worlds: tuple[float, float]) -> list[tuple[str, int, float, float]]:
+    """Return the sizes, groups and worlds to simulate: all, or each two of them together in a pull request."""
+    each = itertools.product(enumerate(["30", "1000", "mixed"]), enumerate([2, 5, 20]), enumerate(worlds))
+    return [
+        (sizes, groups, *world)
+        for (i, sizes), (j, groups), (k, world) in each
+        if PROFILE != "project" or (i + j + k) % 3 == 0
+    ]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", ["30", "1000", "mixed"])
-@pytest.mark.parametrize("groups", [2, 5, 20])
 class TestCoverage:
-    @pytest.mark.parametrize(("rate", "apart"), [(0.4, 0.0), (0.02, 0.0), (0.4, 0.16)])
+    @pytest.mark.parametrize(
+        ("sizes", "groups", "rate", "apart"), pairwise((0.4, 0.0), (0.02, 0.0), (0.4, 0.16))
+    )
     def test_rates(self, sizes: str, groups: int, rate: float, apart: float) -> None:
         """Rates and every comparison of them hold the truth, at equality and with one group apart."""
         rng = np.random.default_rng(20)
@@ -921,7 +931,7 @@ class TestCoverage:
         if not apart:
             assert np.mean([g.low > 0 for g in differences]) < 1 - FLOOR + LUCK
 
-    @pytest.mark.parametrize(("levels", "slope"), [(5, 0.0), (60, 0.0), (60, 0.4)])
+    @pytest.mark.parametrize(("sizes", "groups", "levels", "slope"), pairwise((5, 0.0), (60, 0.0), (60, 0.4)))
     def test_scores(self, sizes: str, groups: int, levels: int, slope: float) -> None:
         """KS distances, tied or nearly continuous, and differences of means hold the truth."""
         rng = np.random.default_rng(21)
