@@ -29,6 +29,7 @@ from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 SETTINGS = Settings(
     intersect=True,
@@ -250,6 +251,20 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
     for name in ("json", "sarif", "junit", "github"):  # formats for programs keep the names, by escapes
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", renderer(name)(result)), name
     assert json.loads(renderer("json")(result)) == result
+
+
+def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
+    """Wide letters, marks above letters and brackets, also of headings, stand whole, and numbers below one another."""
+    names = ("日本語", "e\u0301\u0301\u0301te", "[bold]plain")
+    data = {"g": [*names] * 40, "label": [0, 1] * 60, "score": [0.25, 0.5, 0.75, 0.5] * 30}
+    result = audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")), Settings()))
+    lines = renderer("text")(result, width=60).splitlines()
+
+    row = {name: next(line for line in lines if line.startswith(name)) for name in names}
+    assert len({cell_len(line) for line in row.values()}) == 1
+    assert any("value [interval]" in line for line in lines)
+    assert all(cell_len(line) <= 60 for line in lines)
+    assert not [line for line in lines if "…" in line]
 
 
 def test_a_name_in_backquotes_is_found_by_its_name() -> None:
