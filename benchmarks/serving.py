@@ -95,22 +95,19 @@ def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def rewritten(source: Path, target: Path) -> None:
-    """Read and write a file, with what prediction adds as constants."""
+def rewritten(source: Path, target: Path, predicted: pa.Table) -> None:
+    """Read and write a file, with the columns of a prediction of it, which are in memory."""
     file = pq.ParquetFile(source)
-    with pq.ParquetWriter(target, pa.schema([*file.schema_arrow, *ADDED])) as writer:
-        for batch in file.iter_batches():
-            many = batch.num_rows
-            added = [np.zeros(many), np.zeros(many, dtype=np.int8), np.zeros(many, dtype=bool)]
-            columns = [*batch.columns, *map(pa.array, added)]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=writer.schema))
+    columns = file.schema_arrow.names
+    added = predicted.drop_columns(columns).to_batches(BATCH)
+    with pq.ParquetWriter(target, predicted.schema) as writer:
+        for batch, more in zip(file.iter_batches(BATCH, use_threads=False), added, strict=True):
+            whole = [*batch.columns, *more.columns]
+            writer.write_batch(pa.RecordBatch.from_arrays(whole, schema=predicted.schema))
 
 
-ADDED = [
-    pa.field("p_positive", pa.float64()),
-    pa.field("decision", pa.int8()),
-    pa.field("randomized", pa.bool_()),
-]
+BATCH = 1 << 16
+"""Rows that are read at once, as prediction does."""
 
 
 def report(many: int, folder: Path) -> Iterator[str]:
@@ -146,9 +143,11 @@ def report(many: int, folder: Path) -> Iterator[str]:
         repaired = repairs[name]
         repaired.save(artifact)
         line = ["predict", str(artifact), str(source), "-o", str(target), "--no-config", "--quiet"]
+        assert run(line) == 0
+        predicted = pq.read_table(target).combine_chunks()
         jobs: dict[str, Callable[[], object]] = {
             "predict": lambda line=line: run(line),
-            "plain": lambda: rewritten(source, folder / "plain.parquet"),
+            "plain": lambda predicted=predicted: rewritten(source, folder / "plain.parquet", predicted),
             "memory": lambda repaired=repaired: repaired.predict(whole, duplicate_ids="share"),
             # what the rule has to move: a score of 8 bytes in, 8 + 1 + 1/8 bytes out
             "copy": lambda: (scores.copy(), scores.astype(np.int8), scores > 0),

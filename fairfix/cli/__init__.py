@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 import click
 
 from fairfix import __version__
+from fairfix.cli.later import load_unused_later
 from fairfix.cli.unrun import Asked
 from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
@@ -98,6 +99,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
+    load_unused_later()
     _open_streams()
     _STOP.begin()
     try:

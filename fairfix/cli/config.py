@@ -14,7 +14,6 @@ write to. So it has no key that reaches beyond the files beneath its own folder 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +155,8 @@ def _settings(
 
 
 def _parse(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         _check_numbers(content)

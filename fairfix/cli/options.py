@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.help import complete_methods
+from fairfix.cli.help import complete_methods, completion
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest
@@ -279,12 +279,16 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if ctx.resilient_parsing or ctx.meta.get("fairfix.no_config"):
         return value
     from fairfix.cli.config import find_config, load_config, reach
-    from fairfix.methods import available
 
     path = Path(value) if value else find_config(Path.cwd())
     if path is None:
         return None
-    config = load_config(path, known_options(), frozenset(available()))
+    try:
+        config = load_config(path, known_options(), frozenset(completion()["methods"]))
+    except ConfigError:  # a method that is newer than the list of methods may know the key
+        from fairfix.methods import available
+
+        config = load_config(path, known_options(methods=True), frozenset(available()))
     settings = config.commands.get(ctx.command.name or "", {})
     params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
     beyond = {} if value else {str(params[name].name): why for name, why in reach(path, settings)}
@@ -352,12 +356,15 @@ run_options = stacked(
 HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug"})
 
 
-def known_options() -> dict[str, frozenset[str]]:
-    """Return the option names of every command that reads the configuration."""
+def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
+    """Return the option names of every command that reads the configuration.
+
+    Those of methods are of a list, or of the ``methods`` themselves, which take seconds to import.
+    """
     out = {}
     for name in ("audit", "repair", "compare", "predict"):
         command: click.Command = import_module(f"fairfix.cli.{name}").command
-        params = command.get_params(click.Context(command))
+        params = command.get_params(click.Context(command, resilient_parsing=not methods))
         names = (_key(param) for param in params if param.expose_value and param.name not in HIDDEN_SETTINGS)
         out[name] = frozenset(names)
     return out

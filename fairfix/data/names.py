@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -41,5 +40,7 @@ def did_you_mean(name: Any, names: Iterable[str], most: int = 1) -> str:
 
 def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
     """Return those of some names, such as columns, that are like a name, capitals aside: the nearest first."""
+    from difflib import get_close_matches
+
     plain = {one.casefold(): one for one in reversed(names)}
     return [plain[near] for near in get_close_matches(name.casefold(), plain, most)]

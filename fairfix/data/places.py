@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -389,6 +388,8 @@ class ArrowStore(Remote):
 def _second(time_: datetime | str | None) -> int | None:
     """Return a time in whole seconds, which listings and headers agree on; None where it is none."""
     if isinstance(time_, str):
+        from email.utils import parsedate_to_datetime
+
         try:
             time_ = datetime.fromisoformat(time_) if time_[:1].isdigit() else parsedate_to_datetime(time_)
         except ValueError:

@@ -11,7 +11,6 @@ import uuid
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairfix.errors import DataError
 
@@ -67,6 +66,8 @@ def plain(array: pa.Array) -> pa.Array:
             )
         return plain(array.storage).cast(wanted)
     if pa.types.is_run_end_encoded(kind):
+        import pyarrow.compute as pc
+
         return plain(pc.run_end_decode(array))
     if pa.types.is_dictionary(kind):
         inner = plain(array.dictionary)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairfix.data.files import Source
 from fairfix.data.plain import entries_of, widened
@@ -34,6 +33,8 @@ class Survey:
 
     def add(self, column: pa.Array) -> None:
         """Look at some more values."""
+        import pyarrow.compute as pc
+
         missing = column.is_null(nan_is_null=True)
         self.missing += missing.true_count
         column = column.filter(pc.invert(missing))

@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 from fairfix.errors import DataError, UsageError
@@ -220,4 +219,6 @@ def _check_versions(client: Any, cluster: str) -> None:
 
 def _versions() -> dict[str, str]:
     """Return the versions that results hang on."""
+    from importlib.metadata import version
+
     return {"python": platform.python_version(), **{name: version(name) for name in SAME}}

@@ -124,11 +124,11 @@ class OfGroups(RepairedPredictor):
         """Return which rows are of a group without a rule, shape (n,)."""
         return np.asarray(table.codes(self.columns, self.levels) < 0)
 
-    def by_group(self, table: Table, rule: Callable[[int, Bools], Floats | Bools]) -> Floats:
-        """Return what ``rule(k, rows)`` gives the rows of each group ``k``, shape (n,); NaN for groups not seen."""
+    def by_group(self, table: Table, rule: Callable[[int, Ints], Floats | Bools]) -> Floats:
+        """Return what ``rule(k, rows)`` gives row numbers of each group ``k``, shape (n,); NaN for groups not seen."""
         code, out = table.codes(self.columns, self.levels), np.full(len(table), np.nan)
         for k in range(len(self.levels)):
-            inside = code == k
+            inside = np.flatnonzero(code == k)
             out[inside] = rule(k, inside)
         return out
 

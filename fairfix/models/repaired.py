@@ -45,6 +45,7 @@ from fairfix.data.counts import Bools, Counts, Floats, Ints
 from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source, require
+from fairfix.data.ids import may_repeat
 from fairfix.data.names import did_you_mean
 from fairfix.data.plain import as_first, entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
@@ -482,7 +483,8 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
 def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the identity of each row from its columns, in the order of ``kinds``."""
     lists = [entries_of(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
-    if len(lists) == 1 and pa.types.is_string(columns[0].type) and not columns[0].null_count:
+    texts = pa.types.is_string(columns[0].type) or pa.types.is_large_string(columns[0].type)
+    if len(lists) == 1 and texts and not columns[0].null_count:
         return map(str.encode, lists[0])  # an id as it is, in a fifth of the time
     return map(identity_of, zip(*lists, strict=True))
 
@@ -500,12 +502,12 @@ def _as(column: pa.Array, kind: str) -> pa.Array:
 
 def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     """Raise a DataError where identities repeat or are missing."""
-    import pyarrow.compute as pc
-
     whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
     if whole.null_count:
         raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
-    distinct = pc.count_distinct(whole).as_py()
+    if not may_repeat(whole.chunks):
+        return
+    distinct = len(whole.unique())
     if distinct == len(whole):
         return
     again = int(np.argmax(whole.to_pandas().duplicated())) + 1

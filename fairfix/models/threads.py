@@ -7,9 +7,15 @@ each node, which on a busy machine takes ten times as long as one thread that wa
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 _ASKED: ContextVar[int] = ContextVar("threads", default=1)
 
@@ -31,7 +37,17 @@ def limited() -> Iterator[None]:
     Only libraries that are loaded are limited: whoever needs another one than scipy's imports it before.
     """
     import scipy.linalg  # noqa: F401  brings a library of its own for matrices
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits({"blas": 1, "openmp": _ASKED.get()}):
+    with _libraries(len(sys.modules)).limit(limits={"blas": 1, "openmp": _ASKED.get()}):
         yield
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Return the libraries that are loaded; looking for them takes as long as a fit of 100,000 rows by a ramp.
+
+    A library comes with a module, so nothing is new while there are as many ``modules``.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

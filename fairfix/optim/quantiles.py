@@ -89,6 +89,17 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False)
+class Ends:
+    """Values of the atoms of one group, shape (m,) each."""
+
+    least: Floats
+    most: Floats
+    """``least`` and ``most``: of the least and the greatest draw; all draws between have these where they are equal."""
+    last: Floats
+    """At the end of the atom, from where a score on the way to the next one starts."""
+
+
+@dataclass(frozen=True, eq=False)
 class Tube:
     """A map of scores and groups to values whose distributions are near to each other."""
 
@@ -111,14 +122,18 @@ class Tube:
         """
         if self.outputs is None:
             return score
-        one = self.levels[group]
+        one, ends = self.levels[group], self._ends[group]
         at, part = one.place(score)
-        wide = one.high - one.low
-        out = self._value(group, one.low[at] + np.clip(draw, EDGE, 1.0 - EDGE) * wide[at])
-        if (between := part > 0).any():
+        out = ends.least[at]
+        if (open_rows := np.flatnonzero((ends.least < ends.most)[at] & (part == 0))).size:
+            atom = at[open_rows]
+            wide = one.high[atom] - one.low[atom]
+            out[open_rows] = self._value(
+                group, one.low[atom] + np.clip(draw[open_rows], EDGE, 1.0 - EDGE) * wide
+            )
+        if (between := np.flatnonzero(part > 0)).size:
             before, after = at[between], np.minimum(at[between] + 1, one.first.size - 1)
-            left = self._value(group, one.high[before] - EDGE * wide[before])
-            right = self._value(group, one.low[after] + EDGE * wide[after])
+            left, right = ends.last[before], ends.least[after]
             out[between] = left + part[between] * (right - left)
         return out
 
@@ -128,8 +143,18 @@ class Tube:
             return np.zeros(score.shape, dtype=bool)
         one = self.levels[group]
         at, part = one.place(score)
-        ends = [self._value(group, one.low + edge * (one.high - one.low)) for edge in (EDGE, 1 - EDGE)]
-        return np.asarray((ends[0] < ends[1])[at] & (part == 0))
+        ends = self._ends[group]
+        return np.asarray((ends.least < ends.most)[at] & (part == 0))
+
+    @cached_property
+    def _ends(self) -> tuple[Ends, ...]:
+        """The values at the ends of the atoms of each group, most of which are those of all that is between."""
+        made = []
+        for group, one in enumerate(self.levels):
+            wide = one.high - one.low
+            levels = one.low + EDGE * wide, one.low + (1.0 - EDGE) * wide, one.high - EDGE * wide
+            made.append(Ends(*(self._value(group, level) for level in levels)))
+        return tuple(made)
 
     def at_point(self, group: int, score: float, draw: Callable[[], float]) -> tuple[float, bool]:
         """Return what :meth:`of_group` does of one score, and whether it hangs on the draw, which only then is made."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from operator import itemgetter
 from typing import Any
 
@@ -226,12 +227,18 @@ def kind_of(result: Json) -> str:
     return str(result["schema"]).rpartition("/")[0].removeprefix("fairfix.")
 
 
+SECTIONS = {
+    "audit": "fairfix.report.audits",
+    "repair": "fairfix.report.repairs",
+    "compare": "fairfix.report.comparisons",
+    "models": "fairfix.report.models",
+}
+"""Kind of result -> the module of its sections, which is made of the parts of this one."""
+
+
 def layout(result: Json, *, detail: bool = False) -> Iterator[Section]:
     """Yield the sections of a result's JSON form."""
-    from fairfix.report import audits, comparisons, models, repairs  # made of the parts of this module
-
-    rooms = {"audit": audits, "repair": repairs, "compare": comparisons, "models": models}
-    yield from rooms[kind_of(result)].sections(result, detail=detail)
+    yield from import_module(SECTIONS[kind_of(result)]).sections(result, detail=detail)
     if "record" in result:
         yield Section("For the record", tuple(_record(result["record"])), kind="record")
 

@@ -1,22 +1,28 @@
-"""Text: tables for a terminal. Rich tells how wide a text is and writes its colours."""
+"""Text: tables for a terminal, a file or a pipe."""
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from textwrap import wrap
-
-from rich.cells import cell_len
 
 from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
-COLOURS = {"pass": "green", "fail": "bold red", "undecided": "yellow", "waived": "yellow"}
+BOLD = "1"
+COLOURS = {"pass": "32", "fail": "1;31", "undecided": "33", "waived": "33"}
+"""Verdict -> what terminals know its colour by: green, bold red, yellow."""
 
 GUTTER = 3
 """Columns between two columns of a table."""
+
+NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u2010-\u2027\u2190-\u22ff]*")
+"""Text of characters that take one column each; only for others is it looked up how wide they are."""
+
+FILLER = "\u2060"
+"""Stands behind a character of two columns while lines are broken; names have it as an escape."""
 
 TOGETHER = re.compile(r"(?<=\d) (?=%|points?\b)|(?<=\bnot) (?=[^\s<>]+[<>])")
 """The blank between a number and its unit, or a condition and its ``not``, where no line may break."""
@@ -39,8 +45,9 @@ def render(
     """
     lines: list[str] = []
     for section in layout(readable(result), detail=detail):
-        lines += [_styled(line, "bold", color) for line in _wrapped(section.title, width)]
-        lines += ["  " + part for line in section.lines for part in _wrapped(line, width - 2)]
+        lines += (_styled(line, BOLD if color else "") for line in _wrapped(section.title, width))
+        for line in section.lines:
+            lines += ("  " + part for part in _wrapped(line, width - 2))
         for grid in section.grids:
             for part in _parts(grid, width):
                 lines += _table(part, width, color=color, ascii_only=ascii_only)
@@ -49,31 +56,33 @@ def render(
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
 
 
-def _styled(text: str, style: str, color: bool) -> str:
-    """Return a text with the codes of a terminal for its style, where there are to be any."""
-    if not color or not style:
-        return text
-    from rich.console import Console
-    from rich.text import Text
+def _styled(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text
 
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, highlight=False, legacy_windows=False)
-    console.print(Text(text, style=style), end="", soft_wrap=True)
-    return out.getvalue()
+
+def _span_of(text: str) -> int:
+    """Return how many columns a text takes on a terminal: letters of East Asia two, marks above a letter none."""
+    if NARROW.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Return the lines of a text, of which only single words are longer than ``width``."""
     fixed = TOGETHER.sub(FIXED, text)
+    if not NARROW.fullmatch(fixed):
+        fixed = "".join(one + FILLER * (_span_of(one) - 1) for one in fixed)
     lines = wrap(fixed, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
-    return [line.replace(FIXED, " ") for line in lines]
+    return [line.replace(FIXED, " ").replace(FILLER, "") for line in lines]
 
 
 def _least(cell: str) -> int:
     """Return the least width of a cell: a number with its interval and a verdict stay in one line."""
     if isinstance(cell, (Interval, Verdict)):
         return len(cell)
-    return max(map(len, TOGETHER.sub(FIXED, cell).split(" ")), default=0)
+    return max(map(_span_of, TOGETHER.sub(FIXED, cell).split(" ")), default=0)
 
 
 def _columns(grid: Grid) -> list[tuple[str, ...]]:
@@ -83,7 +92,9 @@ def _columns(grid: Grid) -> list[tuple[str, ...]]:
 def _minima(grid: Grid) -> list[int]:
     """Return the least width of each column; numbers do not wrap."""
     numbers = (
-        max([_least(column[0]), *map(len, column[1:])] if i >= grid.text_columns else map(_least, column))
+        max(
+            [_least(column[0]), *map(_span_of, column[1:])] if i >= grid.text_columns else map(_least, column)
+        )
         for i, column in enumerate(_columns(grid))
     )
     return list(numbers)
@@ -132,31 +143,43 @@ def _part(grid: Grid, named: Sequence[int], chosen: Sequence[int]) -> Grid:
     )
 
 
-def _table(grid: Grid, width: int, *, color: bool, ascii_only: bool) -> Iterator[str]:
-    """Yield the lines of a table, headings at the bottom of theirs."""
+def _widths(grid: Grid, width: int) -> list[int]:
+    """Return the width of each column: as its cells need, less where the table would be wider than ``width``."""
     least = _minima(grid)
-    widths = [max(map(cell_len, column)) for column in _columns(grid)]
+    widths = [max(map(_span_of, column)) for column in _columns(grid)]
     while _span(widths) > width and any(w > m for w, m in zip(widths, least, strict=True)):
         widest = max((i for i, w in enumerate(widths) if w > least[i]), key=lambda i: widths[i])
         widths[widest] -= 1
-    dash, cross, between = ("-", "-+-", " | ") if ascii_only else ("─", "─" * GUTTER, " " * GUTTER)
-    for place, row in enumerate((grid.headings, *grid.rows)):
-        parts = [
-            [cell] if cell_len(cell) <= wide else _wrapped(cell, wide)
+    return widths
+
+
+def _table(grid: Grid, width: int, *, color: bool, ascii_only: bool) -> Iterator[str]:
+    """Yield the lines of a table: headings stand on its rule, cells hang from the lines of their rows."""
+    widths = _widths(grid, width)
+    between, rule = (" | ", "-+-") if ascii_only else (" " * GUTTER, "─" * GUTTER)
+
+    def drawn(row: Sequence[str], *, heading: bool = False) -> Iterator[str]:
+        cells = [
+            _wrapped(cell, wide) if heading or _span_of(cell) > wide else [cell]
             for cell, wide in zip(row, widths, strict=True)
         ]
-        styles = [
-            "bold" if place == 0 else COLOURS[cell.code] if isinstance(cell, Verdict) else "" for cell in row
-        ]
-        high = max(map(len, parts))
-        for line in range(high):
-            cells = []
-            for i, (part, wide, style) in enumerate(zip(parts, widths, styles, strict=True)):
-                at = line - (high - len(part) if place == 0 else 0)
-                cell = part[at] if 0 <= at < len(part) else ""
-                blank = " " * (wide - cell_len(cell))
-                cell = _styled(cell, style, color)
-                cells.append(cell + blank if i < grid.text_columns else blank + cell)
-            yield between.join(cells)
-        if place == 0:
-            yield cross.join(dash * wide for wide in widths)
+        if heading:
+            high = max(map(len, cells))
+            cells = [[""] * (high - len(lines)) + lines for lines in cells]
+        styles = [BOLD if heading else COLOURS[c.code] if isinstance(c, Verdict) else "" for c in row]
+        for line in zip_longest(*cells, fillvalue=""):
+            parts = zip(line, widths, styles, strict=True)
+            yield between.join(
+                _placed(text, wide, style if color and text else "", right=i >= grid.text_columns)
+                for i, (text, wide, style) in enumerate(parts)
+            )
+
+    yield from drawn(grid.headings, heading=True)
+    yield rule.join(rule[0] * wide for wide in widths)
+    for row in grid.rows:
+        yield from drawn(row)
+
+
+def _placed(text: str, wide: int, style: str, *, right: bool) -> str:
+    blank = " " * (wide - _span_of(text))
+    return blank + _styled(text, style) if right else _styled(text, style) + blank

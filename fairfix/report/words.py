@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from types import NoneType
 from typing import Any
 
 ARGUMENTS = frozenset(("data", "result", "artifact"))
@@ -29,12 +30,17 @@ UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u
 UNSEEN_IN_LINES = re.compile(rf"(?!\n){UNSEEN.pattern}")
 """The same, but for the end of a line, where lines are meant."""
 
+NUMBER = (float, int, NoneType)
+"""What a JSON form has beside texts, lists and objects: most of one, so asked for first."""
+
 COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
 """How a line begins that the log of GitHub Actions takes for a command."""
 
 
 def plain(text: str) -> str:
     r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
+    if text.isprintable():  # as nearly all are
+        return text
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
@@ -59,13 +65,14 @@ def named(name: str) -> str:
 
 def readable(value: Any, key: str = "") -> Any:
     """Return the JSON form of a result with names for reading, also where they are keys."""
+    if isinstance(value, NUMBER):
+        return value
     if isinstance(value, str):
         return named(value) if key in ("group", "groups") else plain(value)
-    if isinstance(value, (list, tuple)):
-        return [readable(one, key) for one in value]
     if isinstance(value, dict):
-        return {named(k) if key == "per_group" else plain(k): readable(one, k) for k, one in value.items()}
-    return value
+        name = named if key == "per_group" else plain
+        return {name(k): one if isinstance(one, NUMBER) else readable(one, k) for k, one in value.items()}
+    return [readable(one, key) for one in value]
 
 
 def as_options(value: Any) -> Any:
@@ -74,19 +81,22 @@ def as_options(value: Any) -> Any:
     Names of the user's stay as they are, whatever they look like: in quotes, in the brackets of a comparison, and in
     a JSON form where they stand alone.
     """
+    if isinstance(value, NUMBER):
+        return value
     if isinstance(value, str):
         return NAME_OR_PARAMETER.sub(_option, value) if "`" in value else value
-    if isinstance(value, (list, tuple)):
-        return [_named_or_with_options(one) for one in value]
     if isinstance(value, dict):
         # a key may be the name of a column, which stands as a value elsewhere
-        return {_named_or_with_options(key): _named_or_with_options(one) for key, one in value.items()}
-    return value
+        return {
+            _named_or_with_options(key): one if isinstance(one, NUMBER) else _named_or_with_options(one)
+            for key, one in value.items()
+        }
+    return [_named_or_with_options(one) for one in value]
 
 
 def _named_or_with_options(value: Any) -> Any:
     """Return a part of a JSON form; no sentence is a parameter alone, so that what is only looks like one."""
-    alone = isinstance(value, str) and "`" in value and PARAMETER.fullmatch(value)
+    alone = isinstance(value, str) and ("`" not in value or PARAMETER.fullmatch(value))
     return value if alone else as_options(value)
 
 

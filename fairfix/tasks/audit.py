@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,16 +15,13 @@ from fairfix.auditing.audit import More, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import checks_of, worst
-from fairfix.auditing.countfile import SUPPRESSED, CountFile, Loss, audit_counts, count, suppressed
 from fairfix.auditing.own import added, own_metrics
-from fairfix.auditing.paired import Changes, doubt, match
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.codec import shown
 from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
-from fairfix.data.shares import Share
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
@@ -32,7 +29,6 @@ from fairfix.errors import MALFORMED, DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import messages
-from fairfix.noisy.description import Noise
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import (
     COLUMNS,
@@ -52,6 +48,11 @@ from fairfix.tasks.messages import message_dict, of_direction, of_source
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
+
+if TYPE_CHECKING:
+    from fairfix.auditing.countfile import CountFile, Loss
+    from fairfix.data.shares import Share
+    from fairfix.noisy.description import Noise
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,6 +178,8 @@ def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, Cou
                 None,
                 "",
             )
+    from fairfix.auditing.countfile import audit_counts, count, suppressed
+
     about: Any = {"inferred": data.inferred, "model": _model(request, data)}
     if request.share is not None:
         data, about["share"] = _shared(request, data, request.share)
@@ -215,6 +218,8 @@ def _say_losses(losses: Sequence[Loss], counts: CountFile, request: AuditRequest
     """Say what suppression costs, to whoever has the data."""
     if not losses:
         return
+    from fairfix.auditing.countfile import SUPPRESSED
+
     total = sum(piece.excluded.get(SUPPRESSED, 0) for piece in counts.pieces)
     log.warning(
         "`suppress_below=%d` leaves %s rows out of the counts; only you are told of which groups:",
@@ -303,6 +308,8 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
 
 def _of_counts(request: AuditRequest) -> AuditReport:
     """Audit saved counts."""
+    from fairfix.auditing.countfile import CountFile, audit_counts
+
     if request.cluster is not None:
         raise UsageError("`cluster` counts data, and `from_counts` is counted already; leave one out")
     for name in ("noise", "noise_radius"):
@@ -376,6 +383,8 @@ def _compare_rows(
     data: Dataset,
 ) -> None:
     """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
+    from fairfix.auditing.paired import Changes, doubt, match
+
     name = str(request.id)
     sources = opened(request, request.baseline_data), data.source
     reading = data.reading.with_threshold()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -19,16 +19,16 @@ from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
-from fairfix.data.survey import explained, survey, ways
 from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution
-from fairfix.models.user_file import ScoringModel, load_model
-from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
 from fairfix.report.layout import waiver_state
-from fairfix.tasks.guide import guide
 from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
+
+if TYPE_CHECKING:
+    from fairfix.models.user_file import ScoringModel
+    from fairfix.noisy.description import Noise
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -74,8 +74,10 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     raw = source
     if protected_needed and not request.protected:
         text = "name the protected column with `protected=COLUMN`"
-        raise UsageError(f"{text}\n{guide(request, raw)}")
+        raise UsageError(f"{text}\n{_guide(request, raw)}")
     if request.model:
+        from fairfix.models.user_file import load_model
+
         model = load_model(
             request.model,
             trust=request.trust_model,
@@ -91,7 +93,7 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         )
         source.require(columns.roles)
     except ColumnError as error:
-        raise ColumnError(error.text, f"\n{guide(request, raw)}") from error
+        raise ColumnError(error.text, f"\n{_guide(request, raw)}") from error
     for part, name in inferred.items():
         log.info("%s is column %r (by its name)", part, name)
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
@@ -112,6 +114,13 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
     reading = replace(reading, bands=bands)
     return Dataset(source, reading, inferred, model)
+
+
+def _guide(request: DataRequest, source: Source) -> str:
+    """Return what the columns look like and the command to go on with."""
+    from fairfix.tasks.guide import guide
+
+    return guide(request, source)
 
 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
@@ -141,6 +150,8 @@ def _decided(source: Source, name: str, positive_label: str) -> str:
     source.require([name])
     if name == MODEL_SCORE:
         return "1"
+    from fairfix.data.survey import survey, ways
+
     seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
     if all(truth(value) is not None for value, _ in seen.common):
         return "1"
@@ -155,6 +166,8 @@ def explaining(data: Dataset) -> Iterator[None]:
     try:
         yield
     except EntryError as error:
+        from fairfix.data.survey import explained
+
         raise explained(error, data.source, data.reading) from error
 
 
@@ -185,6 +198,8 @@ def noise_of(request: DataRequest) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
     if request.noise is None and request.noise_radius is None:
         return None
+    from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
+
     table, columns = None, request.noise_columns
     if request.noise is not None and not columns:
         table = read_noise(open_source(request.noise), request.noise_probability)

@@ -6,7 +6,6 @@ A result has it where it is asked for, since it tells of the machine: the versio
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ def add_record(content: dict[str, Any], request: DataRequest) -> dict[str, Any]:
     """Add to a result what is to be kept with it; without any, nothing. Return the result."""
     if not request.record:
         return content
+    from importlib.metadata import version
+
     allowed = (*RECORD, "command")
     if unknown := sorted(set(request.record) - set(allowed)):
         raise UsageError(f"`record`: unknown entry {unknown[0]!r}; it has {', '.join(RECORD)}")

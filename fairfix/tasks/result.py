@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""
+        import html
+
         page = html.escape(self.to_html(), quote=True)
         return f'<iframe srcdoc="{page}" sandbox="" title="fairfix report" style="{FRAME}"></iframe>'
 

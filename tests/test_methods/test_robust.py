@@ -588,7 +588,9 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     np.testing.assert_array_equal(again.predict(table), chance)
 
 
-@pytest.mark.parametrize(("solver", "parity"), list(zip(("dro", "soft", "certified", "soft"), PARITIES, strict=True)))
+@pytest.mark.parametrize(
+    ("solver", "parity"), list(zip(("dro", "soft", "certified", "soft"), PARITIES, strict=True))
+)
 def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str) -> None:
     """Worst cases hold for any decision; the rule is a score without the group and a threshold per recorded group."""
     data = people(3)

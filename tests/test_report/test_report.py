@@ -76,19 +76,6 @@ def result_of(name: str, *, exact: bool = True) -> dict[str, Any]:
     return deepcopy(audited(name, exact))
 
 
-def test_nothing_in_a_table_is_taken_for_markup_or_cut() -> None:
-    """Brackets of a heading stay; a name in wide letters is whole, and the columns behind it are in line."""
-    wide = "群体群体群体群体群体群体"
-    result = json.loads(json.dumps(result_of("plain")).replace("a|b", wide))
-    lines = renderer("text")(result, width=400).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("group  ")) + 2
-    groups = lines[first : first + 4]
-
-    assert any("value [interval]" in line for line in lines)
-    assert any(line.startswith(f"{wide} ") for line in groups)
-    assert len({cell_len(line) for line in groups}) == 1, "each ends in a number"
-
-
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("exact", [True, False])
 def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
@@ -275,6 +262,20 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
     for name in ("json", "sarif", "junit", "github"):  # formats for programs keep the names, by escapes
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", renderer(name)(result)), name
     assert json.loads(renderer("json")(result)) == result
+
+
+def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
+    """Wide letters, marks above letters and brackets, also of headings, stand whole, and numbers below one another."""
+    names = ("日本語", "e\u0301\u0301\u0301te", "[bold]plain")
+    data = {"g": [*names] * 40, "label": [0, 1] * 60, "score": [0.25, 0.5, 0.75, 0.5] * 30}
+    result = audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")), Settings()))
+    lines = renderer("text")(result, width=60).splitlines()
+
+    row = {name: next(line for line in lines if line.startswith(name)) for name in names}
+    assert len({cell_len(line) for line in row.values()}) == 1
+    assert any("value [interval]" in line for line in lines)
+    assert all(cell_len(line) <= 60 for line in lines)
+    assert not [line for line in lines if "…" in line]
 
 
 def test_a_name_in_backquotes_is_found_by_its_name() -> None:
