@@ -22,11 +22,8 @@ Derivations are in docs/guarantee.md.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +31,7 @@ import numpy as np
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import events_of
 from fairfix.auditing.results import in_percent
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Ints
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.plain import texts_of
 from fairfix.data.table import Table
@@ -44,13 +41,10 @@ from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube
 from fairfix.models.trace import Caution, Note
-from fairfix.stats.tails import largest_difference, reach_of, share_distance, upper_mean
+from fairfix.stats.population import Distances, Evidence, OfEverybody, PairsHeldOut, PairsOfRules, ToOthers
 from fairfix.tasks.proof import results_on
 
 Way = Literal["uniform", "held-out", "construction"]
-
-SHARES = 0.1
-"""Part of the miscoverage that goes to the shares of groups, which matter little: they weigh gaps that are small."""
 
 ROUNDING = 1e-9
 """Slack that is kept back, far above the tolerance of the exact solvers and below what is shown."""
@@ -175,8 +169,15 @@ class Guarantee:
 
     @property
     def messages(self) -> tuple[Note, ...]:
-        """A caution where it does not hold."""
-        return () if self.holds else (Caution(self.says, "guarantee"),)
+        """A caution where it does not hold, and of which slack the fit speaks."""
+        out: list[Note] = [] if self.holds else [Caution(self.says, "guarantee")]
+        if self.inner_slack is not None and self.inner_slack != self.slack:
+            inner = (
+                f"for the guarantee the fit was given a slack of {self.inner_slack:.4g} instead of {self.slack:g}, and "
+                "what it says of its slack and its optimum is of that one"
+            )
+            out.append(Note(inner, "guarantee"))
+        return tuple(out)
 
     def state(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -202,171 +203,6 @@ class Guarantee:
 def _up(number: float) -> str:
     """Return a number to four decimals, not rounded down."""
     return f"{math.ceil(round(number * 1e4, 6)) / 1e4:.4g}" if number > 0 else "0"
-
-
-# ---------------------------------------------------------------------- evidence
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence(ABC):
-    """What rows show of a rule, and the bound that follows for any numbers of rows."""
-
-    names: tuple[str, ...]
-    """Of the groups, (K,), or of the groups in each event."""
-    rows: Ints
-    """Of each of ``names``, in all axes of the numbers."""
-    alpha: float
-    tail: str = ""
-
-    @property
-    @abstractmethod
-    def measured(self) -> float:
-        """The gap on these rows."""
-
-    @abstractmethod
-    def of(self, rows: Ints) -> float:
-        """Return the bound if the same had been seen on so many rows."""
-
-    @cached_property
-    def bound(self) -> float:
-        """The bound on the gap of the population."""
-        return min(max(self.of(self.rows), 0.0), 1.0) if self.rows.min() > 0 else 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfPairs(Evidence):
-    """Rates of groups that are compared in pairs: of one event, of both labels, or inside strata."""
-
-    rates: Floats
-    """Shape (m,), one for each group in each event and stratum."""
-    blocks: Ints
-    """Which of them are compared with one another, shape (m,)."""
-
-    @property
-    def measured(self) -> float:
-        """The largest difference."""
-        return max(
-            (float(np.ptp(inside)) for inside in self._by_block(self.rates) if inside.size > 1), default=0.0
-        )
-
-    def _by_block(self, numbers: Any) -> list[Any]:
-        return [numbers[self.blocks == block] for block in np.unique(self.blocks)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairsOfRules(OfPairs):
-    """Rates on the rows of the fit, of a rule of a score: the bound is uniform over such rules."""
-
-    variation: Floats
-    """Of the rule, shape (m,)."""
-
-    def of(self, rows: Ints) -> float:
-        """Return the largest difference with what both rates may be off; pairs of blocks are all compared at once."""
-        number = np.arange(rows.size)
-        pairs = np.array([pair for inside in self._by_block(number) for pair in combinations(inside, 2)])
-        if not pairs.size:
-            return 0.0
-        ones = np.ones(pairs.shape)
-        reach = reach_of(ones, rows[pairs], self.alpha, groups=rows.size, balls=len(pairs))
-        far = np.abs(self.rates[pairs[:, 0]] - self.rates[pairs[:, 1]])
-        return float((far + reach(self.variation[pairs], rows[pairs])).max())
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairsHeldOut(OfPairs):
-    """Rates of a finished rule on held-out rows."""
-
-    counted: bool
-
-    def of(self, rows: Ints) -> float:
-        """Return the largest difference by the tails of both groups together, each block at its part of alpha."""
-        parts = list(zip(self._by_block(self.rates), self._by_block(rows), strict=True))
-        parts = [(rates, many) for rates, many in parts if many.size > 1]
-        alpha = self.alpha / max(len(parts), 1)
-        return max(
-            (largest_difference(rates, many, alpha, counted=self.counted) for rates, many in parts),
-            default=0.0,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distances(Evidence):
-    """Distances of distributions of values, each group against everybody, at every threshold."""
-
-    far: Floats
-    """Distance of each group to the mixture of all by ``shares``, shape (K,)."""
-    apart: float
-    """Largest distance of two groups."""
-    shares: Floats
-    """Of the groups, among all rows of the data."""
-    total: int
-
-    @property
-    def measured(self) -> float:
-        """The largest distance to everybody."""
-        return float(self.far.max())
-
-    def of(self, rows: Ints) -> float:
-        """Return the largest distance with what the distributions and the shares may be off."""
-        many = len(self.names)
-        alpha = self.alpha * (1 - SHARES)
-        weights: Floats = np.tile(self.shares, (many, 1))
-        np.fill_diagonal(weights, 1.0 - self.shares)
-        reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1)
-        pairs = np.array(list(combinations(range(many), 2)))
-        apart = self.apart + float(reach(np.ones(pairs.shape), rows[pairs]).max())
-        off = share_distance(round(self.total * rows.sum() / self.rows.sum()), many, self.alpha * SHARES)
-        return float(np.max(self.far + reach(weights, rows))) + off * min(apart, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToOthers(Evidence):
-    """Rates of groups against everybody's, of a finished rule: by those of all others, and the share of these.
-
-    A rate over everybody is ``s`` times that of a group plus ``1 - s`` times that of all others, so the group is
-    ``1 - s`` times as far from everybody as from the others.
-    """
-
-    rates: Floats
-    """Of each group in each event and of all others there, shape (m, 2)."""
-    counted: bool
-
-    @property
-    def measured(self) -> float:
-        """The largest distance to everybody."""
-        return float((np.abs(np.diff(self.rates, axis=1)[:, 0]) * self._others(self.rows)).max())
-
-    def _others(self, rows: Ints) -> Floats:
-        each = rows.reshape(-1, 2)
-        return np.asarray(each[:, 1] / each.sum(axis=1))
-
-    def of(self, rows: Ints) -> float:
-        """Return the largest distance; all of them share alpha."""
-        each, alpha = rows.reshape(-1, 2), self.alpha / len(self.rates)
-        total = each.sum(axis=1)
-        most = upper_mean(self._others(rows), total, -math.log(alpha * SHARES), counted=True)
-        far = [
-            largest_difference(rate, many, alpha * (1 - SHARES), counted=self.counted)
-            for rate, many in zip(self.rates, each.astype(np.float64), strict=True)
-        ]
-        return float((np.array(far) * most).max())
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfEverybody(Evidence):
-    """A share of everybody, such as of those whose decision changes under flips."""
-
-    share: float
-    counted: bool
-
-    @property
-    def measured(self) -> float:
-        """The share."""
-        return self.share
-
-    def of(self, rows: Ints) -> float:
-        """Return its upper limit."""
-        return float(upper_mean(self.share, rows, -math.log(self.alpha), counted=self.counted)[0])
 
 
 # ---------------------------------------------------------------------- how a repair is guaranteed
@@ -520,30 +356,39 @@ class Promise:
             assert isinstance(rule, GroupTube)
             return self._distances(rule, fitted)
         columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
-        code, chance = fitted.codes(columns, levels), results_on(fitted, rule)[1].chance
-        assert chance is not None
         strata = len(columns) - len(fitted.reading.columns.protected)
-        blocks = {
-            level[:strata]: number for number, level in enumerate(dict.fromkeys(x[:strata] for x in levels))
+        place = {
+            name: number for number, name in enumerate(dict.fromkeys(level[:strata] for level in levels))
         }
-        block = np.array([list(blocks).index(level[:strata]) for level in levels])
-        rates, rows, names, event_of, of_level = [], [], [], [], []
-        for number, (name, inside) in enumerate(self._events(fitted)):
+        rates = self._rates(rule, fitted, columns, levels)
+        block = np.array([place[level[:strata]] for level in levels])
+        events = len(rates.pop("blocks")) // len(levels)
+        return PairsOfRules(
+            **rates,
+            alpha=self.alpha,
+            blocks=(block + len(place) * np.arange(events)[:, None]).ravel(),
+            variation=np.tile(variation, events),
+        )
+
+    def _rates(
+        self, rule: RepairedPredictor, table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
+    ) -> dict[str, Any]:
+        """Return names, numbers of rows and rates of the groups in each event, and the number of the event."""
+        code, chance = table.codes(columns, levels), results_on(table, rule)[1].chance
+        assert chance is not None
+        names, rows, rates = [], [], []
+        for name, inside in self._events(table):
             many = np.bincount(code[inside], minlength=len(levels))
             total = np.bincount(code[inside], chance[inside], len(levels))
-            rates += list(np.divide(total, many, out=np.zeros(len(levels)), where=many > 0))
-            rows += list(many)
             names += [f"{group_name(level)}{name}" for level in levels]
-            event_of += list(block + number * len(blocks))
-            of_level += list(range(len(levels)))
-        return PairsOfRules(
-            names=tuple(names),
-            rows=np.array(rows),
-            alpha=self.alpha,
-            rates=np.array(rates),
-            blocks=np.array(event_of),
-            variation=variation[of_level],
-        )
+            rows.append(many)
+            rates.append(np.divide(total, many, out=np.zeros(len(levels)), where=many > 0))
+        return {
+            "names": tuple(names),
+            "rows": np.concatenate(rows),
+            "rates": np.concatenate(rates),
+            "blocks": np.repeat(np.arange(len(rows)), len(levels)),
+        }
 
     def _of_held(self, rule: RepairedPredictor, held: Table) -> Evidence:
         """Return what rows that had no part in a rule show of it."""
@@ -561,50 +406,29 @@ class Promise:
                 share=float(changed.mean()),
                 counted=counted,
             )
+        counted = not rule.randomized
+        more: dict[str, Any] = {"alpha": self.alpha, "tail": _tail(counted=counted), "counted": counted}
+        if of.scope == "to_overall":
+            return ToOthers(**self._against_others(rule, held), **more)
+        groups = self.table.groups()
+        return PairsHeldOut(**self._rates(rule, held, groups.columns, groups.levels), **more)
+
+    def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
+        """Return names, numbers of rows and rates of each group and all others, by column and event."""
         chance = results_on(held, rule)[1].chance
         assert chance is not None
-        counted = not rule.randomized
-        rates, rows, names, blocks = [], [], [], []
-        if of.scope == "to_overall":
-            for column in held.reading.columns.protected:
-                levels = self.table.groups([column]).levels
-                code = held.codes([column], levels)
-                for name, inside in self._events(held) if len(levels) > 1 else ():
-                    for k, level in enumerate(levels):
-                        for mine, title in (
-                            (code == k, group_name(level)),
-                            (code != k, f"not {group_name(level)}"),
-                        ):
-                            own = chance[inside & mine]
-                            rates.append(float(own.mean()) if own.size else 0.0)
-                            rows.append(own.size)
-                            names.append(f"{title}{name}")
-            return ToOthers(
-                names=tuple(names),
-                rows=np.array(rows),
-                alpha=self.alpha,
-                tail=_tail(counted=counted),
-                rates=np.array(rates).reshape(-1, 2),
-                counted=counted,
-            )
-        groups = self.table.groups()
-        code = held.codes(groups.columns, groups.levels)
-        for number, (name, inside) in enumerate(self._events(held)):
-            many = np.bincount(code[inside], minlength=len(groups.levels))
-            total = np.bincount(code[inside], chance[inside], len(groups.levels))
-            rates += list(np.divide(total, many, out=np.zeros(many.size), where=many > 0))
-            rows += list(many)
-            names += [f"{one}{name}" for one in groups.names]
-            blocks += [number] * many.size
-        return PairsHeldOut(
-            names=tuple(names),
-            rows=np.array(rows),
-            alpha=self.alpha,
-            tail=_tail(counted=counted),
-            rates=np.array(rates),
-            blocks=np.array(blocks),
-            counted=counted,
-        )
+        names, rows, rates = [], [], []
+        for column in held.reading.columns.protected:
+            levels = self.table.groups([column]).levels
+            code = held.codes([column], levels)
+            for name, inside in self._events(held) if len(levels) > 1 else ():
+                for k, level in enumerate(map(group_name, levels)):
+                    for mine, title in ((code == k, level), (code != k, f"not {level}")):
+                        own = chance[inside & mine]
+                        rates.append(float(own.mean()) if own.size else 0.0)
+                        rows.append(own.size)
+                        names.append(f"{title}{name}")
+        return {"names": tuple(names), "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
 
     def _distances(self, rule: RepairedPredictor, table: Table) -> Distances:
         """Return distances of values: of a tube as expected over its draws, of others as their values are drawn."""
