@@ -255,29 +255,36 @@ class Promise:
         if self._constant(rule) or self.repairer.slack_of_all is None:
             return made, rule
         if rule.variation is None:
-            away = self._width(rule, fitted, self.table.take(held))
+            away, shown = self._width(rule, fitted, self.table.take(held))
+            if shown + away <= self.slack:
+                return made, rule
             made = replace(made, slack=max(self.slack - away, 0.0))
             return made, fit(made)
         evidence = self._of_rules(rule, fitted)
-        excess = evidence.bound - evidence.measured
+        missing = evidence.bound - self.slack
+        if missing > 0:  # the first step goes all the way, as most rules use all of their slack
+            missing = evidence.bound - evidence.measured
         for _ in range(TRIES):
-            made = replace(made, slack=max(made.slack - excess - ROUNDING, 0.0))
-            rule = fit(made)
-            excess = MORE * (self._of_rules(rule, fitted).bound - self.slack)
-            if excess <= 0 or made.slack == 0:
+            if missing <= 0 or made.slack == 0:
                 break
+            made = replace(made, slack=max(made.slack - missing - ROUNDING, 0.0))
+            rule = fit(made)
+            missing = MORE * (self._of_rules(rule, fitted).bound - self.slack)
         return made, rule
 
-    def _width(self, rule: RepairedPredictor, fitted: Table, held: Table) -> float:
-        """Return how far the bound on held-out rows will be above the gap, with an allowance for chance."""
+    def _width(self, rule: RepairedPredictor, fitted: Table, held: Table) -> tuple[float, float]:
+        """Return how far above the gap the bound on held-out rows will be, chance allowed for, and the gap."""
         shown = self._of_held(rule, fitted)
         rows = self._of_held(rule, held).rows
         part = ALLOWANCE.get(Comparison.parse(self.criterion).metric, USUAL)
-        if isinstance(shown, OfEverybody):
-            shown = replace(shown, share=self.slack / 2, counted=False)
+        measured = shown.measured
+        if isinstance(
+            shown, OfEverybody
+        ):  # a share is known the better the smaller it is, and none is known of as 0
+            shown = replace(shown, share=max(measured, self.slack / 2), counted=False)
         if rows.shape != shown.rows.shape or not rows.min() > 0:
-            return self.slack
-        return (1 + part) * (shown.of(rows) - shown.measured)
+            return self.slack, measured
+        return (1 + part) * (shown.of(rows) - shown.measured), measured
 
     def judged(self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table) -> Guarantee:
         """Return the guarantee of a finished rule, which ``made`` made of ``fitted``."""
