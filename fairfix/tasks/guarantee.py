@@ -448,8 +448,8 @@ class Promise:
             parts = []
             for k in range(len(rule.levels)):
                 inside = np.flatnonzero(at == k)
-                number, values, chance = rule.tube.outcomes(k, own[inside])
-                parts.append((code[inside][number], values, chance))
+                number, outcome, chance = rule.tube.outcomes(k, own[inside])
+                parts.append((code[inside][number], outcome, chance))
             of, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
         many = np.bincount(code, minlength=len(groups.levels))
         order = np.argsort(value, kind="stable")

@@ -155,7 +155,7 @@ def guarantee_of_parity(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "with 95 % confidence, rates given the label are alike in the population within the bound (ramp)",
     level=0.05,
-    quick=3,
+    quick=2,
     full=1000,
 )
 def guarantee_of_odds(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -184,7 +184,7 @@ def _distance(frame: pd.DataFrame) -> float:
 @promise(
     "with 95 % confidence, values are distributed alike in the population within the bound (fair regression)",
     level=0.05,
-    quick=3,
+    quick=2,
     full=1000,
 )
 def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -207,7 +207,7 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "with 95 % confidence, rates are alike in the population within the bound (robust log loss)",
     level=0.05,
-    quick=3,
+    quick=2,
     full=1000,
 )
 def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
@@ -230,7 +230,7 @@ def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise(
     "with 95 % confidence, decisions of the population hang on the group as little as the bound says (SenSeI)",
     level=0.05,
-    quick=3,
+    quick=2,
     full=1000,
 )
 def guarantee_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
