@@ -341,6 +341,7 @@ def test_a_constant_of_learned_features_has_vectors() -> None:
         "method": "fair-regression",
         "solver": "reduction",
         "features": "p",
+        "id": "id",
         "slack": 0.0,
     }
     facts = fairfix.repair(people(120, shares=(0.6, 0.4, 0.0)), protected="race", **asked).repaired.facts
