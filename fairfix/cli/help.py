@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Method": (
         *("method", "methods", "slack", "slacks", "protected_as_feature", "unlabelled", "pairs", "holdout"),
-        "validation",
+        *("validation", "guarantee"),
     ),
     "Checks": (
         *("fail_on", "require", "gate_on", "confidence", "undecided", "baseline", "baseline_data"),

@@ -102,6 +102,8 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
         if "solution" in facts:
             yield from _solution(facts["solution"])
+        if "guarantee" in facts:
+            yield f"guarantee         {as_options(facts['guarantee']['says'])}"
         held = facts["proof"].get("holdout")
         proof, what = (
             (facts["proof"]["fit"], "rows of the fit, none held out")

@@ -363,6 +363,21 @@ def of_predictor(
     return _by_attribute(rows, comparable, judge, confidence)
 
 
+def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Table) -> Floats:
+    """Return how much of each row's decision hangs on the protected columns, shape (n,): all of them flipped jointly.
+
+    1 where it changes under some flip to a level of ``whole``, as ``decision_flips.under_flips`` has it, also where the
+    predictor has no answer.
+    """
+    columns = table.reading.columns.protected
+    if any(table.groups([name]).levels != whole.groups([name]).levels for name in columns):
+        return np.ones(len(table))  # no row here is an example of some level
+    scores = np.stack([predictor.predict(flipped(table, flip)) for flip in protected_flips(whole, columns)])
+    if predictor.gives == "value":
+        scores = np.where(np.isnan(scores), np.nan, scores >= table.reading.cut)
+    return np.where(np.isnan(scores).any(axis=0), 1.0, np.ptp(scores, axis=0))
+
+
 def _scores(table: Table, flips: Sequence[Flip], judge: Judge, comparable: Comparable) -> Floats:
     """Return the scores under no flip and under each, shape (1 + K, n)."""
     return np.stack([judge.score(table), *(judge.score(flipped(table, flip, comparable)) for flip in flips)])

@@ -358,6 +358,10 @@ class Repairer:
         """Columns with values whose difference does not count, as the parameters declare them."""
         return ()
 
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return why nothing is promised of people who are not in the data, and what could be; empty where it is."""
+        return ""
+
     @property
     def demands(self) -> tuple[tuple[str, float], ...]:
         """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""

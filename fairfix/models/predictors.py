@@ -94,6 +94,15 @@ class RepairedPredictor(Saved):
         """
         return None
 
+    @property
+    def variation(self) -> Floats | None:
+        """Total variation of each group's rule along a score that was there before the fit, shape (K,).
+
+        Of values: of the chance of at most ``z``, for the worst ``z``. None where the rule looks at other things too,
+        or at a score that the fit has made.
+        """
+        return None
+
 
 def decided(table: Table, score: Floats) -> Floats:
     """Return the decisions of scores at the table's threshold, shape (n,), as 0 or 1."""
@@ -172,6 +181,11 @@ class GroupwiseRamp(OfGroups):
     """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`."""
     gamma: float
     """Width of the ramp."""
+
+    @property
+    def variation(self) -> Floats:
+        """At most 1 each: a ramp only rises."""
+        return np.ones(len(self.levels))
 
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row's group at its score; NaN for groups not seen in the fit."""
@@ -254,6 +268,11 @@ class GroupwiseCurve(OfCurves):
     curves: tuple[Piecewise, ...]
     sigmoid: Floats | None = None
     """``(a_k, b_k)``, shape (K, 2); None where the score is taken as it is."""
+
+    @property
+    def variation(self) -> Floats:
+        """Those of the curves; a map before them rises or falls, which changes none."""
+        return np.array([curve.variation for curve in self.curves])
 
     def ranking(self, table: Table) -> Floats:
         """Return the model's own score of each row."""

@@ -263,6 +263,11 @@ class GroupTube(GroupedScore):
         """Whether some rows get a value that is drawn."""
         return self.tube.drawn
 
+    @property
+    def variation(self) -> Floats | None:
+        """At most 1 each, as values rise with the score; None where the score was learned."""
+        return np.ones(len(self.levels)) if self.scorer.member is None else None
+
     def moved(self, table: Table) -> Floats:
         """Return what of each row is moved, shape (n,): its score."""
         return self.scorer(table)

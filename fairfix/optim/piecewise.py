@@ -87,6 +87,12 @@ class Piecewise:
         parts = (mix * part + (1.0 - mix) * constant for part in (self.left, self.at, self.right))
         return _made(self.knots, *parts)
 
+    @cached_property
+    def variation(self) -> float:
+        """Total variation: the lengths of all ways up and down together; 1 at most where the function only rises."""
+        jumps = np.abs(self.at - self.left) + np.abs(self.right - self.at)
+        return float(jumps.sum() + np.abs(self.left[1:] - self.right[:-1]).sum())
+
     def __call__(self, x: npt.ArrayLike) -> Floats:
         """Return the function at ``x``, same shape."""
         x = np.asarray(x, dtype=np.float64)

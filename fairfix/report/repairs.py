@@ -118,6 +118,8 @@ def answer(result: Json) -> Iterator[str]:
             yield f"{who}."
     elif row is not None:
         yield _gap_of_fit(row, held["rows"])
+    if result.get("guarantee", {}).get("holds"):  # what does not hold is among the warnings
+        yield result["guarantee"]["says"]
     if result["checks"]:
         rows = "held-out rows" if proven else "the rows of the fit"
         yield " ".join((f"Checks are judged after the repair, on {rows}.", *judged(result)))

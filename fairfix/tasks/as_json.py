@@ -121,6 +121,7 @@ def repair_dict(
             "fit": _proof(outcome.fit),
             **({} if outcome.holdout is None else {"holdout": _proof(outcome.holdout)}),
         },
+        **({} if outcome.guarantee is None else {"guarantee": outcome.guarantee.state()}),
         "rule": [
             {"group": r.group, "scores": list(r.scores), "probabilities": list(r.probabilities)}
             for r in outcome.rule

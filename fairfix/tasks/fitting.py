@@ -7,10 +7,12 @@ part judges.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,7 @@ from fairfix.tasks.doubts import (
     one_row,
 )
 from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
+from fairfix.tasks.guarantee import Guarantee, promise_of
 from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, loss_of, prove, results_on
@@ -90,6 +93,8 @@ class Outcome:
     reading: Reading
     rule: tuple[Rule, ...] = ()
     """The probability of a yes by group and score, where decisions hang on nothing else."""
+    guarantee: Guarantee | None = None
+    """What is promised of people who are not in the data, where that was asked."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -124,15 +129,20 @@ def criterion_of(repairer: Repairer, reading: Reading) -> str:
     return Comparison.parse(repairer.bounds_of(reading)).to("within_strata").id
 
 
-def split_rows(table: Table, rng: np.random.Generator, *, validation: float, holdout: float) -> Split:
-    """Split at random inside each (cell, label), by shares that leave rows to fit on."""
+def split_rows(
+    table: Table, rng: np.random.Generator, *, validation: float, holdout: float, alike: Ints | None = None
+) -> Split:
+    """Split at random inside each (cell, label), or each part of rows that are ``alike``, (n,), by shares.
+
+    A UsageError where the shares leave no rows to fit on.
+    """
     if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
         raise UsageError(
             f"`validation={validation:g}` and `holdout={holdout:g}` must be shares that leave rows to fit on; "
             "0.2 and 0.3 are usual"
         )
-    stratum = table.rows.cell
-    if table.reading.binary and table.rows.label is not None:
+    stratum = table.rows.cell if alike is None else alike
+    if alike is None and table.reading.binary and table.rows.label is not None:
         stratum = stratum * 2 + table.rows.label
     order = rng.permutation(len(table))
     order = order[np.argsort(stratum[order], kind="stable")]
@@ -195,6 +205,7 @@ def repair_table(
     pairs: tuple[tuple[str, str], ...] = (),
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
+    guarantee: float | None = None,
 ) -> Outcome:
     """Split, select, fit and prove.
 
@@ -211,6 +222,9 @@ def repair_table(
         More rows without labels, from which the fit learns rates. They prove nothing.
     features, protected_as_feature, pairs, noise, seen_by_model
         As in :class:`~fairfix.methods.base.RepairProblem`.
+    guarantee
+        With which confidence the slack is to hold for people who are not among the rows, see
+        :mod:`fairfix.tasks.guarantee`; None where nothing is promised of them.
 
     Raises
     ------
@@ -220,7 +234,14 @@ def repair_table(
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
-    split = split_rows(table, split_rng, validation=validation if choices else 0.0, holdout=holdout)
+    promise = None
+    if guarantee is not None:
+        criterion = criterion_of(repairer, table.reading)
+        promise = promise_of(repairer, guarantee, table, criterion, features)
+    alike = None if promise is None else promise.strata
+    split = split_rows(
+        table, split_rng, validation=validation if choices else 0.0, holdout=holdout, alike=alike
+    )
     check_split(table, split)
     if choices:
         _check_choice(table, split, next(iter(choices)), validation)
@@ -231,7 +252,13 @@ def repair_table(
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
         if selection:
             problem = RepairProblem(fitted, *learned)
-        predictor = best.fit(problem, rng=fit_rng)
+        made = best
+        if promise is None:
+            predictor = best.fit(problem, rng=fit_rng)
+        else:
+            promise = replace(promise, repairer=best)
+            fit = partial(_fit_again, problem, fit_rng.spawn(1)[0])
+            made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
     notes = [
         *warned(caught),
@@ -241,6 +268,7 @@ def repair_table(
     plain = replace(settings, checks=())
     held, gaps = _answered(kept, predictor)
     gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
+    promised = None if promise is None else promise.judged(made, predictor, fitted, held)
     notes += cost_of_rounding(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:
@@ -251,7 +279,7 @@ def repair_table(
 
     def again(kept: Bools) -> RepairedPredictor:
         problem = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
-        return best.fit(problem, rng=np.random.default_rng(seed))
+        return made.fit(problem, rng=np.random.default_rng(seed))
 
     free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
     first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
@@ -259,10 +287,18 @@ def repair_table(
     sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
     notes = [*of_direction(area, table.reading), *lacking, *first, *proof.claims, *notes]
+    if promised is not None:
+        notes = [*promised.messages, *notes]
     rule = rules_of(held, predictor)
+    reading = table.reading
     return Outcome(
-        best, predictor, split, sizes, selection, of_fit, proof, messages(notes), table.reading, rule
+        best, predictor, split, sizes, selection, of_fit, proof, messages(notes), reading, rule, promised
     )
+
+
+def _fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
+    """Return the fit of a method, with the same chance at each call."""
+    return method.fit(problem, rng=copy.deepcopy(rng))
 
 
 HELD_ROWS = 1 << 20

@@ -55,6 +55,7 @@ from fairfix.tasks.dataset import (
     waivers_of,
 )
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
+from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import RepairRequest, function_of
@@ -67,6 +68,7 @@ FACTS = [
     "selection",
     "solution",
     "proof",
+    "guarantee",
     "checks",
     "verdict",
     "messages",
@@ -97,6 +99,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
         Parameters do not go together, or the data does not allow the repair.
     """
     waivers = waivers_of(request)
+    if request.guarantee is not None:
+        check_guarantee(request.guarantee)
+        check_bands(request.bands)
     repairer, choices = chosen_method(request.method, request.parameters)
     checks = checks_of(request.fail_on, request.require)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
@@ -155,6 +160,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 pairs=_pairs(request),
                 noise=noise,
                 seen_by_model=data.seen_by_model,
+                guarantee=request.guarantee,
             )
     base = _base(request, data, outcome.predictor, averaged)
     from_data = data.source.name, data.inferred, _identity(data), base, tuple(of_source(data.source))
@@ -202,7 +208,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     for note in made.notes:
         content["messages"].append(message_dict(note))
         content["notes"].append(str(note))
-    facts = {name: content[name] for name in (*FACTS, *made.more)}
+    facts = {name: content[name] for name in (*FACTS, *made.more) if name in content}
     if outcome.predictor.kind in KINDS:
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
@@ -314,6 +320,8 @@ def _from_stream(
     settings: Settings,
 ) -> tuple[Outcome, Mapping[str, Any], str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
+    if request.guarantee is not None and (why := repairer.without_guarantee(data.reading)):
+        raise UsageError(f"`guarantee`: {why}")
     if choices:
         raise UsageError(
             f"`{next(iter(choices))}` takes one value with a solver that learns from a stream: nothing is set aside to "

@@ -421,6 +421,13 @@ class RepairRequest(GateRequest):
     )
     holdout: float = parameter(0.3, "Share of the rows kept for the proof.")
     validation: float = parameter(0.2, "Share of the rows that select, when a parameter has several values.")
+    guarantee: float | None = parameter(
+        None,
+        "Promise, with this confidence over the draw of the rows, that the slack holds for people who are not among "
+        "them; 0.95 is usual.",
+        "CONFIDENCE",
+        kind=float,
+    )
     unseen_group: UnseenGroup = parameter(
         "error",
         "At predict time, rows of a group the fit has not seen.",
@@ -572,6 +579,9 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ROWS,
     ),
     ("unlabelled", ("from_counts",), ROWS),
+    ("guarantee", ("from_counts",), "the bound is made of rows; repair from `data`"),
+    ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
+    ("guarantee", ("pairs",), "people who are paired are not drawn independently"),
     ("pairs", ("from_counts",), ROWS),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),

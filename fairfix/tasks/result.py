@@ -94,5 +94,11 @@ class Result:
         return verdict
 
     def exit_status(self, undecided: Undecided = "exit3") -> int:
-        """Return the status of the command: 1 for a failed check, 3 for an undecided one unless otherwise asked."""
-        return int(exit_status((check["verdict"] for check in self.content.get("checks", ())), undecided))
+        """Return the status of the command: 1 for a failed check, 3 for an undecided one unless otherwise asked.
+
+        A guarantee that was asked and does not hold is undecided.
+        """
+        verdicts = [check["verdict"] for check in self.content.get("checks", ())]
+        if not self.content.get("guarantee", {"holds": True})["holds"]:
+            verdicts.append("undecided")
+        return int(exit_status(verdicts, undecided))

@@ -323,6 +323,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "require": lambda d: d.check(holds=True),
     "fail_on_worse": lambda d: d.number(0.02, 0.1) if d.draw.random() < 0.5 else d.check(),
     "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
+    "guarantee": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "reference": lambda d: (lambda column: f"{column}={d.entry(column)}")(d.column("group")),
     "comparable": lambda d: (lambda column: f"{column}={d.entry(column)},{d.entry(column)}")(
         d.column("group", "number")

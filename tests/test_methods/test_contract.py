@@ -6,6 +6,7 @@ A method leaves a law only by an entry in ``EXCEPTIONS``, with a reason.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.tasks.proof import results_on
+from fairfix.tasks.repair import repair
 
 from tests.data import scored
 
@@ -158,6 +160,29 @@ def test_weight_zero_is_the_row_removed(method: type[Repairer]) -> None:
     np.testing.assert_allclose(
         fit(method(), marked).predict(removed), fit(method(), removed).predict(removed), atol=1e-12
     )
+
+
+def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer]) -> None:
+    """What is promised of other people is true of many fresh ones; a refusal says what to do instead."""
+    learned, refusal = {"features": ["x"]} if method.learns else {}, ""
+    try:
+        result = repair(
+            scored(5, 900), method=method.name, protected="race", slack=0.3, guarantee=0.99, **learned
+        )
+    except UsageError as refused:
+        refusal = str(refused)
+    if refusal:
+        assert re.search("take|name|give|leave out|Repair|describe", refusal)
+        return
+    one, fresh = result.content["guarantee"], table_of(scored(6, 20_000))
+    repaired = results_on(fresh, result.repaired.predictor)[1]
+    gaps = audit(repaired, repaired.reading).block("race").comparisons
+
+    assert one["holds"] == (one["bound"] <= one["slack"])
+    if one["way"] == "construction":
+        assert "race" not in result.repaired.required
+    else:
+        assert gaps[one["criterion"]].value.value <= one["bound"] < 1
 
 
 def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None:

@@ -333,3 +333,17 @@ def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     assert f"vectors           {len(made.facts['vectors']['draws'])} made-up rows" in told[0]
     assert "vectors" not in told[1]
+
+
+def test_a_constant_of_learned_features_has_vectors() -> None:
+    """Its program looks at no column, and prediction still asks for all that it was made of."""
+    asked: dict[str, Any] = {
+        "method": "fair-regression",
+        "solver": "reduction",
+        "features": "p",
+        "id": "id",
+        "slack": 0.0,
+    }
+    facts = fairfix.repair(people(120, shares=(0.6, 0.4, 0.0)), protected="race", **asked).repaired.facts
+
+    assert "p" in facts["vectors"]["rows"]

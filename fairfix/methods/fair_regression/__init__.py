@@ -163,6 +163,15 @@ class FairRegression(Repairer):
             return self.criterion
         return "log_loss.max" if self.loss_of(reading) == "logistic" else "square_loss.max"
 
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return why nothing is promised of other people: losses without an end, or a slack for each group."""
+        if self.constraint == "bounded_group_loss":
+            return (
+                "a loss of people who are not in the data is bounded only where losses are, and "
+                "`constraint=bounded_group_loss` has no slack to keep back; take `constraint=statistical_parity`"
+            )
+        return "slacks of single groups are not promised; give one `slack`" if self.group_slack else ""
+
     def loss_of(self, reading: Reading) -> str:
         """Return the loss in force."""
         if self.loss != "auto":

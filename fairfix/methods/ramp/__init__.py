@@ -165,6 +165,16 @@ class Ramp(Repairer):
         covariance = "selection_rate.covariance.to_overall"
         return covariance if self.constraint == "covariance" else between_groups(self.constraint)
 
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
+        if self.constraint == "covariance":
+            return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
+        return (
+            "`solver=sgd` reads rows as they come and keeps none; take `solver=exact`"
+            if self.solver == "sgd"
+            else ""
+        )
+
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
 

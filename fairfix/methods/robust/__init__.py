@@ -113,6 +113,14 @@ class Robust(Repairer):
         name = COMPARISONS[self.constraint]
         return name if self.sides == "both" else f"{name} (groups worse off only)"
 
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return why nothing is promised of other people."""
+        return (
+            "`method=robust` holds true groups that nobody sees, for all that the noise table allows; the intervals of "
+            "true groups on held-out rows say what is known of other people. Repair the recorded groups with "
+            "`method=ramp`"
+        )
+
     @property
     def parity(self) -> Parity:
         """The constraint, by its type."""

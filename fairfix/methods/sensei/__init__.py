@@ -134,6 +134,12 @@ class Sensei(Repairer):
             return "equalized_odds.difference.to_overall"
         return "score_change.under_flips" if reading.task == "regression" else self.criterion
 
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return why nothing is promised of other people: changes of real values have no end."""
+        if reading.task == "regression" and self.solver != "merge":
+            return "changes of real values have no end; take `solver=merge`, which has none at all"
+        return ""
+
     @property
     def slack_of_all(self) -> float | None:
         """The slack, where it changes the fit."""

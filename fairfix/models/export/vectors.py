@@ -29,7 +29,8 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     """Return ``rows``, made-up rows as columns, their ``draws``, and ``results``: what prediction on them gives."""
     rng = np.random.default_rng(0)
     columns: dict[str, pa.Array] = {}
-    for name, kind in program.inputs.items():
+    # a rule may look at no column in the end, such as a constant, but prediction asks for all that it was made of
+    for name, kind in {**repaired.predictor.features, **program.inputs}.items():
         columns[name] = _inputs(program, name, kind, repaired, rng)
     for name, kind in repaired.identity.items():
         columns.setdefault(name, _names(kind))
