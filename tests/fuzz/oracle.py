@@ -304,6 +304,8 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         entries = _column(table, names[0]) if len(names) == 1 else None
         if entries is None or not all(isinstance(one, str) for one in entries):
             continue
+        if any("\x00" in seen["group"] for seen in block["groups"]):  # which the writer of CSV has put there
+            continue
         group = np.array(entries, dtype=object)
         for seen in block["groups"]:
             here = group == seen["group"]

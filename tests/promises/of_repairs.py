@@ -99,6 +99,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
         truth = {
             name: largest_gap(world, after["p_positive"], of) - largest_gap(world, base, of)
             for name, of in RATES.items()
+            if name in rows or not name.startswith("false")  # which is shown where it is what is held
         }
     else:
         truth = {"ks.to_overall": _distance(world, after["prediction"]) - _distance(world, world["score"])}
