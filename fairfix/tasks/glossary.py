@@ -135,7 +135,6 @@ SYNONYMS: Mapping[str, tuple[str, str]] = {
         "eo.difference",
         "the nearest: the larger of the two gaps, where the average of both lets gaps of opposite sign cancel",
     ),
-    "predictive equality": ("fpr.difference", ""),
     "predictive parity": ("ppv.difference", ""),
     "overall accuracy equality": ("accuracy.difference", ""),
     "worst group, minimax": ("accuracy.min", "of another metric in the same way: log_loss.max"),

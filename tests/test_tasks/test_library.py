@@ -309,6 +309,7 @@ VALUES: dict[str, Any] = {
     "validation": "0.1",
     "counts_out": "new.counts",
     "from_counts": "c.counts",
+    "guarantee": 0.95,
     "data": "d.parquet",
     "trust_model": "sha256:0",
     "features": "x",
@@ -316,7 +317,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = ("pairs", "proof_counts", "unlabelled", "holdout", "validation")
+OF_REPAIR = ("pairs", "proof_counts", "unlabelled", "holdout", "validation", "guarantee")
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
