@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.data.files import Source
-from fairfix.data.plain import entries_of, plain, widened
+from fairfix.data.plain import entries_of, widened
 from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.errors import DataError, EntryError
 
@@ -40,8 +40,7 @@ class Survey:
         column = column.filter(pc.invert(missing))
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        # batches of Parquet may have types that its schema does not name, such as UUIDs
-        column = widened(plain(column))
+        column = widened(column)
         if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
             ends = pc.min_max(column)
             self.low = min(self.low, float(ends["min"].as_py()))

@@ -174,3 +174,14 @@ def test_a_column_that_is_there_twice_identifies_nobody(call: Call) -> None:
     status, _, err = call("repair", "d.parquet", "--method", "sensei", "--protected", "race")
     assert (status, "has the column 'x' more than once" in err) == (2, True), err
     assert call("audit", "d.parquet", "--protected", "race")[0] == 0
+
+
+def test_a_uuid_of_parquet_is_read_as_text_without_a_schema_of_arrow(call: Call) -> None:
+    """Other programs store no schema of Arrow; the type is then that of Parquet alone."""
+    groups = pa.array([uuid.UUID(int=row % 2).bytes for row in range(120)], pa.uuid())
+    pq.write_table(scored(rows=120).append_column("odd", groups), "d.parquet", store_schema=False)
+
+    assert call("init", "d.parquet", "--protected", "odd")[0] == 0
+    status, out, _ = call("audit", "d.parquet", "--protected", "odd", "--no-config")
+    assert status == 0
+    assert str(uuid.UUID(int=1)) in out

@@ -32,8 +32,9 @@ class ParquetSource(FileSource):
         self._facts = {}
         for place in places:
             with readable(place, self.kind), place.opened() as file:
-                self._facts[place] = pq.read_metadata(file)
-        self.schema = self._facts[places[0]].schema.to_arrow_schema()
+                self._facts[place] = meta = pq.read_metadata(file)
+                if place is places[0]:  # as it is read: the metadata's own schema takes a UUID for 16 bytes
+                    self.schema = pq.ParquetFile(file, metadata=meta).schema_arrow
         self.rows = self.about_rows = sum(meta.num_rows for meta in self._facts.values())
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
