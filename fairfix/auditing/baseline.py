@@ -94,10 +94,7 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
         ) from error
     was, now = old["settings"], new["settings"]
     for key in ("task", "score_scale", "confidence", "positive_label", "positive_prediction"):
-        before, after = (
-            was.get(key, "1"),
-            now.get(key, "1"),
-        )  # a positive value that nobody names is the 1 of 0/1
+        before, after = was.get(key, "1"), now.get(key, "1")  # a value that nobody names is the 1 of 0/1
         if before != after:
             raise DataError(
                 f"the baseline {name} was made with `{key}={before}`, this audit with {after}; make both alike"

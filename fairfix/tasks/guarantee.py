@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -217,12 +218,16 @@ class Promise:
     table: Table
     """All rows that are used."""
     criterion: str
-    whole: bool = field(init=False)
-    """Whether rows over everybody count, so that rows are parted without looking at groups."""
 
-    def __post_init__(self) -> None:
-        of = Comparison.parse(self.criterion)
-        object.__setattr__(self, "whole", of.scope in ("to_overall", "under_flips") and of.metric != "ks")
+    @cached_property
+    def of(self) -> Comparison:
+        """The criterion, read."""
+        return Comparison.parse(self.criterion)
+
+    @property
+    def whole(self) -> bool:
+        """Whether rates over everybody count, so that rows are parted without looking at groups."""
+        return self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
 
     @property
     def alpha(self) -> float:
@@ -276,11 +281,9 @@ class Promise:
         """Return how far above the gap the bound on held-out rows will be, chance allowed for, and the gap."""
         shown = self._of_held(rule, fitted)
         rows = self._of_held(rule, held).rows
-        part = ALLOWANCE.get(Comparison.parse(self.criterion).metric, USUAL)
+        part = ALLOWANCE.get(self.of.metric, USUAL)
         measured = shown.measured
-        if isinstance(
-            shown, OfEverybody
-        ):  # a share is known the better the smaller it is, and none is known of as 0
+        if isinstance(shown, OfEverybody):  # a share is known the better the smaller it is, none as well as 0
             shown = replace(shown, share=max(measured, self.slack / 2), counted=False)
         if rows.shape != shown.rows.shape or not rows.min() > 0:
             return self.slack, measured
@@ -339,14 +342,13 @@ class Promise:
 
     def _constant(self, rule: RepairedPredictor) -> bool:
         """Tell whether nothing that is changed is looked at."""
-        of = Comparison.parse(self.criterion)
         looked = {*rule.inputs, *rule.features}
-        return of.scope == "under_flips" and looked.isdisjoint(self.table.reading.columns.protected)
+        return self.of.scope == "under_flips" and looked.isdisjoint(self.table.reading.columns.protected)
 
     def _events(self, table: Table) -> list[tuple[str, Any]]:
         """Return the rows over which rates are means: a name and a mask for each."""
         label = table.rows.label
-        events = events_of(Comparison.parse(self.criterion).metric)
+        events = events_of(self.of.metric)
         return [
             (
                 "" if one is None else f", label {one}",
@@ -359,7 +361,7 @@ class Promise:
         """Return what the rows of the fit show of a rule of the score."""
         variation = rule.variation
         assert variation is not None
-        if Comparison.parse(self.criterion).metric == "ks":
+        if self.of.metric == "ks":
             assert isinstance(rule, GroupTube)
             return self._distances(rule, fitted)
         columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
@@ -399,7 +401,7 @@ class Promise:
 
     def _of_held(self, rule: RepairedPredictor, held: Table) -> Evidence:
         """Return what rows that had no part in a rule show of it."""
-        of = Comparison.parse(self.criterion)
+        of = self.of
         if of.metric == "ks":
             return self._distances(rule, held)
         if of.scope == "under_flips":

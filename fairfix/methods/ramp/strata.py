@@ -88,7 +88,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     if method.gamma == 0:
         return _steps(method, cells, points, lift)
     if method.about_labels:
-        return _rate_ramps(method, points, lift)
+        return _rate_ramps(method, cells, points, lift)
     if method.constraint == "demographic_parity" and not problem.many_fits:
         scores = [p.score + lift if lift else p.score for p in points]
         rate = _rate(method, cells, lift)
@@ -111,15 +111,17 @@ def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> lis
     return [Cell.of(points[k].score, points[k].weight) for k in cells_of(problem).strata()[stratum]]
 
 
-def _rate_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
+def _rate_ramps(
+    method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float
+) -> StratumFit:
     """Return the ramps of one rate among the rows of a label: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
     (label,) = method.events
     bases = [p.base_rate if label else 1.0 - p.base_rate for p in points]
-    cells = [
+    lines = [
         Cell.of(p.score + lift, p.weight, _share(p, label) / base)
         for p, base in zip(points, bases, strict=True)
     ]
-    best = solve(cells, method.gamma, method.slack, None if method.rho == "joint" else float(method.rho))
+    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift))
     multipliers = np.add(best.offsets, best.remainders)
     prices = [(float(u), 0.0) if label else (0.0, float(u)) for u in multipliers]
     rules = [_line(method, p, lift, *own) for p, own in zip(points, prices, strict=True)]
@@ -155,7 +157,7 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
 
 def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float) -> StratumFit:
     """Return the thresholds with tie probabilities; the objective is minus the value."""
-    slack, mass = method.slack, [p.weights for p in points]
+    slack, mass, rate = method.slack, [p.weights for p in points], _rate(method, cells, lift)
     if method.about_labels:
         (label,) = method.events
         shares = [_share(p, label) for p in points]
@@ -164,9 +166,8 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
             for p, share in zip(points, shares, strict=True)
         ]
         mass = [w * share for w, share in zip(mass, shares, strict=True)]
-        rate = None if method.rho == "joint" else float(method.rho)
     else:
-        worth, rate = [p.score + lift for p in points], _rate(method, cells, lift)
+        worth = [p.score + lift for p in points]
         if method.constraint == "covariance":
             slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
