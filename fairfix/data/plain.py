@@ -76,10 +76,10 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _distinct(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a column whose dictionary has each entry once, as pandas wants it; Arrow lets one stand there twice."""
+    """Return a column whose dictionary has each entry once and none missing, as pandas wants it, but not Arrow."""
     kind = array.type
     try:
-        if len(array.dictionary.unique()) == len(array.dictionary):
+        if not array.dictionary.null_count and len(array.dictionary.unique()) == len(array.dictionary):
             return array
     except pa.ArrowNotImplementedError:  # entries that Arrow cannot compare, such as lists
         return array

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import gc
+import inspect
 import io
 import json
 import os
@@ -160,8 +161,8 @@ class Tracer:
         return self.line if frame.f_code.co_filename.startswith(self._fault.modules) else None
 
     def line(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Count a line."""
-        if event in ("line", "return"):
+        """Count a line, or the end of a function; a generator that yields has not ended."""
+        if event == "line" or (event == "return" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
             self.count += 1
             if self._fault.at in (self.count, EACH):
                 self._fault.act()
@@ -844,6 +845,7 @@ def command_line() -> int:
     asked = parser.parse_args()
     table, wrong = Counter[tuple[str, str]](), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # for runs of a user who may do little
         world = World(Path(folder))
         moments = {
             (name, modules): moments_of(world, name, modules)

@@ -306,8 +306,8 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         entries = _column(table, names[0]) if len(names) == 1 else None
         if entries is None or not all(isinstance(one, str) for one in entries):
             continue
-        added = {sign for seen in block["groups"] for sign in ("\x00", '"') if sign in seen["group"]}
-        if any(sign not in "".join(entries) for sign in added):  # the writer of CSV has put it there
+        strange = [seen["group"] for seen in block["groups"] if seen["group"] not in entries]
+        if any(name.endswith(("\x00", '"')) for name in strange):  # the writer of CSV has put it there
             continue
         group = np.array(entries, dtype=object)
         for seen in block["groups"]:

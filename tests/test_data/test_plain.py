@@ -35,6 +35,9 @@ GROUPS: dict[str, Callable[[list[int]], pa.Array]] = {
     "an entry twice": lambda groups: pa.DictionaryArray.from_arrays(
         pa.array([group + 3 * (i % 2) for i, group in enumerate(groups)], pa.int8()), pa.array([*"abcabc"])
     ),
+    "an entry of nothing": lambda groups: pa.DictionaryArray.from_arrays(
+        pa.array(groups, pa.int8()), pa.array([*"abc", None])
+    ),
     "run ends": lambda groups: pa.RunEndEncodedArray.from_arrays(list(range(1, len(groups) + 1)), groups),
     "half": lambda groups: pa.array(groups, pa.float32()).cast(pa.float16()),
     "extension": lambda groups: pa.ExtensionArray.from_storage(Unregistered(), pa.array(groups, pa.int32())),
