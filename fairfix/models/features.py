@@ -9,6 +9,8 @@ kind       columns of the matrix                       missing and new values
 number     ``(x - mean) / scale``                      missing: 0, the mean, and an indicator column if the fit had
                                                        missing values; for trees NaN, and no indicator
 boolean    the same, with true as 1                    the same
+vector     each entry less its mean, over one scale    a missing vector: the same, for all of its entries; another
+           of all entries, so that directions stay     length is an error
 category   an indicator for each category              missing is a category if the fit had it; a category that the
                                                        fit has not kept is none of them: all indicators are 0
 group      the same, of a protected column             the same
@@ -17,8 +19,9 @@ score      the model's score, standardised: log-odds   none is missing here: row
            above each of ``KNOTS`` knots
 =========  ==========================================  ===========================================================
 
-Of a column with many categories the ``MOST_LEVELS`` most frequent are kept. Dates and nested values are refused: what
-is to be learned from a date, only the user can say.
+Of a column with many categories the ``MOST_LEVELS`` most frequent are kept. A vector is a list of as many numbers in
+each row, such as the embedding of a text. Dates and other nested values are refused: what is to be learned from a date,
+only the user can say.
 """
 
 from __future__ import annotations
@@ -30,20 +33,24 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
-from fairfix.data.table import OneRow, Table
+from fairfix.data.table import NotPlainError, OneRow, Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
-Kind = Literal["number", "boolean", "category", "group", "score"]
+Kind = Literal["number", "boolean", "vector", "category", "group", "score"]
 
 MOST_LEVELS = 100
 """Categories of a column that get an indicator of their own."""
 
 KNOTS = 9
 """Knots of a score that is learned from, even in its distribution."""
+
+LONGEST = 1 << 14
+"""Numbers of a vector: twice those of the largest embeddings in use."""
 
 LEAST_CHANCE = 1e-6
 """Probabilities are kept this far from 0 and 1 before their log-odds are taken."""
@@ -57,15 +64,17 @@ class Feature:
     kind: Kind
     mean: float = 0.0
     scale: float = 1.0
-    """Of a number, boolean or score: what is taken off and divided by."""
+    """Of a number, boolean or score: what is taken off and divided by; of a vector the latter alone."""
     missing: bool = False
-    """Whether a number has an indicator for missing values."""
+    """Whether a number or vector has an indicator for missing ones."""
     levels: tuple[str, ...] = ()
     """Categories with an indicator, in order."""
     knots: tuple[float, ...] = ()
     """Of a score: standardised values from which on its slope may differ, increasing."""
     same: tuple[str, ...] = ()
     """Values of a category that are taken for one, which the first of them names."""
+    means: tuple[float, ...] = ()
+    """Of a vector: what is taken off each entry."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -74,7 +83,8 @@ class Feature:
             return (self.name, *(f"{self.name} above {knot:g}" for knot in self.knots))
         if self.levels:
             return tuple(f"{self.name}={level}" for level in self.levels)
-        return (self.name, f"{self.name} is missing") if self.missing else (self.name,)
+        entries = tuple(f"{self.name}[{i}]" for i in range(len(self.means))) or (self.name,)
+        return (*entries, f"{self.name} is missing") if self.missing else entries
 
 
 @dataclass(frozen=True)
@@ -119,14 +129,15 @@ class Features:
         """How far, squared, each column of the matrix without gaps moves at the cost of 1, shape (d,).
 
         The fair metric's part that is no flip: squared differences of number columns in standard deviations, and 1 for
-        each other column in which two rows differ (and for a number that one of them lacks). An indicator of a category
-        costs a half: two of them change. Protected columns move by flips alone: 0. The knots of a score share its cost.
+        each other column in which two rows differ (and for a number that one of them lacks). Of a vector it is the
+        squared distance over the mean variance of its entries. An indicator of a category costs a half: two of them
+        change. Protected columns move by flips alone: 0. The knots of a score share its cost.
         """
         out: list[float] = []
         for one in self.columns:
             score, boolean = float(len(one.titles)), 1.0 / one.scale**2
             own = {"category": 2.0, "group": 0.0, "boolean": boolean, "score": score}.get(one.kind, 1.0)
-            out += [own] * (1 if one.missing else len(one.titles)) + [1.0] * one.missing
+            out += [own] * (len(one.titles) - one.missing) + [1.0] * one.missing
         return np.array(out)
 
     def matrix(self, table: Table, *, gaps: bool = False) -> Floats:
@@ -151,6 +162,7 @@ class Features:
                 levelled = one.kind in ("category", "group")
                 need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
                 need(not one.same or one.kind == "category", f"{one.name!r} is no category")
+                need(bool(one.means) == (one.kind == "vector"), f"{one.name!r} has no means, or should not")
         except ValueError as error:
             raise ArtifactError(f"the artifact's features are malformed: {error}") from error
         return cls(columns)
@@ -165,6 +177,7 @@ FEATURE = record(
     levels=list_of(text, most=MOST_LEVELS),
     knots=list_of(real(), most=KNOTS),
     same=list_of(text),
+    means=list_of(real(), most=LONGEST),
 )
 """How a feature is kept."""
 
@@ -177,6 +190,8 @@ def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Fe
         )
     if kind == "category":
         return replace(_learn_levels(name, "category", *_coded(table, name, kind, same), weight), same=same)
+    if kind == "vector":
+        return _learn_vector(name, _vectors(table, name), weight)
     entries = _reals(table, name)
     gone = np.isnan(entries)
     return _standard(name, kind, entries[~gone], weight[~gone], missing=bool(gone.any()))
@@ -220,6 +235,16 @@ def _standard(name: str, kind: Kind, entries: Floats, weight: Floats, *, missing
     return Feature(name, kind, float(f"{mean:.12g}"), float(f"{scale:.12g}"), missing)
 
 
+def _learn_vector(name: str, entries: Floats, weight: Floats) -> Feature:
+    gone = np.isnan(entries).any(axis=1)
+    own = [
+        _standard(name, "number", column, weight[~gone], missing=bool(gone.any()))
+        for column in entries[~gone].T
+    ]
+    spread = math.sqrt(sum(one.scale**2 for one in own) / len(own))
+    return replace(own[0], kind="vector", mean=0.0, scale=spread, means=tuple(one.mean for one in own))
+
+
 def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], weight: Floats) -> Feature:
     mass = np.bincount(codes, weight, len(levels))
     rows = np.bincount(codes, minlength=len(levels))
@@ -248,9 +273,13 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
         return "number"
     if any(fits(kind) for fits in (types.is_string, types.is_large_string, types.is_string_view)):
         return "category"
+    if any(fits(kind) for fits in (types.is_list, types.is_large_list, types.is_fixed_size_list)) and (
+        types.is_integer(kind.value_type) or types.is_floating(kind.value_type)
+    ):
+        return "vector"
     raise ColumnError(
-        f"feature column {name!r} is of type {kind}, which is neither number nor text; convert it, or leave it out "
-        "with `features`"
+        f"feature column {name!r} is of type {kind}, which is neither number nor text, nor a list of numbers; convert "
+        "it, or leave it out with `features`"
     )
 
 
@@ -263,12 +292,20 @@ def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
     if one.kind == "score":
         scaled = (_score(table) - one.mean) / one.scale
         return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
+    if one.kind == "vector":
+        entries = (_vectors(table, one.name, len(one.means)) - np.array(one.means)) / one.scale
+        return _filled(one, list(entries.T), gaps=gaps)
     scaled = (_reals(table, one.name) - one.mean) / one.scale
+    return _filled(one, [scaled], gaps=gaps)
+
+
+def _filled(one: Feature, scaled: list[Floats], *, gaps: bool) -> list[Floats]:
+    """Return columns that are missing together with 0 there, and an indicator of it."""
     if gaps:
-        return [scaled]
-    gone = np.isnan(scaled)
-    filled = np.where(gone, 0.0, scaled)
-    return [filled, gone.astype(np.float64)] if one.missing else [filled]
+        return scaled
+    gone = np.isnan(scaled[0])
+    filled = [np.where(gone, 0.0, column) for column in scaled]
+    return [*filled, gone.astype(np.float64)] if one.missing else filled
 
 
 def _entries(table: OneRow, one: Feature, *, gaps: bool) -> list[float]:
@@ -283,6 +320,8 @@ def _entries(table: OneRow, one: Feature, *, gaps: bool) -> list[float]:
             level = table.level(one.name)
             level = one.same[0] if level in one.same else level
         return [float(own == level) for own in one.levels]
+    if one.kind == "vector":
+        raise NotPlainError  # which Arrow reads
     number = table.number(one.name)
     if gaps:
         return [(number - one.mean) / one.scale]
@@ -314,5 +353,47 @@ def _reals(table: Table, name: str) -> Floats:
         row = int(np.argmax(np.isinf(entries)))
         raise DataError(
             f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); mend or remove it"
+        )
+    return entries
+
+
+def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
+    """Return a column of lists of numbers, shape (n, d), with NaN in all entries of one that is missing.
+
+    ``width`` is the d of the fit; None takes that of the rows.
+    """
+    column = _column(table, name)
+    if kind_of(name, column.type) != "vector":
+        raise ColumnError(
+            f"feature column {name!r} is of type {column.type}, but a list of {width} numbers as in the fit"
+        )
+    here = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False)
+    if width is None:
+        if not lengths.size or not 0 < lengths[0] <= LONGEST:
+            raise DataError(
+                f"feature column {name!r} holds "
+                + (
+                    f"lists of {lengths[0]:,} numbers, and 1 to {LONGEST:,} can be learned from"
+                    if lengths.size
+                    else "no list"
+                )
+                + "; leave it out with `features`"
+            )
+        width = int(lengths[0])
+    if (lengths != width).any():
+        at = int(np.argmax(lengths != width))
+        raise DataError(
+            f"feature column {name!r} holds a list of {lengths[at]:,} numbers (row {np.flatnonzero(here)[at] + 1:,} of "
+            f"those used) beside lists of {width:,}; every row needs as many"
+        )
+    entries = np.full((len(column), width), np.nan)
+    flat = numbers(pc.list_flatten(column), name, "feature").astype(np.float64, copy=False)
+    entries[here] = flat.reshape(-1, width)
+    if not np.isfinite(entries[here]).all():
+        row = np.flatnonzero(here)[int(np.argmin(np.isfinite(entries[here]).all(axis=1)))]
+        raise DataError(
+            f"feature column {name!r} holds a list with a number that is missing or infinite (row {row + 1:,} of "
+            f"those used); mend or remove it"
         )
     return entries

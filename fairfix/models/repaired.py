@@ -348,7 +348,8 @@ class Repaired:
     def _types(self) -> dict[str, pa.DataType]:
         """Return the types to read identity and cell columns with, so that text files give what was fitted."""
         types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
-        types |= {name: FEATURE_TYPES[kind] for name, kind in self.predictor.features.items()}
+        features = self.predictor.features.items()
+        types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
         types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
         if self.reading.columns.score and not self._made_score:
             types[self.reading.columns.score] = pa.float64()
@@ -461,7 +462,7 @@ Draw = Callable[[pa.RecordBatch, Bools], Floats]
 """Gives the draws of the rows of a batch that are left to chance."""
 
 FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
-"""Kinds of features, with the type a text file is read as."""
+"""Kinds of features that a text file can hold, with the type it is read as."""
 
 
 def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:

@@ -6,7 +6,7 @@ they are. Whatever the kind, rows become one :class:`~fairfix.data.files.Source`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,9 @@ def predict_rows(
         repaired = replace(repaired, unseen_group=unseen_group)
     if isinstance(data, Sequence) and not isinstance(data, str) and not data:
         return []
-    source, back = _opened(data)
+    source, back = _opened(
+        data, {name for name, kind in repaired.predictor.features.items() if kind == "vector"}
+    )
     source = scored(source, repaired, model, trust_model)
     batches = repaired.predict_source(source, missing_score=missing, duplicate_ids=share_ids)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))
@@ -64,10 +66,10 @@ def scored(source: Source, repaired: Repaired, path: str | None, trust: str | No
     return ScoredSource(source, model if average is None else Averaged(model, read_changes(average)))
 
 
-def _opened(data: Any) -> tuple[Source, Back | None]:
+def _opened(data: Any, vectors: Collection[str]) -> tuple[Source, Back | None]:
     """Return data as a source, and what gives predictions back in its kind; None for an Arrow table with all."""
     if isinstance(data, Mapping):
-        rowwise = {str(name): _is_one(value) for name, value in data.items()}
+        rowwise = {str(name): _is_one(value, vector=name in vectors) for name, value in data.items()}
         if all(rowwise.values()):
             source = open_source({name: [value] for name, value in data.items()})
             return source, lambda added: {**data, **added.to_pylist()[0]}
@@ -98,6 +100,8 @@ def _opened(data: Any) -> tuple[Source, Back | None]:
     return open_source(data), None
 
 
-def _is_one(value: Any) -> bool:
-    """Tell whether an entry of a dict is the value of one row."""
-    return isinstance(value, str | bytes) or not hasattr(value, "__len__")
+def _is_one(value: Any, *, vector: bool) -> bool:
+    """Tell whether an entry of a dict is the value of one row, which is a list itself in a column of vectors."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        return True
+    return vector and not any(entry is None or hasattr(entry, "__len__") for entry in value)

@@ -22,7 +22,7 @@ from fairfix.individual.by_model import readable_table
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
-from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import (
@@ -209,7 +209,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         content["messages"].append(message_dict(note))
         content["notes"].append(str(note))
     facts = {name: content[name] for name in (*FACTS, *made.more) if name in content}
-    if outcome.predictor.kind in KINDS:
+    if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
     if request.output is not None:

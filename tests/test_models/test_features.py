@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -141,7 +145,7 @@ def test_decimals_dictionaries_and_whole_numbers_are_read() -> None:
         ([dt.date(2020, 1, 1), None], "holds dates or times"),
         ([dt.datetime(2020, 1, 1), None], "holds dates or times"),
         ([dt.timedelta(1), None], "holds dates or times"),
-        ([[1], [2]], "neither number nor text"),
+        ([["x"], ["y"]], "neither number nor text"),
         ([b"x", b"y"], "neither number nor text"),
     ],
 )
@@ -232,3 +236,96 @@ def test_features_that_no_fit_makes_are_refused(change: dict[str, Any], words: s
 
     with pytest.raises(ArtifactError, match=words):
         Features.from_state(state)
+
+
+# ---------------------------------------------------------------------- vectors
+
+LISTS = {
+    "lists": pa.list_(pa.float64()),
+    "long lists": pa.large_list(pa.float32()),
+    "lists of one length": pa.list_(pa.float32(), 3),
+}
+
+
+def embedded(many: int = 60, *, turn: np.ndarray | None = None) -> dict[str, Any]:
+    """Return people with a vector of three numbers of unlike spread, turned if asked."""
+    rng = np.random.default_rng(5)
+    vector = rng.normal(size=(many, 3)) * [1.0, 4.0, 0.5] + [3.0, 0.0, -1.0]
+    label = (vector @ [1.0, 0.5, -2.0] + rng.normal(size=many) > 5.0).astype(int)
+    text = vector if turn is None else vector @ turn
+    race = ["a" if one else "b" for one in rng.random(many) < 0.5]
+    return {
+        "race": race,
+        "label": label,
+        "text": list(text),
+        "age": rng.normal(40, 9, many),
+        "id": np.arange(many),
+    }
+
+
+@pytest.mark.parametrize("kind", LISTS.values(), ids=LISTS)
+def test_a_vector_keeps_its_directions(kind: pa.DataType) -> None:
+    """Each entry has mean 0, and all have one scale, so that distances are those of the vectors."""
+    vectors = np.array(embedded()["text"])
+    table = table_of({"text": pa.array(list(vectors)).cast(kind)})
+    features = Features.from_state(json.loads(json.dumps(Features.learn(table, ["text"]).state())))
+    X = features.matrix(table)
+
+    np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose((X**2).mean(), 1, rtol=1e-6)
+    apart = np.linalg.norm(vectors - vectors[0], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(X - X[0], axis=1), apart / features.columns[0].scale, rtol=1e-5)
+    assert features.titles == ("text[0]", "text[1]", "text[2]")
+
+
+def test_a_missing_vector_is_the_mean_and_marked() -> None:
+    """It is 0 in each entry, with one indicator; for trees it is missing."""
+    table = table_of({"text": [[1.0, 2.0], None, [3.0, 6.0]]})
+    features = Features.learn(table, ["text"])
+
+    np.testing.assert_array_equal(features.matrix(table)[:, 2], [0, 1, 0])
+    np.testing.assert_array_equal(features.matrix(table)[1, :2], [0, 0])
+    assert np.isnan(features.matrix(table, gaps=True)[1]).all()
+    assert len(features.reach) == 3
+
+
+@pytest.mark.parametrize(
+    ("fitted", "text", "message"),
+    [
+        (None, [[1.0, 2.0], [3.0]], r"list of 1 numbers \(row 2 of those used\) beside lists of 2"),
+        (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
+        (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),
+        (None, pa.array([[], []], pa.list_(pa.float64())), "lists of 0 numbers"),
+        (None, pa.array([None, None], pa.list_(pa.float64())), "no list"),
+        (None, [["a"], ["b"]], "neither number nor text, nor a list of numbers"),
+        ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* beside lists of 2"),
+        ([[1.0, 2.0]], ["1,2"], "a list of 2 numbers as in the fit"),
+    ],
+)
+def test_a_vector_that_cannot_be_read_is_named(fitted: Any, text: Any, message: str) -> None:
+    """The message has the column, the row and what is wrong."""
+    table = table_of({"text": text})
+    read = partial(Features.learn, table, ["text"])
+    if fitted is not None:
+        read = partial(Features.learn(table_of({"text": fitted}), ["text"]).matrix, table)
+    with pytest.raises((DataError, ColumnError), match=f"'text'.*{message}"):
+        read()
+
+
+@pytest.mark.parametrize("method", ["logloss", "sensei"])  # folds are drawn by what is in a row
+def test_a_repair_of_turned_vectors_is_the_same(method: str, tmp_path: Path) -> None:
+    """What is learned from an embedding does not hang on its axes; one row at a time is read too."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    shown = []
+    for name, people in (("as it is", embedded(200)), ("turned", embedded(200, turn=turn))):
+        path = tmp_path / f"{name}.fairfix"
+        fairfix.repair(
+            people, method=method, protected="race", id="id", features=["text", "age"], output=str(path)
+        )
+        repaired = fairfix.load(path)
+        whole = repaired.predict(people)
+        number = whole[repaired.output.names[0]]
+        first = repaired.predict({column: values[0] for column, values in people.items()})
+        assert first[repaired.output.names[0]] == number[0]
+        shown.append(number)
+    np.testing.assert_allclose(shown[0], shown[1], atol=1e-5)

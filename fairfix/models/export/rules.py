@@ -45,15 +45,21 @@ class Exported:
         return any(step.operation == "draw" for step in self.steps)
 
 
+def without_program(repaired: Repaired) -> str:
+    """Return why a repair has no program: for a rule from outside fairfix, and one that reads vectors; else nothing."""
+    if repaired.predictor.kind not in KINDS:
+        return f"a rule of the kind {repaired.predictor.kind!r}, which is not of fairfix itself"
+    vectors = (name for name, kind in repaired.predictor.features.items() if kind == "vector")
+    name = next(vectors, None)
+    return "" if name is None else f"a rule that reads the lists of numbers in {name!r}"
+
+
 def exported(repaired: Repaired) -> Exported:
-    """Return the program of a repair; a UsageError for a kind of rule from outside fairfix."""
+    """Return the program of a repair; a UsageError where it has none."""
+    if why := without_program(repaired):
+        raise UsageError(f"`artifact`: {why}, cannot be exported; apply it with fairfix predict")
     settings, arrays = repaired.predictor.state()
     rule = _Rule(repaired, settings, arrays)
-    if repaired.predictor.kind not in KINDS:
-        raise UsageError(
-            f"`artifact`: a rule of the kind {repaired.predictor.kind!r}, which is not of fairfix itself, cannot be "
-            "exported; apply it with fairfix predict"
-        )
     result = KINDS[repaired.predictor.kind](rule)
     if repaired.unseen_group == "base" and "levels" in settings:
         unseen = rule.program.add("is_missing", result)
