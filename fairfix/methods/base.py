@@ -344,6 +344,11 @@ class Repairer:
         return self.slack
 
     @property
+    def least_ratio(self) -> float | None:
+        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
+        return None
+
+    @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
         return self.solver_in_force.uses_labels
@@ -483,9 +488,9 @@ def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
         )
 
 
-def between_groups(constraint: str) -> str:
+def between_groups(constraint: str, kind: str = "difference") -> str:
     """Return the identifier of the audit comparison that holds groups alike by a constraint."""
-    return f"{metric_of(constraint)}.difference.between_groups"
+    return f"{metric_of(constraint)}.{kind}.between_groups"
 
 
 def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:

@@ -159,23 +159,34 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
         if change["high"] < 0 or change["low"] > 0:
             text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
         else:
-            text += f"; whether it is smaller is not certain: {ends}"
-    slack = result["parameters"].get("slack")
+            better = "larger" if of.worse == "smaller" else "smaller"
+            text += f"; whether it is {better} is not certain: {ends}"
+    least = result["parameters"].get("min_ratio") or None
+    slack = result["parameters"].get("slack") if least is None else least
     if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
         return f"{text}."
-    text += f". The slack, the gap that was allowed, is {write(slack)}"
+    what, name = ("slack", "gap") if least is None else ("least ratio", "ratio")
+    meant = ", the gap that was allowed," if least is None else " that was allowed"
+    text += f". The {what}{meant} is {write(slack)}"
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f"; on the rows of the fit the gap is {write(there)}"
-    low, high = after["low"], after["high"]
-    if low is not None and low > slack:
-        where = "lies above the slack as a whole"
-        if there is not None and there <= slack:
+        text += f"; on the rows of the fit the {name} is {write(there)}"
+    # a ratio is worse where it is less, so its ends change places
+    sign, (low, high) = 1, (after["low"], after["high"])
+    if least is not None:
+        sign, (low, high) = -1, (high, low)
+    if low is not None and sign * low > sign * slack:
+        where = f"lies {'above' if least is None else 'below'} the {what} as a whole"
+        if there is not None and sign * there <= sign * slack + ROUNDED:
             where += ": what held on the rows of the fit does not hold beyond them"
-    elif high is not None and high <= slack:
-        where = "lies within the slack as a whole"
+    elif high is not None and sign * high <= sign * slack:
+        where = (
+            f"lies within the {what} as a whole"
+            if least is None
+            else f"lies at or above the {what} as a whole"
+        )
     else:
-        where = "reaches beyond the slack: whether other rows keep it is not shown"
+        where = f"reaches beyond the {what}: whether other rows keep it is not shown"
     return f"{text}. The interval on held-out rows {where}."
 
 

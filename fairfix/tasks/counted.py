@@ -139,7 +139,7 @@ def repair_counts(
         of_fit = replace(of_fit, after=_unproven(of_fit.after))
         first = [_nothing_proven()]
         if rule.trace.randomized is None and not repairer.demands:
-            asked = Asked(criterion_of(repairer, reading), repairer.slack_of_all)
+            asked = Asked(criterion_of(repairer, reading), repairer.slack_of_all, repairer.least_ratio)
             first += of_slack(asked, _criterion_on(of_fit, asked, reading))
     else:
         of_fit = prove(table, rule, plain, **more, of_fit=True)

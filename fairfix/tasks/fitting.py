@@ -453,10 +453,11 @@ def cost_of_rounding(
 def _gap_and_accuracy(
     rule: RepairedPredictor, held: Table, name: str, settings: Settings
 ) -> tuple[float, float]:
-    """Return the largest value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
+    """Return the worst value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
     repaired = results_on(held, rule)[1]
     report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
-    gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+    worst = min if Comparison.parse(name).worse == "smaller" else max
+    gap = worst(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
     chance = repaired.chance
     assert chance is not None
     return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
@@ -471,7 +472,7 @@ def doubts_of(
     held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    asked = Asked(criterion_of(repairer, held.reading), repairer.slack_of_all)
+    asked = Asked(criterion_of(repairer, held.reading), repairer.slack_of_all, repairer.least_ratio)
     groups = fitted.groups()
     attribute = attribute_name(groups.columns)
     if repairer.demands:  # of true groups, as far as anything is known of them
@@ -483,6 +484,11 @@ def doubts_of(
     drawn = predictor.trace.randomized
     if holdout is not None and fit is not None and drawn is not None:
         step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
+        if (
+            asked.is_ratio
+        ):  # of rates up to the greatest; one row more or less changes both that and the least
+            rates = [one.metrics[metric].value for one in shown[0].after.block(attribute).groups]
+            step *= 2 / max(rates) if max(rates) > 0 else math.inf
         left, _ = _gap_and_accuracy(drawn, held, criterion_of(repairer, held.reading), plain)
         yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step, left)
     parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]

@@ -77,7 +77,7 @@ def _slopes(rows: pd.DataFrame, world: World, values: Floats) -> Floats:
 
 
 @promise(
-    "the objective of the ramp is at most GAP above the least of all chances that hold the slack",
+    "the objective of the ramp is at most GAP above the least of all chances that hold the slack or the ratio",
     level=0.0,
     quick=4,
     full=200,
@@ -91,7 +91,9 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = pd.DataFrame({"id": np.arange(code.size), "group": [f"g{k}" for k in code], "score": score})
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
     asked = ("--protected", "group", "--score", "score", "--id", "id", "--method", "ramp")
-    told = ("--gamma", gamma, "--slack", slack, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
+    ratio = float(rng.choice([0.0, 0.5, 0.8]))
+    bound = ("--min-ratio", ratio) if ratio else ("--slack", slack)
+    told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
     reading = Reading(Columns(("group",), score="score"))
     table = read_table(pa.Table.from_pandas(frame[["group", "score"]]), reading)
@@ -100,12 +102,15 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     q = cvxpy.Variable(fit.size)
     rates = [q[own == k].sum() / (own == k).sum() for k in range(groups)]
     center = cvxpy.Variable()
-    held = [q >= 0, q <= 1, *(cvxpy.abs(rate - center) <= slack / 2 for rate in rates)]
+    alike = [cvxpy.abs(rate - center) <= slack / 2 for rate in rates]
+    if ratio:
+        alike = [one >= ratio * other for one in rates for other in rates]
+    held = [q >= 0, q <= 1, *alike]
     cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / fit.size
     best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
     chance = shell.predict(str(shell.folder / "r.fairfix"), shell.write(frame))["p_positive"].to_numpy()[fit]
     value = float(np.mean(gamma / 2 * chance**2 - f * chance))
-    return bracket(proven(done, shell), value, best, 1e-7, f"gamma {gamma}, slack {slack}")
+    return bracket(proven(done, shell), value, best, 1e-7, f"gamma {gamma}, {bound}")
 
 
 @promise(

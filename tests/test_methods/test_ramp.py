@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from itertools import pairwise, product
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -89,6 +92,37 @@ def test_the_audit_finds_the_slack_on_the_fit_rows(
             assert gap(repairer, table, predictor.predict(table)) <= slack + 1e-9
             objectives.append(predictor.trace.objective)
         assert all(b <= a + 1e-12 for a, b in pairwise(objectives))
+
+
+RATIOS = [
+    ({"gamma": 0.0}, None, ()),
+    ({"gamma": 0.05}, "weight", ("job",)),
+    ({"gamma": 0.0, "calibrate": "isotonic"}, "weight", ("job",)),
+    ({"constraint": "equal_opportunity"}, "weight", ()),
+    ({"constraint": "equal_opportunity", "gamma": 0.0}, None, ("job",)),
+    ({"constraint": "predictive_equality", "shape": "centred"}, None, ("job",)),
+]
+
+
+@pytest.mark.parametrize(("given", "weight", "strata"), RATIOS)
+def test_the_audit_finds_the_ratio_on_the_fit_rows(
+    given: dict, weight: str | None, strata: tuple[str, ...]
+) -> None:
+    """No group's rate is below the share of another's, to rounding, and a larger share costs objective."""
+    table = table_of(frame(), weight=weight, strata=strata)
+    ratios, objectives = [], []
+    for least in (0.3, 0.8, 1.0):
+        repairer = Ramp(min_ratio=least, **given)
+        predictor = fit(repairer, table)
+        assert predictor.trace.converged
+        ratios.append(gap(repairer, table, predictor.predict(table)))
+        objectives.append(predictor.trace.objective)
+
+    assert ratios[0] == pytest.approx(max(0.3, ratios[0]), abs=1e-9)
+    assert ratios[0] < 0.8
+    assert ratios[1:] == pytest.approx([0.8, 1.0], abs=1e-9)
+    assert objectives == sorted(objectives)
+    assert objectives[1] < objectives[2]
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -444,6 +478,39 @@ def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
         Ramp(solver="sgd", **given)
 
 
+def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ratio is held on the rows of the fit, judged on others, said in the answer, and that of the decided rows."""
+    data, artifact, decided = (tmp_path / name for name in ("data.parquet", "r.fairfix", "decided.parquet"))
+    pq.write_table(frame(rows=3000), data)
+    words = [
+        "--protected",
+        "race",
+        "--method",
+        "ramp",
+        "--min-ratio",
+        "0.8",
+        "-o",
+        str(artifact),
+        "--no-config",
+    ]
+    status = run(["repair", str(data), *words, "--require", "dp.ratio>=0.9", "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    fit, held = (
+        next(row["after"] for row in result["proof"][part]["table"] if row["id"] == result["criterion"])
+        for part in ("fit", "holdout")
+    )
+    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--no-config"]) == 0
+    rates = pq.read_table(decided).to_pandas().groupby("race")["p_positive"].mean()
+
+    assert result["criterion"] == "selection_rate.ratio.between_groups"
+    assert fit["value"] == pytest.approx(0.8, abs=1e-9)
+    (check,) = result["checks"]
+    assert (status, check["verdict"]) == (3, "undecided")
+    assert (check["value"], check["limit"]) == (held["value"], 0.9)
+    assert fit["value"] != held["value"]
+    assert min(fit["value"], held["value"]) < rates.min() / rates.max() < max(fit["value"], held["value"])
+
+
 # ---- gates ---------------------------------------------------------------------------------------------
 
 
@@ -457,6 +524,11 @@ def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
         ({"rho": 0.3, "constraint": "covariance"}, "finds its own rates"),
         ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),
         ({"constraint": "fairness"}, "constraint must be one of"),
+        ({"min_ratio": 1.2}, "min_ratio must be at most 1"),
+        ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` takes the place of `slack=0.1`; leave out one"),
+        ({"min_ratio": 0.8, "rho": 0.4}, "does not go with `rho=0.4`"),
+        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance is not about; take `constraint="),
+        ({"min_ratio": 0.8, "solver": "sgd"}, "it goes with `solver=exact`"),
         ({"shape": "round"}, "shape must be one of"),
     ],
 )

@@ -46,6 +46,7 @@ SCHEMA = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
     "ramp with slack": {"method": "ramp", "slack": 0.1},
+    "ramp, four-fifths": {"method": "ramp", "min_ratio": 0.8},
     "ramp, thresholds": {"method": "ramp", "gamma": 0.0},
     "ramp, deterministic": {"method": "ramp", "gamma": 0.0, "decisions": "deterministic"},
     "ramp, covariance": {"method": "ramp", "constraint": "covariance", "slack": 0.01},

@@ -23,6 +23,9 @@ equalized_odds          both of the last                               ``clip((f
                                                                        - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
 ======================  =============================================  ==========================================
 
+With ``min_ratio`` ``R`` the means of one rate are held in ``[R rho, rho]`` instead of a band of width ``epsilon``.
+Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule, for ``R = 0.8``.
+
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
 equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
@@ -67,7 +70,7 @@ class Ramp(Repairer):
     name: ClassVar[str] = "ramp"
     summary: ClassVar[str] = (
         "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
-        "predictive equality (FPR), equalized odds"
+        "predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
@@ -77,12 +80,20 @@ class Ramp(Repairer):
         "": {},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
+        "four-fifths": {"min_ratio": 0.8},
     }
 
     constraint: str = param(
         "demographic_parity",
         "what is made alike",
         choices=(*CRITERIA, "covariance"),
+    )
+    min_ratio: float = param(
+        0.0,
+        "least ratio between the rates of two groups that is left, such as 0.8 for the four-fifths rule, in place of a "
+        "largest gap; 0: `slack` bounds the gap",
+        at_least=0.0,
+        at_most=1.0,
     )
     gamma: float = param(
         0.05,
@@ -129,6 +140,8 @@ class Ramp(Repairer):
         super().__post_init__()
         if 0 < self.gamma < NARROWEST:
             raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
+        if self.min_ratio:
+            self._check_ratio()
         if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
             raise UsageError(
                 f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
@@ -137,6 +150,31 @@ class Ramp(Repairer):
             raise UsageError(
                 f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
             )
+
+    def _check_ratio(self) -> None:
+        """Raise a UsageError where something does not go with a ratio."""
+        asked = f"ramp: `min_ratio={self.min_ratio:g}`"
+        if self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"{asked} is of one rate of each group, which {self.constraint} is not about; take "
+                "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
+            )
+        if self.slack:
+            raise UsageError(f"{asked} takes the place of `slack={self.slack:g}`; leave out one of them")
+        if self.rho != "joint":
+            raise UsageError(
+                f"{asked} does not go with `rho={self.rho}`, since it finds the rates; leave out `rho`"
+            )
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack; None where a ratio takes its place."""
+        return None if self.min_ratio else self.slack
+
+    @property
+    def least_ratio(self) -> float | None:
+        """The ratio that takes the place of a slack; None where there is none."""
+        return self.min_ratio or None
 
     @property
     def about_labels(self) -> bool:
@@ -161,12 +199,15 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds, strata aside."""
-        covariance = "selection_rate.covariance.to_overall"
-        return covariance if self.constraint == "covariance" else between_groups(self.constraint)
+        """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
+        if self.constraint == "covariance":
+            return "selection_rate.covariance.to_overall"
+        return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
+        if self.min_ratio:
+            return "no bound is known for `min_ratio`; take `slack`, the largest difference"
         if self.constraint == "covariance":
             return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
         return (

@@ -89,17 +89,18 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
         return _steps(method, cells, points, lift)
     if method.about_labels:
         return _rate_ramps(method, cells, points, lift)
+    ratio = _ratio(method)
     if method.constraint == "demographic_parity" and not problem.many_fits:
         scores = [p.score + lift if lift else p.score for p in points]
         rate = _rate(method, cells, lift)
-        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate)
+        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
     else:
         ordered = _sorted_cells(problem, method.calibration, stratum)
         lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
         if method.constraint == "covariance":
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
-            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
+            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift), ratio)
     down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
     return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
@@ -121,7 +122,7 @@ def _rate_ramps(
         Cell.of(p.score + lift, p.weight, _share(p, label) / base)
         for p, base in zip(points, bases, strict=True)
     ]
-    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift))
+    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift), _ratio(method))
     multipliers = np.add(best.offsets, best.remainders)
     prices = [(float(u), 0.0) if label else (0.0, float(u)) for u in multipliers]
     rules = [_line(method, p, lift, *own) for p, own in zip(points, prices, strict=True)]
@@ -171,7 +172,7 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
         if method.constraint == "covariance":
             slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
-    best = solve_steps(stairs, slack, rate)
+    best = solve_steps(stairs, slack, rate, _ratio(method))
     # points without mass, of which all or none have the label that counts, are decided by their score alone
     free = [np.where(m > 0, 0.0, p.score + lift > 0) for p, m in zip(points, mass, strict=True)]
     rules = [
@@ -210,6 +211,11 @@ def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
     total = sum(p.mass for p in points)
     gap = best.bound - best.value
     return StratumFit(tuple(rules), total, best.converged, best.rounds, -best.value, gap)
+
+
+def _ratio(method: Ramp) -> float:
+    """Return the share of the centre from which the lower half of the band is counted; 1 for a difference."""
+    return method.min_ratio or 1.0
 
 
 def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | None:
