@@ -343,6 +343,10 @@ class Repairer:
         """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
         return self.slack
 
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
+        return (tuple(protected),)
+
     @property
     def least_ratio(self) -> float | None:
         """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""

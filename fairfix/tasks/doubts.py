@@ -69,12 +69,18 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 class Asked:
     """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the rows of the fit.
 
-    ``slack`` and ``ratio`` are None where none is stated for all groups.
+    ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
     """
 
     comparison: str
     slack: float | None
     ratio: float | None = None
+    attribute: str = ""
+
+    @property
+    def name(self) -> str:
+        """The comparison, and of which attribute where that has to be said."""
+        return f"{self.comparison} [{self.attribute}]" if self.attribute else self.comparison
 
     @property
     def is_ratio(self) -> bool:
@@ -121,20 +127,20 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     larger = asked.away(after).value >= asked.away(before).value
     if uncertain and larger:
         yield Caution(
-            f"nothing shows that the repair helped: on held-out rows {asked.comparison} was {show(before)}, which "
+            f"nothing shows that the repair helped: on held-out rows {asked.name} was {show(before)}, which "
             f"reaches {least}, so the gap before was not certain, and it is {show(after)}, so the gap after is not "
             "smaller; keep the model as it is, or bring more rows",
             "no_help",
         )
     elif uncertain:
         yield Caution(
-            f"the gap before was not certain: {asked.comparison} was {show(before)} on held-out rows, which reaches "
+            f"the gap before was not certain: {asked.name} was {show(before)} on held-out rows, which reaches "
             f"{least}, so they do not show that there was anything to repair",
             "gap_before",
         )
     elif larger:
         yield Caution(
-            f"the gap is not smaller: {asked.comparison} was {show(before)} on held-out rows and is {show(after)}",
+            f"the gap is not smaller: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
         )
 
@@ -144,7 +150,7 @@ def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
     allowed, away = asked.allowed, 1 - reached if asked.is_ratio else reached
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
-            f"{asked.limit} does not hold: {asked.comparison} is {reached:.4f} on the rows of the fit",
+            f"{asked.limit} does not hold: {asked.name} is {reached:.4f} on the rows of the fit",
             "slack",
         )
 
@@ -238,7 +244,7 @@ def of_rounding(
         return
     what = "leaves the gap" if kept else f"misses {asked.limit}"
     yield Caution(
-        f"rounding {what}: with deterministic decisions {asked.comparison} is {fitted.value:.4f} on the rows of the "
+        f"rounding {what}: with deterministic decisions {asked.name} is {fitted.value:.4f} on the rows of the "
         f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where drawn decisions leave "
         f"{drawn:.4f}: take `decisions=randomized`",
         "rounding",

@@ -90,22 +90,26 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
         score = score.round(1)
     frame = pd.DataFrame({"id": np.arange(code.size), "group": [f"g{k}" for k in code], "score": score})
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
-    asked = ("--protected", "group", "--score", "score", "--id", "id", "--method", "ramp")
     ratio = float(rng.choice([0.0, 0.5, 0.8]))
-    bound = ("--min-ratio", ratio) if ratio else ("--slack", slack)
+    bound: tuple[Any, ...] = ("--min-ratio", ratio) if ratio else ("--slack", slack)
+    protected = {"group": code}
+    if not ratio and rng.random() < 0.6:  # two columns, each alone, that hang together
+        protected["side"] = (rng.random(code.size) < 0.3 + 0.3 * (code == 0)).astype(int)
+        frame["side"] = [f"s{k}" for k in protected["side"]]
+        bound += ("--attributes", "each")
+    asked = ("--protected", ",".join(protected), "--score", "score", "--id", "id", "--method", "ramp")
     told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
-    reading = Reading(Columns(("group",), score="score"))
-    table = read_table(pa.Table.from_pandas(frame[["group", "score"]]), reading)
+    reading = Reading(Columns(tuple(protected), score="score"))
+    table = read_table(pa.Table.from_pandas(frame[[*protected, "score"]]), reading)
     fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
-    f, own = 2 * score[fit] - 1, code[fit]
-    q = cvxpy.Variable(fit.size)
-    rates = [q[own == k].sum() / (own == k).sum() for k in range(groups)]
-    center = cvxpy.Variable()
-    alike = [cvxpy.abs(rate - center) <= slack / 2 for rate in rates]
-    if ratio:
-        alike = [one >= ratio * other for one in rates for other in rates]
-    held = [q >= 0, q <= 1, *alike]
+    f, q, held = 2 * score[fit] - 1, cvxpy.Variable(fit.size), []
+    for own in (column[fit] for column in protected.values()):
+        rates = [q[own == k].sum() / (own == k).sum() for k in np.unique(own)]
+        center = cvxpy.Variable()
+        held += [cvxpy.abs(rate - center) <= slack / 2 for rate in rates if not ratio]
+        held += [one >= ratio * other for one in rates for other in rates if ratio]
+    held += [q >= 0, q <= 1]
     cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / fit.size
     best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
     chance = shell.predict(str(shell.folder / "r.fairfix"), shell.write(frame))["p_positive"].to_numpy()[fit]

@@ -123,6 +123,11 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     assert [one.bounds_of(READING) for one in every if one.least_ratio == 0.8] == [
         "selection_rate.ratio.between_groups"
     ]
+    two = replace(READING, columns=replace(READING.columns, protected=("group", "other")))
+    more = {one.title: one.repairer.alike(("group", "other")) for one in chosen(["ramp"], two, learned=False)}
+    assert more.pop("ramp, each column") == (("group",), ("other",))
+    assert set(more.values()) == {(("group", "other"),)}
+    assert len(more) == len(every)
     values = {
         (one.repairer.bounds_of(READING), bool(one.repairer.solver_in_force.sees_groups))
         for one in chosen(["fair-regression"], READING, learned=False)

@@ -116,6 +116,21 @@ def test_scores_at_middles_give_the_rule_of_the_rows(name: str, weight: str | No
     np.testing.assert_allclose(by_counts.predict(table), by_rows, atol=1e-6)
 
 
+def test_each_column_of_counts_keeps_the_slack() -> None:
+    """Groups of two columns alone are held alike from counts as from rows."""
+    data = binned_scores()
+    reading = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "job")))
+    table, asked = (
+        read_table(data, reading, columns=()),
+        {"method": "ramp", "attributes": "each", "slack": 0.01},
+    )
+    by_rows = repairer_of(asked).fit(RepairProblem(table), rng=np.random.default_rng(0))
+    rule, lost = rule_of(count(data, reading), asked)
+
+    np.testing.assert_allclose(rule.predict(table), by_rows.predict(table), atol=1e-6)
+    assert "of race and of job" in lost["among"]
+
+
 def test_the_order_of_merging_changes_nothing() -> None:
     """Counts of three hospitals make one rule, whichever comes first."""
     parts = [(str(i), count(scored(i, 700), PLAIN)) for i in range(3)]

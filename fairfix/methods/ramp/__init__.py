@@ -26,6 +26,9 @@ equalized_odds          both of the last                               ``clip((f
 With ``min_ratio`` ``R`` the means of one rate are held in ``[R rho, rho]`` instead of a band of width ``epsilon``.
 Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule, for ``R = 0.8``.
 
+With ``attributes = each`` the groups are those of each protected column alone, which overlap: a cell of the crossed
+columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
+
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
 equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
@@ -45,6 +48,7 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -58,6 +62,7 @@ from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
+from fairfix.noisy.description import Noise
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -94,6 +99,12 @@ class Ramp(Repairer):
         "largest gap; 0: `slack` bounds the gap",
         at_least=0.0,
         at_most=1.0,
+    )
+    attributes: str = param(
+        "crossed",
+        "whose groups are alike where several columns are protected: the cells of all of them (crossed), or the groups "
+        "of each column alone (each)",
+        choices=("crossed", "each"),
     )
     gamma: float = param(
         0.05,
@@ -142,6 +153,8 @@ class Ramp(Repairer):
             raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
         if self.min_ratio:
             self._check_ratio()
+        if self.attributes == "each":
+            self._check_each()
         if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
             raise UsageError(
                 f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
@@ -165,6 +178,34 @@ class Ramp(Repairer):
             raise UsageError(
                 f"{asked} does not go with `rho={self.rho}`, since it finds the rates; leave out `rho`"
             )
+
+    def _check_each(self) -> None:
+        """Raise a UsageError where something does not go with groups that overlap."""
+        asked = "ramp: `attributes=each` does not go with"
+        if self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"{asked} `constraint={self.constraint}`; take demographic_parity, equal_opportunity or "
+                "predictive_equality, or leave out `attributes`"
+            )
+        if self.min_ratio:
+            raise UsageError(
+                f"{asked} `min_ratio={self.min_ratio:g}`; take a `slack`, or leave out `attributes`"
+            )
+        if self.rho != "joint":
+            raise UsageError(
+                f"{asked} `rho={self.rho}`, since it finds the rates of each column; leave out `rho`"
+            )
+
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes between whose groups the slack holds: all columns crossed, or each column."""
+        return tuple((name,) for name in protected) if self.attributes == "each" else super().alike(protected)
+
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield the variants that `compare` shows: with several protected columns also that of each column alone."""
+        yield from super().contenders(reading, noise)
+        if len(reading.columns.protected) > 1:
+            yield f"{cls.name}, each column", cls(attributes="each")
 
     @property
     def slack_of_all(self) -> float | None:
@@ -208,6 +249,8 @@ class Ramp(Repairer):
         """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
         if self.min_ratio:
             return "no bound is known for `min_ratio`; take `slack`, the largest difference"
+        if self.attributes == "each":
+            return "no bound is known for `attributes=each`; take `attributes=crossed`"
         if self.constraint == "covariance":
             return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
         return (

@@ -14,7 +14,7 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
-from fairfix.methods.ramp.strata import CellRule, StratumFit, solve_stratum
+from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise
@@ -36,7 +36,7 @@ class Exact(Solver):
     option = "`solver=exact`"
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
-        ("constraint", "min_ratio", "gamma", "rho", "shape", "calibrate", "decisions"), anything
+        ("constraint", "min_ratio", "attributes", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -48,7 +48,7 @@ class Exact(Solver):
         trace = self._trace(problem, cells, parts, rules, notes)
         predictor = self._predictor(cells, points, rules, trace)
         if self.method.decisions == "deterministic":
-            return self._rounded(cells, points, predictor)
+            return self._rounded(problem, cells, points, predictor)
         return predictor
 
     def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
@@ -101,6 +101,9 @@ class Exact(Solver):
             self.method.min_ratio,
         )
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"hold the slack in the {title}"
+        attributes = self.method.alike(problem.cells.columns)
+        if len(attributes) > 1:
+            held += " of " + " and of ".join(map(attribute_name, attributes))
         proven = Certificate(
             f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
             value,
@@ -119,7 +122,7 @@ class Exact(Solver):
         )
 
     def _rounded(
-        self, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
+        self, problem: RepairProblem, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
     ) -> RepairedPredictor:
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
         curves, shift, gaps = [], 0.0, []
@@ -130,9 +133,8 @@ class Exact(Solver):
             cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
             curves.append(Piecewise.separating(score, cut.astype(np.float64)))
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
-            gaps.append([float(m @ cut) / float(m.sum()) for m in masses])
-        rates = np.array(gaps)
-        strata = [rates[inside] for inside in cells.strata().values()]
+            gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
+        strata = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
         worst = (
             f"the largest gap of what is made alike is {max(np.ptp(one, axis=0).max() for one in strata):.2g}"
         )
@@ -148,6 +150,22 @@ class Exact(Solver):
         # what is proven is of the chances, not of the decisions they are rounded to
         trace = replace(predictor.trace, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
+
+    def _rates(
+        self, problem: RepairProblem, inside: Sequence[int], sums: Sequence[Sequence[tuple[float, float]]]
+    ) -> Iterator[Floats]:
+        """Yield the rates of the groups that are held alike among some cells, per attribute, shape (G, events).
+
+        ``sums``: of every cell and event, the mass that is decided positively, and all of it.
+        """
+        own = np.array([sums[k] for k in inside])
+        groups = np.arange(len(inside))[:, None]
+        if self.method.attributes == "each":
+            groups = groups_of_each(problem, inside)
+        for code in groups.T:
+            total = np.zeros((code.max() + 1, *own.shape[1:]))
+            np.add.at(total, code, own)
+            yield total[..., 0] / total[..., 1]
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
