@@ -343,6 +343,15 @@ class Repairer:
         """The slack that holds for every group alike; None where it does not change the fit, or groups have others."""
         return self.slack
 
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
+        return (tuple(protected),)
+
+    @property
+    def least_ratio(self) -> float | None:
+        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
+        return None
+
     @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
@@ -483,9 +492,9 @@ def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
         )
 
 
-def between_groups(constraint: str) -> str:
+def between_groups(constraint: str, kind: str = "difference") -> str:
     """Return the identifier of the audit comparison that holds groups alike by a constraint."""
-    return f"{metric_of(constraint)}.difference.between_groups"
+    return f"{metric_of(constraint)}.{kind}.between_groups"
 
 
 def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:

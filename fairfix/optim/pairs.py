@@ -1,18 +1,20 @@
-r"""The ramp under several means at once: every cell has a few means, and each kind of mean is nearly common.
+r"""The ramp under several kinds of means at once, each of which is nearly common to the cells of its kind.
 
-Point ``i`` of cell ``k`` has a score ``f_i``, a weight ``w_i``, slopes ``z_ij`` for the kinds ``j`` and a share
-``q_i``. With ``W_k`` the weight of cell ``k``, ``r_kj`` its means and ``d = slack / 2``,
+Point ``i`` has a score ``f_i``, a weight ``w_i``, slopes ``z_ij`` for the kinds ``j``, is in cell ``k(i, j)`` of each
+kind and gets a share ``q_i``. With ``W_kj`` the weight of cell ``k`` of kind ``j``, ``r_kj`` its mean and ``d = slack /
+2``,
 
 .. math::
     \min_{q, c} \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_{kj} - c_j| \le d,\quad
-    r_{kj} = \frac{1}{W_k} \sum_{i \in k} w_i z_{ij} q_i .
+    r_{kj} = \frac{1}{W_{kj}} \sum_{i: k(i, j) = k} w_i z_{ij} q_i .
 
-With ``z_1 = eta / mean(eta)`` and ``z_2 = (1 - eta) / mean(1 - eta)`` the two means are a cell's true and false
-positive rates, if ``eta`` is the probability of label 1. Multipliers ``u_kj`` (per unit of ``W_k``) with
-``sum_k W_k u_kj = 0`` give
+Where all kinds have the same cells, and ``z_1 = eta / mean(eta)`` and ``z_2 = (1 - eta) / mean(1 - eta)``, the two
+means are a cell's true and false positive rates, if ``eta`` is the probability of label 1. Where kinds are protected
+columns with cells of their own and ``z = 1``, the means are the rates of the groups of each column alone, which
+overlap. Multipliers ``u_kj`` (per unit of ``W_kj``) with ``sum_k W_kj u_kj = 0`` give
 
-.. math:: q_i = \mathrm{clip}\left(\left(f_i - \sum_j u_{kj} z_{ij}\right) / \gamma, 0, 1\right),
+.. math:: q_i = \mathrm{clip}\left(\left(f_i - \sum_j u_{k(i, j) j} z_{ij}\right) / \gamma, 0, 1\right),
 
 and ``u_kj`` is positive only at the upper edge of its band, negative only at the lower.
 
@@ -20,7 +22,7 @@ and ``u_kj`` is positive only at the upper edge of its band, negative only at th
 points, and has few unknowns: sequential quadratic programs find it. Newton's method on the constraints that are active
 then gives the last digits; a step of it is kept only if it makes the violation smaller.
 
-The shares above attain the minimum of the Lagrangian, so ``sum_kj W_k (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
+The shares above attain the minimum of the Lagrangian, so ``sum_kj W_kj (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
 from the optimum of any shares within the band, computed without cancellation.
 
 References
@@ -54,11 +56,11 @@ class PairsSolution:
     """The optimum."""
 
     multipliers: Floats
-    """``u``, shape (K, J)."""
+    """``u``, shape (K, J); 0 where a kind has fewer than K cells."""
     centres: Floats
     """``c``, shape (J,)."""
     means: Floats
-    """``r`` at these multipliers, shape (K, J)."""
+    """``r`` at these multipliers, shape (K, J); the centre where a kind has fewer than K cells."""
     objective: float
     gap: float
     """``objective`` and ``gap``: divided by the total weight."""
@@ -79,14 +81,15 @@ def solve_pairs(
     """Return the optimal multipliers of all cells.
 
     ``scores``: shape (n,). ``slopes``: shape (n, J). ``cells``: index of each point's cell, 0..K-1, each with a point;
-    shape (n,). ``gamma``, ``slack``: width of the ramp, above 0; largest allowed difference of a mean between two
-    cells, 0 or more. ``weights``: positive, shape (n,); None for 1 each.
+    shape (n,), or (n, J) for kinds with cells of their own, of which some may have fewer than K. ``gamma``, ``slack``:
+    width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more. ``weights``:
+    positive, shape (n,); None for 1 each.
     """
     problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
     idle = np.zeros((problem.size, problem.kinds))
-    free = problem.means(problem.shares(idle))
-    if np.ptp(free, axis=0).max(initial=0.0) <= slack:
-        return problem.certified(idle, (free.min(axis=0) + free.max(axis=0)) / 2, 0)
+    least, most = problem.ends(problem.means(problem.shares(idle)))
+    if (most - least).max(initial=0.0) <= slack:
+        return problem.certified(idle, (least + most) / 2, 0)
     multipliers, centres, steps = _dual(problem)
     multipliers, centres = _polished(problem, multipliers, centres)
     return problem.certified(multipliers, centres, steps)
@@ -94,7 +97,10 @@ def solve_pairs(
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The numbers of a problem; weights are divided by their sum, ``share`` is ``W_k`` by the total."""
+    """The numbers of a problem; weights are divided by their sum, ``share`` is ``W_kj`` by the total, (K, J).
+
+    ``cell`` has the shape (n, J). A share of 0 is a cell that its kind does not have.
+    """
 
     f: Floats
     z: Floats
@@ -116,7 +122,9 @@ class _Problem:
     ) -> _Problem:
         f, z = np.asarray(scores, dtype=np.float64), np.asarray(slopes, dtype=np.float64)
         cell = np.asarray(cells, dtype=np.int64)
-        if f.ndim != 1 or not f.size or z.ndim != 2 or not f.shape == z.shape[:1] == cell.shape:
+        if cell.ndim == 1 and z.ndim == 2:
+            cell = np.repeat(cell[:, None], z.shape[1], axis=1)
+        if f.ndim != 1 or not f.size or z.ndim != 2 or cell.shape != z.shape or f.shape != z.shape[:1]:
             raise ValueError(f"one row per point is needed, got {f.shape}, {z.shape}, {cell.shape}")
         if not (np.isfinite(f).all() and np.isfinite(z).all()):
             raise ValueError("scores and slopes must be finite")
@@ -126,57 +134,77 @@ class _Problem:
             )
         w = positive_weights(weights, f.shape)
         w = w / w.sum()
-        share = np.bincount(cell, w).astype(np.float64)
-        if cell.min() < 0 or not share.all():
+        if cell.min() < 0:
+            raise ValueError("every cell needs a point")
+        most = int(cell.max()) + 1
+        share = np.stack([np.bincount(own, w, most) for own in cell.T], axis=1).astype(np.float64)
+        if any((np.diff((part > 0).astype(np.int64)) > 0).any() or not part[0] for part in share.T):
             raise ValueError("every cell needs a point")
         return cls(f, z, cell, w, gamma, min(slack, 2.0 * float(np.abs(z).max()) + 1.0) / 2, share)
 
     @property
     def size(self) -> int:
-        return int(self.share.size)
+        return int(self.share.shape[0])
 
     @property
     def kinds(self) -> int:
-        return int(self.z.shape[1])
+        return int(self.share.shape[1])
 
-    def per_cell(self, each: Floats) -> Floats:
-        """Return sums over the points of each cell, shape (K,)."""
-        return np.bincount(self.cell, each, self.size).astype(np.float64)
+    @property
+    def there(self) -> Bools:
+        """Which cells there are, shape (K, J)."""
+        return self.share > 0
 
     def means(self, q: Floats) -> Floats:
-        """Return ``r``, shape (K, J)."""
-        columns = [self.per_cell(self.w * self.z[:, j] * q) / self.share for j in range(self.kinds)]
-        return np.stack(columns, axis=1)
+        """Return ``r``, shape (K, J); 0 where there is no cell."""
+        sums = [
+            np.bincount(own, self.w * z * q, self.size) for own, z in zip(self.cell.T, self.z.T, strict=True)
+        ]
+        return np.stack(sums, axis=1) / np.where(self.there, self.share, 1.0)
+
+    def ends(self, means: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the greatest mean of each kind, shape (J,) each."""
+        there = self.there
+        return means.min(axis=0, where=there, initial=np.inf), means.max(axis=0, where=there, initial=-np.inf)
+
+    def away(self, means: Floats, c: Floats) -> Floats:
+        """Return how far means are from their centres, shape (K, J); 0 where there is no cell."""
+        return np.where(self.there, means - c, 0.0)
 
     def pull(self, u: Floats) -> Floats:
         """Return ``sum_j u_kj z_ij`` per point."""
-        return np.asarray((u[self.cell] * self.z).sum(axis=1))
+        return np.asarray((u[self.cell, np.arange(self.kinds)] * self.z).sum(axis=1))
 
     def shares(self, u: Floats) -> Floats:
         """Return ``q`` at the multipliers."""
         return np.clip((self.f - self.pull(u)) / self.gamma, 0.0, 1.0)
 
     def curvature(self, each: Floats) -> Floats:
-        """Return sums of ``each * z_j * z_l`` over each cell, by its weight, shape (K, J, J)."""
-        kinds = range(self.kinds)
-        entries = [[self.per_cell(each * self.z[:, j] * self.z[:, m]) for m in kinds] for j in kinds]
-        return np.moveaxis(np.array(entries), 2, 0) / self.share[:, None, None]
+        """Return sums of ``each * z_j * z_l`` over the points that two cells have in common, shape (K J, K J)."""
+        size, kinds = self.size, self.kinds
+        out = np.zeros((size, kinds, size, kinds))
+        for j in range(kinds):
+            for m in range(kinds):
+                both = self.cell[:, j] * size + self.cell[:, m]
+                sums = np.bincount(both, each * self.z[:, j] * self.z[:, m], size * size)
+                out[:, j, :, m] = sums.reshape(size, size)
+        return out.reshape(size * kinds, size * kinds)
 
     def certified(self, u: Floats, c: Floats, steps: int) -> PairsSolution:
         """Return the solution with its value and the proof of its optimality."""
         q = self.shares(u)
-        means = self.means(q)
+        off = self.away(self.means(q), c)
         objective = float((self.w * (self.gamma / 2 * q - self.f) * q).sum())
-        gap = float((self.share[:, None] * (self.d * np.abs(u) - u * (means - c))).sum())
-        outside = float((np.abs(means - c) - self.d).max(initial=0.0))
-        unbalanced = float(np.abs(self.share @ u).max(initial=0.0))
+        gap = float((self.share * (self.d * np.abs(u) - u * off)).sum())
+        outside = float((np.abs(off) - self.d).max(initial=0.0))
+        unbalanced = float(np.abs((self.share * u).sum(axis=0)).max(initial=0.0))
         good = outside <= PROMISED and abs(gap) <= PROMISED and unbalanced <= PROMISED
-        return PairsSolution(u, c, means, objective, gap, bool(good), steps)
+        return PairsSolution(u, c, c + off, objective, gap, bool(good), steps)
 
 
 def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     """Return multipliers, centres and steps: the least of the dual in the parts of ``u`` above and below 0."""
-    share, shape = problem.share[:, None], (2, problem.size, problem.kinds)
+    share, shape = problem.share, (2, problem.size, problem.kinds)
 
     def value(x: Floats) -> tuple[float, Floats]:
         up, down = x.reshape(shape)
@@ -187,7 +215,8 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
         gradient = np.stack([edge - slope, edge + slope]).ravel()
         return float(problem.w @ (q * (over - problem.gamma / 2 * q))) + paid, gradient
 
-    balance = np.kron(problem.share, np.eye(problem.kinds))  # of u, which the centres leave no choice
+    # of u, which the centres leave no choice
+    balance = (share[:, None, :] * np.eye(problem.kinds)).transpose(1, 0, 2).reshape(problem.kinds, -1)
     balance = np.concatenate([balance, -balance], axis=1)
     solve: Any = minimize
     answer = solve(
@@ -195,7 +224,7 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
         np.zeros(2 * problem.size * problem.kinds),
         jac=True,
         method="SLSQP",
-        bounds=[(0.0, None)] * (2 * problem.size * problem.kinds),
+        bounds=[(0.0, None if there else 0.0) for there in np.tile(problem.there.ravel(), 2)],
         constraints=[{"type": "eq", "fun": lambda x: balance @ x, "jac": lambda x: balance}],
         options={"maxiter": STEPS, "ftol": 1e-16},
     )
@@ -204,7 +233,7 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     means = problem.means(problem.shares(u))
     active = np.abs(u) > 1e-7  # far above what the polish cannot mend
     edges = np.where(active, means - problem.d * np.sign(u), 0.0).sum(axis=0)
-    middle = (means.min(axis=0) + means.max(axis=0)) / 2
+    middle = sum(problem.ends(means)) / 2
     centres = np.where(active.any(axis=0), edges / np.maximum(active.sum(axis=0), 1), middle)
     return u, centres, int(answer.nit)
 
@@ -212,16 +241,17 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
 def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the multipliers after Newton's method on the constraints that hold with equality."""
     d = problem.d
-    u = u - problem.share @ u  # exact balance
-    off = problem.means(problem.shares(u)) - c
+    share, there = problem.share, problem.there
+    u = np.where(there, u - (share * u).sum(axis=0), 0.0)  # exact balance
+    off = problem.away(problem.means(problem.shares(u)), c)
     side = np.where((np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9), np.sign(u), 0.0) if d else 0.0 * u
-    active = side != 0 if d else np.ones(u.shape, dtype=bool)
+    active = side != 0 if d else there
     u = np.where(active, u, 0.0)
     best, least = (u, c), np.inf
     for _ in range(POLISH):
         q = problem.shares(u)
         off = np.where(active, problem.means(q) - c - side * d, 0.0)
-        balance = problem.share @ u
+        balance = (share * u).sum(axis=0)
         violation = float(max(np.abs(off).max(), np.abs(balance).max()))
         if violation < least:
             best, least = (u, c), violation
@@ -237,19 +267,18 @@ def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
 def _solved(
     problem: _Problem, curved: Floats, active: Bools, rest: Floats, balance: Floats
 ) -> tuple[Floats, Floats]:
-    """Return (du, dc): ``curved_k du_k + dc = rest_k`` where active, else ``du`` 0, and ``share' du = balance``.
+    """Return (du, dc): ``curved du / share + dc = rest`` where active, else ``du`` 0, and ``share' du = balance``.
 
     Scaled to be symmetric and of size 1; the least solution where the system is singular.
     """
     size, kinds = active.shape
-    many, root = size * kinds, np.sqrt(problem.share)
+    many, root = size * kinds, np.sqrt(np.where(problem.there, problem.share, 1.0)).ravel()
     system = np.zeros((many + kinds, many + kinds))
-    for k in range(size):
-        at = slice(k * kinds, (k + 1) * kinds)
-        system[at, at] = curved[k]
-        system[at, many:] = system[many:, at] = root[k] * np.eye(kinds)
-    right = np.concatenate([(root[:, None] * rest).ravel(), balance])
+    system[:many, :many] = curved / np.outer(root, root)
+    system[:many, many:] = root[:, None] * np.tile(np.eye(kinds), (size, 1))
+    system[many:, :many] = system[:many, many:].T
+    right = np.concatenate([root * rest.ravel(), balance])
     keep = np.concatenate([active.ravel(), active.any(axis=0)])
     out = np.zeros(many + kinds)
     out[keep] = np.linalg.lstsq(system[np.ix_(keep, keep)], right[keep], rcond=1e-15)[0]
-    return out[:many].reshape(size, kinds) / root[:, None], out[many:]
+    return (out[:many] / root).reshape(size, kinds), out[many:]

@@ -23,6 +23,14 @@ jumps through zero, the ``t_k`` are taken inside the jump.
 epsilon`` and ``p_k = W_k / W``, bands have the halves ``epsilon / p_k``; cells inside their band have the offset ``nu``
 of that mean instead of 0, a root in one number.
 
+**Ratios.** With ``ratio`` ``R < 1`` the lower edge of every band is ``R rho - d`` in place of ``rho - d``. Without
+slack ``rho`` is a bound of the greatest mean, and ``min_k m_k >= R max_k m_k``. For a given ``rho`` the optimum is as
+above, between other edges. The least value ``V(rho)`` over shares is convex, because the constraints are linear in
+shares and ``rho`` together and the objective is convex; by its Lagrangian, ``V'(rho) = -h(rho)`` with ``h = sum_k W_k
+c_k t_k``, ``c_k = 1`` at an upper edge (``t_k > 0``) and ``R`` at a lower one (``t_k < 0``), for that is how fast the
+edge moves. So ``h`` never increases, and the best ``rho`` is its root: not above the greatest mean without offsets,
+where no upper edge holds, and not below the least of them over ``R``, where no lower edge does.
+
 Offsets are sums of two floats, ``offset + remainder``: rounding ``t`` moves a share by half its last place times ``1 /
 gamma``. If all scores of a cell tie at ``gamma = 1e-6``, means meet to 5e-11 without the remainder, which is not the
 1e-12 that is promised. Roots, free ``rho`` and certificate are derived in docs/methods/ramp.md.
@@ -310,21 +318,26 @@ class RampSolution:
     """Values of ``rho`` that were tried: 1 if it was given, 0 if no offset was needed."""
 
 
-def solve(cells: Sequence[Cell], gamma: float, slack: float, rho: float | None = None) -> RampSolution:
+def solve(
+    cells: Sequence[Cell], gamma: float, slack: float, rho: float | None = None, ratio: float = 1.0
+) -> RampSolution:
     """Return the optimal offsets of all cells; see the module's docstring for the problem.
 
     ``cells``: at least one. ``gamma``: width of the ramp, in units of the scores; above 0. ``slack``: largest allowed
     difference between the means of two cells, ``2 d``; 0 to infinity. ``rho``: centre of the band, in [0, 1]; None to
-    choose the best.
+    choose the best. ``ratio``: the lower edge of the band is this share of ``rho``, minus ``d``; in [0, 1].
     """
-    check_band(cells, slack, rho)
-    problem = Problem.of(cells, gamma, np.full(len(cells), slack / 2))
+    check_band(cells, slack, rho, ratio)
+    problem = Problem.of(cells, gamma, np.full(len(cells), slack / 2), ratio=ratio)
     if rho is not None:
         return problem.certified(problem.at(rho), given=True, iterations=1)
-    least, most = float(problem.free.min()), float(problem.free.max())
-    if most - least <= slack + SAME_RATE:
-        return problem.certified(problem.idle(least + (most - least) / 2), iterations=0)
-    best, tried = problem.balanced(least + slack / 2, most - slack / 2)
+    # the centres between which some upper and some lower edge hold; in the other order, none has to
+    low, high = problem.ends()
+    if high - low <= SAME_RATE:
+        least, most = float(problem.free.min()), float(problem.free.max())
+        idle = least + (most - least) / 2 if ratio == 1 else max(high, 0.0)
+        return problem.certified(problem.idle(idle), iterations=0)
+    best, tried = problem.balanced(low, high)
     return problem.certified(best, iterations=tried)
 
 
@@ -384,14 +397,37 @@ class Problem:
     """Means at offset 0, shape (K,)."""
     about_mean: bool
     """Whether bands lie around the mean of all."""
+    ratio: float = 1.0
+    """Share of the centre from which the lower half of a band is counted."""
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], gamma: float, bands: Floats, *, about_mean: bool = False) -> Problem:
+    def of(
+        cls,
+        cells: Sequence[Cell],
+        gamma: float,
+        bands: Floats,
+        *,
+        about_mean: bool = False,
+        ratio: float = 1.0,
+    ) -> Problem:
         """Return the problem of cells."""
         _check_gamma(gamma)
         mass = np.array([cell.total for cell in cells])
         free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
-        return cls(tuple(cells), gamma, bands, mass, free, about_mean)
+        return cls(tuple(cells), gamma, bands, mass, free, about_mean, ratio)
+
+    def ends(self) -> tuple[float, float]:
+        """Return the greatest centre at which no lower edge holds without offsets, and the least without upper ones."""
+        low = float((self.free + self.bands).min())
+        return low / self.ratio if self.ratio else math.inf, float((self.free - self.bands).max())
+
+    def within(self, means: Floats, rho: float) -> Floats:
+        """Return the nearest numbers to means inside the bands around a centre, shape (K,)."""
+        return np.clip(means, self.ratio * rho - self.bands, rho + self.bands)
+
+    def moves(self, offsets: Floats) -> Floats:
+        """Return how fast the edge moves with the centre that holds each offset, shape (K,)."""
+        return np.where(offsets < 0, self.ratio, 1.0)
 
     def idle(self, rho: float) -> Trial:
         """Return the trial without offsets."""
@@ -410,7 +446,7 @@ class Problem:
             inside = np.abs(means - rho) < self.bands
             slope = float(self.mass @ (on_ramp * inside)) / self.gamma
             fall = float(self.mass @ inside) / slope if slope else math.inf
-            return float(self.mass @ (np.clip(means, rho - self.bands, rho + self.bands) - rho)), slope
+            return float(self.mass @ (self.within(means, rho) - rho)), slope
 
         low = min(float(cell.scores[0]) for cell in self.cells) - self.gamma
         high = max(float(cell.scores[-1]) for cell in self.cells)
@@ -420,7 +456,7 @@ class Problem:
     def at(self, rho: float, near: Trial | None = None) -> Trial:
         """Return the trial at ``rho``; a trial near by gives Newton's method its start."""
         level, means, fall = self._level(rho)
-        rates = np.clip(means, rho - self.bands, rho + self.bands)
+        rates = self.within(means, rho)
         offsets, falls = np.full(rates.size, level), np.full(rates.size, fall)
         for k in np.flatnonzero(np.abs(rates - means) > SAME_RATE).tolist():
             guess = None
@@ -430,7 +466,7 @@ class Problem:
             t, falls[k] = self.cells[k].locate(float(rates[k]), self.gamma, guess)
             # a flat piece may hold the level: the sign of what is added says which part of it counts
             offsets[k] = max(t, level) if rates[k] < means[k] else min(t, level)
-        return Trial(rho, offsets, rates, falls, level, math.fsum(self.mass * offsets))
+        return Trial(rho, offsets, rates, falls, level, math.fsum(self.mass * self.moves(offsets) * offsets))
 
     def balanced(self, low: float, high: float) -> tuple[Trial, int]:
         """Return the trial in ``low <= rho <= high`` without pull, and how many were made."""
@@ -442,7 +478,8 @@ class Problem:
 
         def pull(rho: float) -> tuple[float, float]:
             trials.append(self.at(rho, trials[-1]))
-            return trials[-1].pull, float(self.mass @ trials[-1].falls)
+            falls = self.moves(trials[-1].offsets) ** 2 * trials[-1].falls
+            return trials[-1].pull, float(self.mass @ falls)
 
         start = trials[0].middle(trials[1]).rho
         falling_root(pull, low, high, start, width=SAME_RATE / 4, most=STEPS)
@@ -456,7 +493,7 @@ class Problem:
     def certified(self, trial: Trial, *, given: bool = False, iterations: int) -> RampSolution:
         """Return the trial with its last digits, its value and the proof of its optimality.
 
-        With ``y = t - nu`` the gap is ``sum_k W_k (d_k |y_k| - t_k (m_k - rho))``, plus what an unbalanced pull may
+        With ``y = t - nu`` the gap is ``sum_k W_k (d_k |y_k| - t_k (m_k - c_k rho))``, plus what an unbalanced pull may
         gain over [0, 1].
         """
         cells, gamma, rho = self.cells, self.gamma, trial.rho
@@ -473,12 +510,14 @@ class Problem:
         paid = np.where(y != 0, np.abs(y), 0.0) * np.where(
             y != 0, self.bands, 0.0
         )  # an infinite band may be idle
-        pull = math.fsum(self.mass * t)
-        gap = math.fsum(self.mass * (paid - t * (rates - rho))) + (
+        moves = self.moves(t)
+        pull = math.fsum(self.mass * moves * t)
+        gap = math.fsum(self.mass * (paid - t * (rates - moves * rho))) + (
             0.0 if given else max(0.0, pull) - rho * pull
         )
         rounding = np.array([cell.rounding(p.offset, gamma) for cell, p in zip(cells, places, strict=True)])
-        outside, promised = float((np.abs(rates - rho) - self.bands - rounding).max()), PROMISED_RATE
+        beyond_edges = np.abs(rates - self.within(rates, rho))
+        outside, promised = float((beyond_edges - rounding).max()), PROMISED_RATE
         total = math.fsum(self.mass)
         if self.about_mean:
             part, promised = self.mass / total, PROMISED_COVARIANCE

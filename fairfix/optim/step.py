@@ -7,10 +7,12 @@ mean share of cell ``k`` by mass and ``d = slack / 2``, the problem is
     \max_{q, \rho} \sum_i m_i v_i q_i
     \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |r_k - \rho| \le d \text{ for each cell } k,
 
-the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. Points of equal worth are one atom,
-so shares are a step: 1 above a level, 0 below, and one number in between at the level. One of the breakpoints of the
-cells, moved by ``d`` up and down, is an optimal ``rho`` (docs/methods/ramp.md); it is bisected by the sign of the slope
-of the objective. No tolerance is involved beyond the rounding of sums.
+the limit ``gamma -> 0`` of :mod:`fairfix.optim.ramp` with ``f = v`` and ``w = m``. With a ``ratio`` ``R``, as there,
+the lower edge of the band is ``R rho - d``. Points of equal worth are one atom, so shares are a step: 1 above a
+level, 0 below, and one number in between at the level. The value is concave in ``rho`` and linear between the places
+where an edge meets a breakpoint of a cell, ``r - d`` and ``(r + d) / R``, so one of these is an optimal ``rho``
+(docs/methods/ramp.md); it is bisected by the sign of the slope of the objective. No tolerance is involved beyond the
+rounding of sums.
 
 With ``v = 2 p - 1`` and ``m = w`` the objective is the expected accuracy at equal selection rates. With ``eta`` the
 isotonic regression of labels on scores inside each cell, the optimum is the best of all rules that are monotone in the
@@ -115,10 +117,9 @@ class Staircase:
         below, above = self.rates[at - 1], self.rates[at]
         return Step(float(self.worth[at - 1]), float((rate - below) / (above - below)))
 
-    def within(self, rho: npt.ArrayLike, d: float) -> Floats:
-        """Return the best rates inside bands around centres."""
-        centre = np.asarray(rho, dtype=np.float64)
-        return np.asarray(np.clip(self.best[0], np.maximum(centre - d, 0.0), np.minimum(centre + d, 1.0)))
+    def within(self, rho: float, d: float, ratio: float = 1.0) -> float:
+        """Return the best rate inside the band around a centre."""
+        return float(np.clip(self.best[0], max(ratio * rho - d, 0.0), min(rho + d, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,45 +136,50 @@ class StepSolution:
     """Largest value of the objective, divided by the total mass."""
 
 
-def solve_steps(cells: Sequence[Staircase], slack: float, rho: float | None = None) -> StepSolution:
+def solve_steps(
+    cells: Sequence[Staircase], slack: float, rho: float | None = None, ratio: float = 1.0
+) -> StepSolution:
     """Return the optimal shares of all cells.
 
     ``cells``: at least one. ``slack``: largest allowed difference between the means of two cells; 0 to infinity.
-    ``rho``: centre of the band, in [0, 1]; None to choose the best.
+    ``rho``: centre of the band, in [0, 1]; None to choose the best. ``ratio``: the lower edge of the band is this share
+    of ``rho``, minus ``d``; in [0, 1].
     """
-    check_band(cells, slack, rho)
+    check_band(cells, slack, rho, ratio)
     d = slack / 2
     if rho is None:
-        rho = _best_rho(cells, d)
-    rates = np.array([float(cell.within(rho, d)) for cell in cells])
+        rho = _best_rho(cells, d, ratio)
+    rates = np.array([cell.within(rho, d, ratio) for cell in cells])
     mass = np.array([cell.total for cell in cells])
     gains = [float(cell.gain(rate)) for cell, rate in zip(cells, rates, strict=True)]
     steps = tuple(cell.step(float(rate)) for cell, rate in zip(cells, rates, strict=True))
     return StepSolution(steps, rates, rho, math.fsum(mass * gains) / math.fsum(mass))
 
 
-def _slope(cells: Sequence[Staircase], rho: float, d: float) -> float:
+def _slope(cells: Sequence[Staircase], rho: float, d: float, ratio: float) -> float:
     """Return the slope of the objective to the right of ``rho``."""
     total = 0.0
     for cell in cells:
         least, most = cell.best
         if rho + d < least:  # the upper edge holds the cell back
             total += cell.total * cell.slope(rho + d)
-        elif rho - d >= most - SAME_RATE:  # the lower edge pushes it on
-            total += cell.total * cell.slope(rho - d)
+        elif ratio * rho - d >= most - SAME_RATE:  # the lower edge pushes it on, and moves by the ratio
+            total += ratio * cell.total * cell.slope(ratio * rho - d)
     return total
 
 
-def _best_rho(cells: Sequence[Staircase], d: float) -> float:
+def _best_rho(cells: Sequence[Staircase], d: float, ratio: float) -> float:
     """Return the centre of the band that allows the largest value."""
     least, most = zip(*(cell.best for cell in cells), strict=True)
-    if max(least) - min(most) <= 2 * d + SAME_RATE:  # all cells may do what is best for them
-        return float(np.clip((max(least) + min(most)) / 2, 0.0, 1.0))
-    places = np.unique(np.concatenate([cell.rates + shift for cell in cells for shift in {d, -d}]))
+    if ratio * (max(least) - d) - min(most) <= d + SAME_RATE:  # all cells may do what is best for them
+        idle = max(least) - d if ratio < 1 else (max(least) + min(most)) / 2
+        return float(np.clip(idle, 0.0, 1.0))
+    edges = [(cell.rates - d, (cell.rates + d) / ratio) for cell in cells]
+    places = np.unique(np.concatenate([place for pair in edges for place in pair]))
     places = places[(places >= 0) & (places <= 1)]
     near = SAME_RATE * sum(cell.total * max(1.0, float(np.abs(cell.worth).max())) for cell in cells)
     # the first breakpoint after which the value does not grow, and the first after which it falls
-    first = bisect_left(places, -near, key=lambda rho: -_slope(cells, rho, d))
-    last = bisect_right(places, near, key=lambda rho: -_slope(cells, rho, d))
+    first = bisect_left(places, -near, key=lambda rho: -_slope(cells, rho, d, ratio))
+    last = bisect_right(places, near, key=lambda rho: -_slope(cells, rho, d, ratio))
     first, last = (min(at, places.size - 1) for at in (first, last))
     return float(places[(first + last + 1) // 2])

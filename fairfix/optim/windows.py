@@ -45,18 +45,19 @@ def solve_points(
     gamma: float,
     slack: float,
     rho: float | None = None,
+    ratio: float = 1.0,
 ) -> RampSolution:
     """Return the optimum of :func:`fairfix.optim.ramp.solve` for cells of points that are not sorted.
 
-    ``scores``, ``weights``: per cell, as :meth:`Cell.of` takes them. ``gamma``, ``slack``, ``rho``: as
-    :func:`~fairfix.optim.ramp.solve` takes them.
+    ``scores``, ``weights``: per cell, as :meth:`Cell.of` takes them. ``gamma``, ``slack``, ``rho``,
+    ``ratio``: as :func:`~fairfix.optim.ramp.solve` takes them.
     """
     near = None
     if max(f.size for f in scores) >= (MANY if weights[0] is None else MANY_WEIGHTED):
-        near = _near_the_ramp(scores, weights, gamma, slack, rho)
+        near = _near_the_ramp(scores, weights, gamma, slack, rho, ratio)
     if near is not None:
         return near
-    return solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho)
+    return solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho, ratio)
 
 
 def _near_the_ramp(
@@ -65,10 +66,11 @@ def _near_the_ramp(
     gamma: float,
     slack: float,
     rho: float | None,
+    ratio: float = 1.0,
 ) -> RampSolution | None:
     """Return the solution from the points near the ramps; None if the sample misled or most points are near."""
     samples = [_sample(f, w) for f, w in zip(scores, weights, strict=True)]
-    guess = solve(samples, gamma, slack, rho)
+    guess = solve(samples, gamma, slack, rho, ratio)
     if not guess.iterations:
         return None
     ends = [
@@ -85,7 +87,8 @@ def _near_the_ramp(
         cell.reached(min(max(0.0, low), high), 0.0, gamma)[0]
         for cell, (low, high) in zip(cells, ends, strict=True)
     ]
-    problem = replace(Problem.of(cells, gamma, np.full(len(cells), slack / 2)), free=np.array(free))
+    problem = Problem.of(cells, gamma, np.full(len(cells), slack / 2), ratio=ratio)
+    problem = replace(problem, free=np.array(free))
     near = (max(guess.rho - ROOM / 2, 0.0), min(guess.rho + ROOM / 2, 1.0)) if rho is None else (rho, rho)
     if not _reaches(problem, ends, near):
         return None
@@ -99,9 +102,9 @@ def _near_the_ramp(
 
 def _reaches(problem: Problem, ends: Sequence[tuple[float, float]], centres: tuple[float, float]) -> bool:
     """Return whether each cell's interval holds the offsets of all rates that may be asked for."""
-    for cell, free, band, (low, high) in zip(problem.cells, problem.free, problem.bands, ends, strict=True):
+    rates = np.transpose([problem.within(problem.free, rho) for rho in centres])
+    for cell, free, asked, (low, high) in zip(problem.cells, problem.free, rates, ends, strict=True):
         most, least = (cell.reached(t, 0.0, problem.gamma)[0] for t in (low, high))
-        asked = [min(max(free, rho - band), rho + band) for rho in centres]
         if any(rate != free for rate in asked) and not (least < min(asked) and max(asked) < most):
             return False
     return True

@@ -65,9 +65,14 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     yield from judgements(result)
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
     rows = "held-out rows" if held else "rows of the fit"
-    for one in (held or fit or {}).get("people", ()):
-        yield _people(one, rows, in_answer=held is not None and one is _whom(result, held))
-    whole = _whom(result, held or fit or {})
+    people = (held or fit or {}).get("people", ())
+    concerned = _whom(result, held or fit or {})
+    for one in people:
+        yield _people(one, rows, in_answer=held is not None and one in concerned)
+    crossed = [one for one in people if one["attribute"] == _crossed(result)]
+    whole = next(
+        iter((crossed if len(concerned) > 1 else []) + concerned), None
+    )  # a rule has the groups of all columns
     rank = _by_change(whole) if whole else lambda group: 0.0
     if result.get("rule"):
         yield _rule(result, rank)
@@ -110,14 +115,16 @@ def answer(result: Json) -> Iterator[str]:
     fit = result["proof"].get("fit") or {"table": ()}
     proven = result["proof"].get("holdout")
     held = proven or fit
-    row = _of_criterion(result, held["table"])
-    if row is not None and proven:
-        yield _gap(result, row, held["rows"], _of_criterion(result, fit["table"]))
-        of = _whom(result, held)
+    fitted = {row["attribute"]: row for row in _of_criterion(result, fit["table"])}
+    concerned = _whom(result, held)
+    for row in _of_criterion(result, held["table"]):
+        if not proven:
+            yield _gap_of_fit(row, held["rows"])
+            continue
+        yield _gap(result, row, held["rows"], fitted.get(row["attribute"]))
+        of = next((one for one in concerned if one["attribute"] == row["attribute"]), None)
         if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
             yield f"{who}."
-    elif row is not None:
-        yield _gap_of_fit(row, held["rows"])
     if result.get("guarantee", {}).get("holds"):  # what does not hold is among the warnings
         yield result["guarantee"]["says"]
     if result["checks"]:
@@ -128,19 +135,28 @@ def answer(result: Json) -> Iterator[str]:
     yield _needs(result, held.get("randomized", 0.0))
 
 
-def _whom(result: Json, held: Json) -> Json | None:
-    """Return what changes for the groups of the gap that the slack bounds: those of whom the answer tells."""
-    row = _of_criterion(result, held["table"])
-    return next((one for one in held.get("people", ()) if row and one["attribute"] == row["attribute"]), None)
+def _whom(result: Json, held: Json) -> list[Json]:
+    """Return what changes for the groups of the gaps that the slack bounds: those of whom the answer tells."""
+    attributes = {row["attribute"] for row in _of_criterion(result, held["table"])}
+    return [one for one in held.get("people", ()) if one["attribute"] in attributes]
 
 
-def _of_criterion(result: Json, table: Sequence[Json]) -> Json | None:
-    """Return the row of the gap that the slack bounds: of all protected columns together, of true groups if any."""
+def _of_criterion(result: Json, table: Sequence[Json]) -> list[Json]:
+    """Return the row of the gap that the slack bounds, of true groups if any: of all protected columns together.
+
+    Where the slack bounds the gaps of each column alone, these rows.
+    """
     name = str(result["criterion"])
     wanted = (Comparison.parse(name).to(TRUE_GROUPS).id, name) if "between" in name else (name,)
     rows = [row for one in wanted for row in table if row["id"] == one]
-    whole = " x ".join(result["data"]["columns"].get("protected", ()))
-    return next((row for row in rows if row["attribute"] == whole), rows[0] if rows else None)
+    if result["parameters"].get("attributes") == "each":
+        return [row for row in rows if row["attribute"] in result["data"]["columns"]["protected"]]
+    return [row for row in rows if row["attribute"] == _crossed(result)][:1] or rows[:1]
+
+
+def _crossed(result: Json) -> str:
+    """Return the attribute of all protected columns together."""
+    return " x ".join(result["data"]["columns"].get("protected", ()))
 
 
 def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
@@ -159,23 +175,34 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
         if change["high"] < 0 or change["low"] > 0:
             text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
         else:
-            text += f"; whether it is smaller is not certain: {ends}"
-    slack = result["parameters"].get("slack")
+            better = "larger" if of.worse == "smaller" else "smaller"
+            text += f"; whether it is {better} is not certain: {ends}"
+    least = result["parameters"].get("min_ratio") or None
+    slack = result["parameters"].get("slack") if least is None else least
     if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
         return f"{text}."
-    text += f". The slack, the gap that was allowed, is {write(slack)}"
+    what, name = ("slack", "gap") if least is None else ("least ratio", "ratio")
+    meant = ", the gap that was allowed," if least is None else " that was allowed"
+    text += f". The {what}{meant} is {write(slack)}"
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f"; on the rows of the fit the gap is {write(there)}"
-    low, high = after["low"], after["high"]
-    if low is not None and low > slack:
-        where = "lies above the slack as a whole"
-        if there is not None and there <= slack:
+        text += f"; on the rows of the fit the {name} is {write(there)}"
+    # a ratio is worse where it is less, so its ends change places
+    sign, (low, high) = 1, (after["low"], after["high"])
+    if least is not None:
+        sign, (low, high) = -1, (high, low)
+    if low is not None and sign * low > sign * slack:
+        where = f"lies {'above' if least is None else 'below'} the {what} as a whole"
+        if there is not None and sign * there <= sign * slack + ROUNDED:
             where += ": what held on the rows of the fit does not hold beyond them"
-    elif high is not None and high <= slack:
-        where = "lies within the slack as a whole"
+    elif high is not None and sign * high <= sign * slack:
+        where = (
+            f"lies within the {what} as a whole"
+            if least is None
+            else f"lies at or above the {what} as a whole"
+        )
     else:
-        where = "reaches beyond the slack: whether other rows keep it is not shown"
+        where = f"reaches beyond the {what}: whether other rows keep it is not shown"
     return f"{text}. The interval on held-out rows {where}."
 
 

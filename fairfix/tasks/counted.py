@@ -21,7 +21,7 @@ from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
-from fairfix.data.names import attribute_name, each_and_crossed
+from fairfix.data.names import each_and_crossed
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
@@ -34,13 +34,15 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
-from fairfix.tasks.doubts import Asked, area_of, of_slack
+from fairfix.tasks.doubts import area_of, of_slack
 from fairfix.tasks.fitting import (
     Outcome,
+    asked_of,
     cost_of_rounding,
     criterion_of,
     doubts_of,
     recorded,
+    row_of,
     warned,
 )
 from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
@@ -139,8 +141,9 @@ def repair_counts(
         of_fit = replace(of_fit, after=_unproven(of_fit.after))
         first = [_nothing_proven()]
         if rule.trace.randomized is None and not repairer.demands:
-            asked = Asked(criterion_of(repairer, reading), repairer.slack_of_all)
-            first += of_slack(asked, _criterion_on(of_fit, asked, reading))
+            for columns, asked in asked_of(repairer, reading).items():
+                if (row := row_of(of_fit, asked, columns)) is not None:
+                    first += of_slack(asked, row.after.value)
     else:
         of_fit = prove(table, rule, plain, **more, of_fit=True)
         held, gaps = _answered(held, rule, reading.columns.protected)
@@ -440,12 +443,6 @@ def _unproven(report: AuditReport) -> AuditReport:
         for one in report.checks
     ]
     return replace(report, checks=tuple(checks))
-
-
-def _criterion_on(proof: Proof, asked: Asked, reading: Reading) -> float:
-    """Return the value of what the slack bounds, of all protected columns together; NaN where it is not shown."""
-    wanted = asked.comparison, attribute_name(reading.columns.protected)
-    return next((row.after.value for row in proof.table if (row.id, row.attribute) == wanted), float("nan"))
 
 
 def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,19 +67,49 @@ ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 @dataclass(frozen=True)
 class Asked:
-    """A comparison, by its identifier, and the largest value that is allowed on the rows of the fit.
+    """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the rows of the fit.
 
-    ``slack`` is None where none is stated for all groups.
+    ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
     """
 
     comparison: str
     slack: float | None
+    ratio: float | None = None
+    attribute: str = ""
+
+    @property
+    def name(self) -> str:
+        """The comparison, and of which attribute where that has to be said."""
+        return f"{self.comparison} [{self.attribute}]" if self.attribute else self.comparison
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is 1 where groups are alike, and worse where it is less."""
+        return Comparison.parse(self.comparison).kind == "ratio"
 
     @property
     def is_gap(self) -> bool:
-        """Whether it is 0 where groups are alike."""
+        """Whether it tells how far groups are from alike."""
         of = Comparison.parse(self.comparison)
-        return of.metric == "ks" or of.kind in ("difference", "covariance")
+        return of.metric == "ks" or of.kind in ("difference", "covariance", "ratio")
+
+    @property
+    def allowed(self) -> float | None:
+        """The largest distance from alike that is allowed."""
+        return self.slack if self.ratio is None else 1.0 - self.ratio
+
+    @property
+    def limit(self) -> str:
+        """What is allowed, in words."""
+        return f"the slack {self.slack:g}" if self.ratio is None else f"the least ratio {self.ratio:g}"
+
+    def away(self, value: Value) -> Value:
+        """Return how far groups are from alike, with its interval: a gap itself, or what a ratio lacks of 1."""
+        return (
+            replace(value, value=1 - value.value, low=1 - value.high, high=1 - value.low)
+            if self.is_ratio
+            else value
+        )
 
 
 def show(value: Value) -> str:
@@ -91,34 +121,36 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     """Yield what is to be said of a gap before and after the repair, on held-out rows."""
     if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
         return
-    allowed = asked.slack or 0.0
-    least = f"the slack {allowed:g}" if allowed else "0"
-    uncertain, larger = not before.low > allowed, after.value >= before.value
+    allowed = asked.allowed or 0.0
+    least = asked.limit if allowed else f"{float(asked.is_ratio):g}"
+    uncertain = not asked.away(before).low > allowed
+    larger = asked.away(after).value >= asked.away(before).value
     if uncertain and larger:
         yield Caution(
-            f"nothing shows that the repair helped: on held-out rows {asked.comparison} was {show(before)}, which "
+            f"nothing shows that the repair helped: on held-out rows {asked.name} was {show(before)}, which "
             f"reaches {least}, so the gap before was not certain, and it is {show(after)}, so the gap after is not "
             "smaller; keep the model as it is, or bring more rows",
             "no_help",
         )
     elif uncertain:
         yield Caution(
-            f"the gap before was not certain: {asked.comparison} was {show(before)} on held-out rows, which reaches "
+            f"the gap before was not certain: {asked.name} was {show(before)} on held-out rows, which reaches "
             f"{least}, so they do not show that there was anything to repair",
             "gap_before",
         )
     elif larger:
         yield Caution(
-            f"the gap is not smaller: {asked.comparison} was {show(before)} on held-out rows and is {show(after)}",
+            f"the gap is not smaller: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
         )
 
 
 def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
     """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
-    if asked.is_gap and asked.slack is not None and reached > asked.slack + SHOWN:
+    allowed, away = asked.allowed, 1 - reached if asked.is_ratio else reached
+    if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
-            f"the slack {asked.slack:g} does not hold: {asked.comparison} is {reached:.4f} on the rows of the fit",
+            f"{asked.limit} does not hold: {asked.name} is {reached:.4f} on the rows of the fit",
             "slack",
         )
 
@@ -199,18 +231,20 @@ def of_rounding(
     """Yield what is to be said of a rule that was made deterministic.
 
     ``fitted`` is the gap on the rows of the fit, ``before`` and ``after`` are those on held-out rows; ``step`` is how
-    far one decision moves a rate: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
+    far one decision moves it: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
     decisions leave on held-out rows: what they would leave too is not for rounding to answer.
     """
     if not asked.is_gap or math.isnan(fitted.value):
         return
-    missed = asked.slack is not None and fitted.value > asked.slack + step
-    kept = not after.value < before.value and not drawn >= after.value
+    was, now = asked.away(before).value, asked.away(after).value
+    left = 1 - drawn if asked.is_ratio else drawn
+    missed = asked.allowed is not None and asked.away(fitted).value > asked.allowed + step
+    kept = not now < was and not left >= now
     if not (missed or kept):
         return
-    what = "leaves the gap" if kept else f"misses the slack {asked.slack:g}"
+    what = "leaves the gap" if kept else f"misses {asked.limit}"
     yield Caution(
-        f"rounding {what}: with deterministic decisions {asked.comparison} is {fitted.value:.4f} on the rows of the "
+        f"rounding {what}: with deterministic decisions {asked.name} is {fitted.value:.4f} on the rows of the "
         f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where drawn decisions leave "
         f"{drawn:.4f}: take `decisions=randomized`",
         "rounding",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -52,7 +52,7 @@ from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without
 from fairfix.tasks.guarantee import Guarantee, promise_of
 from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
-from fairfix.tasks.proof import Proof, loss_of, prove, results_on
+from fairfix.tasks.proof import Proof, ProofRow, loss_of, prove, results_on
 
 
 @dataclass(frozen=True)
@@ -439,9 +439,9 @@ def cost_of_rounding(
     before = predictor.trace.randomized
     if before is None:
         return
-    name = criterion_of(repairer, held.reading)
+    name, asked = criterion_of(repairer, held.reading), asked_of(repairer, held.reading).values()
     (gap, right), (rounded_gap, rounded_right) = (
-        _gap_and_accuracy(rule, held, name, settings) for rule in (before, predictor)
+        _gap_and_accuracy(rule, held, name, settings, asked) for rule in (before, predictor)
     )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
     yield Note(
@@ -451,15 +451,34 @@ def cost_of_rounding(
 
 
 def _gap_and_accuracy(
-    rule: RepairedPredictor, held: Table, name: str, settings: Settings
+    rule: RepairedPredictor, held: Table, name: str, settings: Settings, asked: Collection[Asked]
 ) -> tuple[float, float]:
-    """Return the largest value of a comparison on held-out rows, and the expected accuracy, NaN without labels."""
+    """Return the worst value of a comparison on held-out rows, and the expected accuracy, NaN without labels.
+
+    It is that of the attributes that are ``asked`` for by name, or of all.
+    """
     repaired = results_on(held, rule)[1]
     report = audit(repaired, repaired.reading, replace(settings, checks=(), only=(name,)))
-    gap = max(b.comparisons[name].value.value for b in report.blocks if name in b.comparisons)
+    worst = min if Comparison.parse(name).worse == "smaller" else max
+    blocks = [b for b in report.blocks if any(one.attribute in ("", b.attribute) for one in asked)]
+    gap = worst(b.comparisons[name].value.value for b in blocks if name in b.comparisons)
     chance = repaired.chance
     assert chance is not None
     return gap, expected_accuracy(held, chance) if held.reading.binary else math.nan
+
+
+def asked_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], Asked]:
+    """Return what is bounded between the groups of each attribute, by its columns; with its name where not alone."""
+    every = repairer.alike(reading.columns.protected)
+    bound = Asked(criterion_of(repairer, reading), repairer.slack_of_all, repairer.least_ratio)
+    named = {columns: replace(bound, attribute=attribute_name(columns)) for columns in every}
+    return named if len(every) > 1 else dict.fromkeys(every, bound)
+
+
+def row_of(proof: Proof, asked: Asked, columns: tuple[str, ...]) -> ProofRow | None:
+    """Return the row of a proof about what is bounded between the groups of some columns; None where there is none."""
+    wanted = asked.comparison, attribute_name(columns)
+    return next((row for row in proof.table if (row.id, row.attribute) == wanted), None)
 
 
 def doubts_of(
@@ -471,33 +490,42 @@ def doubts_of(
     held: Table,
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
-    asked = Asked(criterion_of(repairer, held.reading), repairer.slack_of_all)
-    groups = fitted.groups()
-    attribute = attribute_name(groups.columns)
+    asked = asked_of(repairer, held.reading)
     if repairer.demands:  # of true groups, as far as anything is known of them
-        asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
-    wanted, metric = (asked.comparison, attribute), Comparison.parse(asked.comparison).metric
-    fit, holdout = (
-        next((row for row in proof.table if (row.id, row.attribute) == wanted), None) for proof in shown
-    )
+        asked = {
+            columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
+            for columns, one in asked.items()
+        }
+    metric = Comparison.parse(criterion_of(repairer, held.reading)).metric
+    proof_rows = {columns: [row_of(proof, one, columns) for proof in shown] for columns, one in asked.items()}
     drawn = predictor.trace.randomized
-    if holdout is not None and fit is not None and drawn is not None:
+    for columns, one in asked.items():
+        fit, holdout = proof_rows[columns]
+        if holdout is None or fit is None or drawn is None:
+            continue
+        groups, attribute = fitted.groups(columns), attribute_name(columns)
         step, plain = one_row(fitted, groups, metric), replace(shown[1].after.settings, checks=())
-        left, _ = _gap_and_accuracy(drawn, held, criterion_of(repairer, held.reading), plain)
-        yield from of_rounding(asked, fit.after, holdout.before, holdout.after, step, left)
+        if one.is_ratio:  # of rates up to the greatest, which a row moves as it does the least
+            rates = [group.metrics[metric].value for group in shown[0].after.block(attribute).groups]
+            step *= 2 / max(rates) if max(rates) > 0 else math.inf
+        left, _ = _gap_and_accuracy(drawn, held, criterion_of(repairer, held.reading), plain, [one])
+        yield from of_rounding(one, fit.after, holdout.before, holdout.after, step, left)
     parts = [results_on(rows, predictor)[:2] for rows in (fitted, held)]
     own = [note for note in predictor.trace.notes if isinstance(note, Caution) and note.code == "selection"]
     same = list(of_constant(*parts, decides=False)) if predictor.gives == "value" else []
     if not (same or own) and parts[1][1].chance is not None:
         same = list(of_constant(*parts, decides=True))
     yield from same or own  # who knows why says it
-    if holdout is not None:
-        yield from of_gaps(asked, holdout.before, holdout.after)
+    for columns, one in asked.items():
+        if (holdout := proof_rows[columns][1]) is not None:
+            yield from of_gaps(one, holdout.before, holdout.after)
     yield from of_levelling(*parts[1], shown[1].after.settings.confidence)
     by_row = fitted.rows.entries is None
     expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
-    if fit is not None and expected and predictor.trace.randomized is None and not repairer.demands:
-        yield from of_slack(asked, fit.after.value)
+    for columns, one in asked.items():
+        fit = proof_rows[columns][0]
+        if fit is not None and expected and drawn is None and not repairer.demands:
+            yield from of_slack(one, fit.after.value)
     if not same and not own:
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)
         if taken is not None:

@@ -11,7 +11,7 @@ from fairfix.auditing.criteria import CRITERIA
 from scipy import stats
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, parts_of, promise
-from tests.promises.of_repairs import HOW, RATES, chance_of, draw_people, largest_gap
+from tests.promises.of_repairs import HOW, RATES, chance_of, draw_people, largest_gap, smallest_ratio
 
 SAMPLES = 4
 """Samples of new rows that are drawn for a check that is undecided."""
@@ -216,7 +216,8 @@ def fewer_rows_do_not_decide(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a gap that a repair is said to make smaller or larger is so, and lies within the slack or above it as is said",
+    "a gap that a repair is said to make smaller or larger is so, and lies within the slack or the ratio, or beyond "
+    "it, as is said",
     level=0.05,
     quick=3,
     full=1000,
@@ -231,18 +232,27 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
         frame, world = (people.assign(score=people["score"].round(1)) for people in (frame, world))
     constraint = str(rng.choice(CRITERIA))
     slack = float(rng.choice([0.0, 0.02, 0.2, 0.4]))
-    words = ["--method", "ramp", "--constraint", constraint, "--slack", slack]
+    ratio = (
+        float(rng.choice([0.6, 0.8, 0.9])) if constraint != "equalized_odds" and rng.random() < 0.4 else 0.0
+    )
+    words = ["--method", "ramp", "--constraint", constraint]
+    words += ["--min-ratio", ratio] if ratio else ["--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
     done = shell.run("repair", *TEXT, shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
     text = text_of(done)
     after = shell.predict("r.fairfix", shell.write(world, "world.parquet"))
-    of = RATES[done.result["criterion"]]
-    was, now = largest_gap(world, world["score"] >= 0.5, of), largest_gap(world, chance_of(after), of)
+    of = RATES[done.result["criterion"].replace("ratio", "difference")]
+    gap = smallest_ratio if ratio else largest_gap
+    was, now = gap(world, world["score"] >= 0.5, of), gap(world, chance_of(after), of)
     told, out = f"{words}: {was:.4f} to {now:.4f}, {text[:700]}", Tried(0)
     if way := re.search(r"it is (smaller|larger), with 95% confidence", text):
         out += judged((now < was) == (way[1] == "smaller"), told)
+    if "lies at or above the least ratio as a whole" in text:
+        out += judged(now >= ratio - 0.02, told)
+    if "lies below the least ratio as a whole" in text:
+        out += judged(now < ratio + 0.02, told)
     if "lies within the slack as a whole" in text:
         out += judged(now <= slack + 0.01, told)
     if "lies above the slack as a whole" in text:
@@ -287,8 +297,13 @@ def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
 # ---------------------------------------------------------------------- methods compared
 
 
-CONSTRAINTS = {"ramp": "demographic_parity", "ramp, equal opportunity": "equal_opportunity"}
-CONSTRAINTS["ramp, equalized odds"] = "equalized_odds"
+BOUNDS: dict[str, tuple[Any, ...]] = {
+    "ramp": (),
+    "ramp, equal opportunity": ("--constraint", "equal_opportunity"),
+    "ramp, equalized odds": ("--constraint", "equalized_odds"),
+    "ramp, four-fifths": ("--min-ratio", 0.8),
+}
+"""Contenders, and the options that make each."""
 
 
 @promise(
@@ -315,14 +330,14 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
     right = world["label"] == 1
     out = Tried(0)
     for said in re.finditer(
-        rf"of at most {NUMBER} points?: ([a-z, ]+?)(?: with slack {NUMBER})?\. Its gap is {NUMBER} points "
+        rf"of at most {NUMBER} points?: ([a-z, -]+?)(?: with slack {NUMBER})?\. Its gap is {NUMBER} points "
         rf"\({NUMBER} to {NUMBER}\)(.*?)\.(?= For| The)",
         text,
     ):
         at_most, name, slack, _, low, high, rest = said.groups()
         after: Any = base
         if name != "base":
-            words = ("--constraint", CONSTRAINTS[name], "--slack", slack, "-o", "r.fairfix")
+            words = (*BOUNDS[name], *(() if slack is None else ("--slack", slack)), "-o", "r.fairfix")
             shell.run("repair", data, *common, "--method", "ramp", *words)
             after = chance_of(shell.predict("r.fairfix", shell.write(world, "world.parquet")))
         now = 100 * largest_gap(world, after, RATES[PARITY])

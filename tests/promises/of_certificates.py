@@ -77,7 +77,7 @@ def _slopes(rows: pd.DataFrame, world: World, values: Floats) -> Floats:
 
 
 @promise(
-    "the objective of the ramp is at most GAP above the least of all chances that hold the slack",
+    "the objective of the ramp is at most GAP above the least of all chances that hold the slack or the ratio",
     level=0.0,
     quick=4,
     full=200,
@@ -90,22 +90,31 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
         score = score.round(1)
     frame = pd.DataFrame({"id": np.arange(code.size), "group": [f"g{k}" for k in code], "score": score})
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
-    asked = ("--protected", "group", "--score", "score", "--id", "id", "--method", "ramp")
-    told = ("--gamma", gamma, "--slack", slack, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
+    ratio = float(rng.choice([0.0, 0.5, 0.8]))
+    bound: tuple[Any, ...] = ("--min-ratio", ratio) if ratio else ("--slack", slack)
+    protected = {"group": code}
+    if not ratio and rng.random() < 0.6:  # two columns, each alone, that hang together
+        protected["side"] = (rng.random(code.size) < 0.3 + 0.3 * (code == 0)).astype(int)
+        frame["side"] = [f"s{k}" for k in protected["side"]]
+        bound += ("--attributes", "each")
+    asked = ("--protected", ",".join(protected), "--score", "score", "--id", "id", "--method", "ramp")
+    told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
-    reading = Reading(Columns(("group",), score="score"))
-    table = read_table(pa.Table.from_pandas(frame[["group", "score"]]), reading)
+    reading = Reading(Columns(tuple(protected), score="score"))
+    table = read_table(pa.Table.from_pandas(frame[[*protected, "score"]]), reading)
     fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
-    f, own = 2 * score[fit] - 1, code[fit]
-    q = cvxpy.Variable(fit.size)
-    rates = [q[own == k].sum() / (own == k).sum() for k in range(groups)]
-    center = cvxpy.Variable()
-    held = [q >= 0, q <= 1, *(cvxpy.abs(rate - center) <= slack / 2 for rate in rates)]
+    f, q, held = 2 * score[fit] - 1, cvxpy.Variable(fit.size), []
+    for own in (column[fit] for column in protected.values()):
+        rates = [q[own == k].sum() / (own == k).sum() for k in np.unique(own)]
+        center = cvxpy.Variable()
+        held += [cvxpy.abs(rate - center) <= slack / 2 for rate in rates if not ratio]
+        held += [one >= ratio * other for one in rates for other in rates if ratio]
+    held += [q >= 0, q <= 1]
     cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / fit.size
     best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
     chance = shell.predict(str(shell.folder / "r.fairfix"), shell.write(frame))["p_positive"].to_numpy()[fit]
     value = float(np.mean(gamma / 2 * chance**2 - f * chance))
-    return bracket(proven(done, shell), value, best, 1e-7, f"gamma {gamma}, slack {slack}")
+    return bracket(proven(done, shell), value, best, 1e-7, f"gamma {gamma}, {bound}")
 
 
 @promise(

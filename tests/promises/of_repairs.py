@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,14 +33,21 @@ def draw_people(rng: np.random.Generator, sizes: Any, shift: Any, skill: Any) ->
 
 def largest_gap(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> float:
     """Return the largest difference of rates, over the kinds of rows."""
+    return max(float(rates.max() - rates.min()) for rates in _rates(frame, chance, rows))
+
+
+def smallest_ratio(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> float:
+    """Return the smallest ratio of rates, over the kinds of rows."""
+    return min(float(rates.min() / rates.max()) for rates in _rates(frame, chance, rows))
+
+
+def _rates(frame: pd.DataFrame, chance: Any, rows: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the rates of the groups, for each kind of rows."""
     y, codes = frame["label"].to_numpy(), frame["race"].to_numpy()
     kept = {"all": np.ones(len(y), bool), "positives": y == 1, "negatives": y == 0}
-    out = []
     for name in rows:
         inside = kept[name]
-        rates = pd.Series(np.asarray(chance, float)[inside]).groupby(codes[inside]).mean()
-        out.append(float(rates.max() - rates.min()))
-    return max(out)
+        yield pd.Series(np.asarray(chance, float)[inside]).groupby(codes[inside]).mean()
 
 
 def _distance(frame: pd.DataFrame, value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from itertools import pairwise, product
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.results import Settings
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -20,6 +23,7 @@ from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.methods.base import RepairProblem, expected_accuracy
 from fairfix.methods.ramp import Ramp, strata, stream
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
 from fairfix.tasks.fitting import repair_table
 from scipy.optimize import linprog
@@ -50,13 +54,15 @@ def fit(repairer: Ramp, table: Table, unlabelled: Table | None = None) -> Repair
         return repairer.fit(RepairProblem(table, unlabelled=unlabelled), rng=np.random.default_rng(0))
 
 
-def gap(repairer: Ramp, table: Table, chance: np.ndarray) -> float:
+def gap(repairer: Ramp, table: Table, chance: np.ndarray, attribute: str = "race") -> float:
     """Return the audited value of what the slack bounds."""
     name = repairer.bounds_of(table.reading)
     if table.reading.columns.strata:
         name = name.rpartition(".")[0] + ".within_strata"
-    report = audit(table.with_decision(chance), table.reading, Settings(only={name}))
-    return report.block("race").comparisons[name].value.value
+    report = audit(
+        table.with_decision(chance), table.reading, Settings(only={name}, intersect=" x " in attribute)
+    )
+    return report.block(attribute).comparisons[name].value.value
 
 
 # ---- laws ----------------------------------------------------------------------------------------------
@@ -89,6 +95,85 @@ def test_the_audit_finds_the_slack_on_the_fit_rows(
             assert gap(repairer, table, predictor.predict(table)) <= slack + 1e-9
             objectives.append(predictor.trace.objective)
         assert all(b <= a + 1e-12 for a, b in pairwise(objectives))
+
+
+RATIOS = [
+    ({"gamma": 0.0}, None, ()),
+    ({"gamma": 0.05}, "weight", ("job",)),
+    ({"gamma": 0.0, "calibrate": "isotonic"}, "weight", ("job",)),
+    ({"constraint": "equal_opportunity"}, "weight", ()),
+    ({"constraint": "equal_opportunity", "gamma": 0.0}, None, ("job",)),
+    ({"constraint": "predictive_equality", "shape": "centred"}, None, ("job",)),
+]
+
+
+@pytest.mark.parametrize(("given", "weight", "strata"), RATIOS)
+def test_the_audit_finds_the_ratio_on_the_fit_rows(
+    given: dict, weight: str | None, strata: tuple[str, ...]
+) -> None:
+    """No group's rate is below the share of another's, to rounding, and a larger share costs objective."""
+    table = table_of(frame(), weight=weight, strata=strata)
+    ratios, objectives = [], []
+    for least in (0.3, 0.8, 1.0):
+        repairer = Ramp(min_ratio=least, **given)
+        predictor = fit(repairer, table)
+        assert predictor.trace.converged
+        ratios.append(gap(repairer, table, predictor.predict(table)))
+        objectives.append(predictor.trace.objective)
+
+    assert ratios[0] == pytest.approx(max(0.3, ratios[0]), abs=1e-9)
+    assert ratios[0] < 0.8
+    assert ratios[1:] == pytest.approx([0.8, 1.0], abs=1e-9)
+    assert objectives == sorted(objectives)
+    assert objectives[1] < objectives[2]
+
+
+def crossed(weight: str | None = None, strata: tuple[str, ...] = ()) -> Table:
+    """Return rows of two protected columns, race and sex, whose scores hang on both."""
+    rng, data = np.random.default_rng(7), frame(3)
+    sex = rng.choice(["f", "m"], len(data))
+    score = np.clip(data["score"].to_numpy() + 0.1 * (sex == "m"), 0, 1)
+    data = data.set_column(data.column_names.index("score"), "score", pa.array(score))
+    columns = Columns(("race", "sex"), label="label", score="score", weight=weight, strata=strata)
+    return read_table(data.append_column("sex", pa.array(sex)), Reading(columns, thresholds=(0.5,)))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "gamma", "weight", "strata"),
+    [
+        ("demographic_parity", 0.05, "weight", ()),
+        ("demographic_parity", 0.0, None, ("job",)),
+        ("equal_opportunity", 0.0, "weight", ()),
+        ("predictive_equality", 0.05, None, ("job",)),
+    ],
+)
+def test_each_column_keeps_the_slack_and_their_cells_need_not(
+    constraint: str, gamma: float, weight: str | None, strata: tuple[str, ...]
+) -> None:
+    """The audit finds each column's groups within the slack; that costs less than the same between all cells."""
+    table = crossed(weight, strata)
+    for slack in (0.0, 0.03):
+        repairer = Ramp(constraint=constraint, gamma=gamma, slack=slack, attributes="each")
+        predictor, whole = fit(repairer, table), fit(replace(repairer, attributes="crossed"), table)
+        chance = predictor.predict(table)
+        each = {name: gap(repairer, table, chance, name) for name in ("race", "sex", "race x sex")}
+
+        assert max(each["race"], each["sex"]) <= slack + 1e-9
+        assert each["race x sex"] > slack + 0.01
+        assert predictor.trace.objective < whole.trace.objective
+        assert predictor.trace.gap <= 1e-9
+        assert "of race and of sex" in predictor.trace.certificates[0].among
+        shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
+        np.testing.assert_allclose(fit(repairer, shuffled).predict(table), chance, atol=1e-7)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_one_column_is_each_column(gamma: float) -> None:
+    """With one protected column there is nothing to cross, and the rule is the same to the bit."""
+    table = table_of(frame())
+    one, each = (fit(Ramp(gamma=gamma, attributes=name), table).state() for name in ("crossed", "each"))
+
+    assert {n: a.tobytes() for n, a in one[1].items()} == {n: a.tobytes() for n, a in each[1].items()}
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -444,6 +529,98 @@ def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
         Ramp(solver="sgd", **given)
 
 
+def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ratio is held on the rows of the fit, judged on others, said in the answer, and that of the decided rows."""
+    data, artifact, decided = (tmp_path / name for name in ("data.parquet", "r.fairfix", "decided.parquet"))
+    pq.write_table(frame(rows=3000), data)
+    words = [
+        "--protected",
+        "race",
+        "--method",
+        "ramp",
+        "--min-ratio",
+        "0.8",
+        "-o",
+        str(artifact),
+        "--no-config",
+    ]
+    status = run(["repair", str(data), *words, "--require", "dp.ratio>=0.9", "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    fit, held = (
+        next(row["after"] for row in result["proof"][part]["table"] if row["id"] == result["criterion"])
+        for part in ("fit", "holdout")
+    )
+    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--no-config"]) == 0
+    rates = pq.read_table(decided).to_pandas().groupby("race")["p_positive"].mean()
+
+    assert result["criterion"] == "selection_rate.ratio.between_groups"
+    assert fit["value"] == pytest.approx(0.8, abs=1e-9)
+    (check,) = result["checks"]
+    assert (status, check["verdict"]) == (3, "undecided")
+    assert (check["value"], check["limit"]) == (held["value"], 0.9)
+    assert fit["value"] != held["value"]
+    assert min(fit["value"], held["value"]) < rates.min() / rates.max() < max(fit["value"], held["value"])
+
+
+@pytest.mark.parametrize("decisions", ["randomized", "deterministic"])
+def test_each_column_alone_from_the_shell(
+    decisions: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each column's gap is held on the rows of the fit, told and judged on others; the artifact needs both columns."""
+    table = crossed()
+    groups, data = table.groups(), tmp_path / "data.parquet"
+    levels = np.array(groups.levels)[groups.codes]
+    columns = {
+        "race": levels[:, 0],
+        "sex": levels[:, 1],
+        "score": table.rows.score,
+        "label": table.rows.label,
+    }
+    pq.write_table(pa.table({**columns, "id": np.arange(len(table))}), data)
+    artifact, decided = tmp_path / "r.fairfix", tmp_path / "decided.parquet"
+    words = [
+        "--method",
+        "ramp",
+        "--attributes",
+        "each",
+        "--decisions",
+        decisions,
+        "--id",
+        "id",
+        "--no-config",
+    ]
+    words += ["--protected", "race,sex", "--slack", "0.02", "-o", str(artifact)]
+    status = run(["repair", str(data), *words, "--fail-on", "dp.difference[sex]>0.3"])
+    text = " ".join(capsys.readouterr().out.split())
+    loaded = Repaired.load(artifact)
+    rows = {
+        (part, row["attribute"]): row
+        for part in ("fit", "holdout")
+        for row in loaded.facts["proof"][part]["table"]
+        if row["id"] == "selection_rate.difference.between_groups"
+    }
+    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--no-config"]) == 0
+    chance = pq.read_table(decided).to_pandas()
+
+    assert status == 0
+    assert set(loaded.required) >= {"race", "sex", "score"}
+    for name in ("race", "sex"):
+        held = rows["holdout", name]["after"]["value"]
+        assert f"By {name}, the demographic parity difference is" in text
+        assert f"and {100 * held:.1f} points" in text
+        rates = chance.groupby(name)["p_positive"].mean()
+        assert rates.max() - rates.min() < max(held, rows["fit", name]["after"]["value"])
+        assert rows["fit", name]["after"]["value"] <= 0.02 + (1e-9 if decisions == "randomized" else 0.01)
+    left = max(rows["fit", name]["after"]["value"] for name in ("race", "sex"))
+    assert (f"the largest gap of what is made alike is {left:.2g}," in text) == (decisions == "deterministic")
+    left = max(rows["holdout", name]["after"]["value"] for name in ("race", "sex"))
+    assert (f"selection_rate.difference.between_groups {left:.4f} instead" in text) == (
+        decisions == "deterministic"
+    )
+    assert "By race x sex" not in text
+    assert rows["fit", "race x sex"]["after"]["value"] > 0.03
+
+
 # ---- gates ---------------------------------------------------------------------------------------------
 
 
@@ -457,6 +634,18 @@ def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
         ({"rho": 0.3, "constraint": "covariance"}, "finds its own rates"),
         ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),
         ({"constraint": "fairness"}, "constraint must be one of"),
+        ({"min_ratio": 1.2}, "min_ratio must be at most 1"),
+        ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` takes the place of `slack=0.1`; leave out one"),
+        ({"min_ratio": 0.8, "rho": 0.4}, "does not go with `rho=0.4`"),
+        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance is not about; take `constraint="),
+        ({"min_ratio": 0.8, "solver": "sgd"}, "it goes with `solver=exact`"),
+        ({"attributes": "each", "solver": "sgd"}, "it goes with `solver=exact`"),
+        ({"attributes": "each", "rho": 0.4}, "does not go with `rho=0.4`"),
+        ({"attributes": "each", "min_ratio": 0.8}, "does not go with `min_ratio=0.8`; take a `slack`"),
+        (
+            {"attributes": "each", "constraint": "equalized_odds"},
+            "not go with `constraint=equalized_odds`; take",
+        ),
         ({"shape": "round"}, "shape must be one of"),
     ],
 )

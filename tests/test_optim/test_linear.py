@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import quadprog
+from fairfix.optim import overlaps
+from fairfix.optim.overlaps import solve_overlaps
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.ramp import Cell, solve, solve_covariance
+from fairfix.optim.step import Staircase
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from tests.strategies import examples
 
@@ -177,6 +181,95 @@ def test_two_means_are_solved_like_a_quadratic_program(seed: int, slack: float, 
     assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8)
     assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
     assert found.objective <= best + 1e-8
+
+
+def overlapping(seed: int) -> tuple[np.ndarray, ...]:
+    """Return scores, groups by two or three columns of their own, and weights; every third instance has ties."""
+    rng = np.random.default_rng(seed)
+    many = int(rng.integers(6, 40))
+    columns = [
+        np.unique(rng.integers(0, size, many), return_inverse=True)[1] for size in rng.integers(2, 5, 2)
+    ]
+    if seed % 2:  # a column that another one gives away, so that their constraints are not independent
+        columns.append(columns[0] > 0)
+    cell = np.stack(columns, axis=1).astype(int)
+    f = np.clip(rng.uniform(-0.8, 0.8, many) + 0.2 * cell[:, 0] - 0.1 * cell[:, 1], -1, 1)
+    return (np.round(f, 1) if seed % 3 == 0 else f), cell, rng.uniform(0.1, 2, many)
+
+
+def bands(cell: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Return two rows for each group of each column, of its mean above and below the column's centre."""
+    rows = []
+    for j, own in enumerate(cell.T):
+        for k in range(own.max() + 1):
+            row = np.concatenate([np.where(own == k, w, 0) / w[own == k].sum(), np.zeros(cell.shape[1])])
+            row[w.size + j] = -1
+            rows += [row, -row]
+    return np.array(rows)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]), st.floats(0.01, 2))
+@settings(max_examples=examples(90))
+def test_groups_of_several_columns_are_solved_like_a_quadratic_program(
+    seed: int, slack: float, gamma: float
+) -> None:
+    """Each column's means within the slack, whatever those of the cells that columns cross to; optimal, certified."""
+    f, cell, w = overlapping(seed)
+    found = solve_pairs(f, np.ones(cell.shape), cell, gamma, slack, w)
+    rows = bands(cell, w)
+    best = least(f, w, gamma, rows, np.full(len(rows), -slack / 2 - 5e-10))
+    q = np.clip((f - found.multipliers[cell, np.arange(cell.shape[1])].sum(axis=1)) / gamma, 0, 1)
+
+    assert found.converged
+    for own in cell.T:
+        means = np.bincount(own, w * q) / np.bincount(own, w)
+        assert np.ptp(means) <= slack + 1e-9
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8)
+    assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
+    assert -1e-12 <= found.gap <= 1e-9
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]))
+@settings(max_examples=examples(90))
+def test_groups_of_several_columns_without_width_are_solved_like_a_linear_program(
+    seed: int, slack: float
+) -> None:
+    """Thresholds with tie probabilities of the crossed cells: each column's means within the slack to rounding."""
+    f, cell, w = overlapping(seed)
+    crossed, code = np.unique(cell, axis=0, return_inverse=True)
+    stairs = [Staircase.of(f[code == c], w[code == c]) for c in range(len(crossed))]
+    found = solve_overlaps(stairs, crossed, slack)
+    q = np.zeros(f.size)
+    for c, step in enumerate(found.steps):
+        q[code == c] = step.shares(f[code == c])
+    rows = bands(cell, w)
+    box = [(0, 1)] * f.size + [(None, None)] * cell.shape[1]
+    cost = np.concatenate([-w * f / w.sum(), np.zeros(cell.shape[1])])
+    best = -linprog(cost, -rows, np.full(len(rows), slack / 2), bounds=box).fun
+
+    assert found.converged
+    for own in cell.T:
+        means = np.bincount(own, w * q) / np.bincount(own, w)
+        assert np.ptp(means) <= slack + 1e-12
+    assert w @ (q * f) / w.sum() == pytest.approx(best, abs=1e-9)
+    assert found.value == pytest.approx(best, abs=1e-9)
+    assert -1e-12 <= found.gap <= 1e-9
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.05])
+def test_few_breakpoints_find_the_optimum_of_all(slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few breakpoints of each cell, and those that are asked for, lead where a program in all of them leads."""
+    rng = np.random.default_rng(2)
+    groups = np.array([[g, k] for g in range(3) for k in range(2)])
+    stairs = [Staircase.of(rng.uniform(-1, 1, 400) + 0.2 * g - 0.1 * k) for g, k in groups]
+    whole = solve_overlaps(stairs, groups, slack)
+    monkeypatch.setattr(overlaps, "PLACES", 4)
+    few = solve_overlaps(stairs, groups, slack)
+
+    assert few.rounds > whole.rounds
+    assert few.converged
+    assert few.value == pytest.approx(whole.value, abs=1e-12)
+    assert few.rates == pytest.approx(whole.rates, abs=1e-9)
 
 
 def test_two_means_of_many_points_meet_to_twelve_digits() -> None:

@@ -49,21 +49,24 @@ def value(q: np.ndarray, f: np.ndarray, w: np.ndarray, gamma: float) -> float:
     return float(np.sum(w * (gamma / 2 * q**2 - f * q)) / w.sum())
 
 
-def program(scores: list, weights: list, gamma: float, slack: float, rho: float | None) -> float:
+def program(
+    scores: list, weights: list, gamma: float, slack: float, rho: float | None, ratio: float = 1.0
+) -> float:
     """Return the optimum by a dense quadratic program in the shares alone (a free rho is eliminated)."""
     f, w = np.concatenate(scores), np.concatenate(weights)
     w = w / w.sum()
     cell = np.repeat(np.arange(len(scores)), [len(s) for s in scores])
     means = np.array([np.where(cell == k, w, 0) / w[cell == k].sum() for k in range(len(scores))])
     if rho is None:
-        pairs = np.array([means[a] - means[b] for a, b in permutations(range(len(scores)), 2)])
+        pairs = np.array([ratio * means[a] - means[b] for a, b in permutations(range(len(scores)), 2)])
         equal, at = means[1:] - means[0], np.zeros(len(scores) - 1)
         below, room = -pairs, np.full(len(pairs), -slack)
     else:
         equal, at = means, np.full(len(scores), rho)
         below = np.vstack([means, -means])
         room = np.concatenate([np.full(len(scores), rho - slack / 2), np.full(len(scores), -rho - slack / 2)])
-    band, edge = (equal, at) if slack == 0 else (below, room)
+    exact = slack == 0 and ratio == 1
+    band, edge = (equal, at) if exact else (below, room)
     n = f.size
     # in units p = q sqrt(w gamma): the identity as quadratic form, which a narrow ramp does not ill-condition
     unit = np.sqrt(w * gamma)
@@ -71,7 +74,7 @@ def program(scores: list, weights: list, gamma: float, slack: float, rho: float 
     right = np.concatenate([edge, np.zeros(n), -np.ones(n)])
     norm = np.linalg.norm(rows, axis=1)
     p = quadprog.solve_qp(
-        np.eye(n), w * f / unit, (rows / norm[:, None]).T, right / norm, len(at) if slack == 0 else 0
+        np.eye(n), w * f / unit, (rows / norm[:, None]).T, right / norm, len(at) if exact else 0
     )[0]
     return value(p / unit, f, w, gamma)
 
@@ -134,6 +137,25 @@ def test_solution_is_feasible_and_certified_point_by_point(free: bool) -> None:
         gap = primal - dual(solution, scores, weights, gamma, slack, not free)
         assert solution.gap == pytest.approx(gap, abs=1e-12)
         assert -1e-12 <= solution.gap <= 1e-9
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 0.8, 0.99])
+def test_the_ratio_is_held_at_the_optimum_of_a_quadratic_program(ratio: float) -> None:
+    """The least mean is at least the share of the greatest, and no shares that keep to that are better."""
+    rng, bound = np.random.default_rng(5), 0
+    for _ in range(25):
+        scores, weights, gamma, _ = draw(rng)
+        solution = solve(made(scores, weights), gamma, 0.0, ratio=ratio)
+        q = shares(solution, scores, gamma)
+        means = np.array([np.average(a, weights=w) for a, w in zip(q, weights, strict=True)])
+        bound += abs(means.min() - ratio * means.max()) < 1e-9
+        assert means.min() >= ratio * means.max() - 1e-12
+        primal = value(np.concatenate(q), np.concatenate(scores), np.concatenate(weights), gamma)
+        assert primal == pytest.approx(program(scores, weights, gamma, 0.0, None, ratio), abs=1e-9)
+        assert solution.objective == pytest.approx(primal, abs=1e-12)
+        assert solution.converged
+        assert -1e-12 <= solution.gap <= 1e-9
+    assert bound > (15 if ratio > 0.5 else 3 * (ratio > 0))
 
 
 def test_free_rho_is_the_best_of_all_given_ones() -> None:

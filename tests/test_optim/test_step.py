@@ -24,15 +24,16 @@ def draw(seed: int, cells: int | None = None) -> tuple[list[np.ndarray], list[np
     return worths, masses
 
 
-def best_value(worths: list, masses: list, slack: float, rho: float | None) -> float:
+def best_value(worths: list, masses: list, slack: float, rho: float | None, ratio: float = 1.0) -> float:
     """Return the optimum by a general solver; the last variable is the centre of the band."""
     many = sum(v.size for v in worths)
     rows, start = [], 0
     for m in masses:
         row = np.zeros(many + 1)
         row[start : start + m.size] = m / m.sum()
-        row[-1] = -1
-        rows += [row, -row]
+        lower = -row
+        row[-1], lower[-1] = -1, ratio
+        rows += [row, lower]
         start += m.size
     cost = -np.concatenate([*(v * m for v, m in zip(worths, masses, strict=True)), [0]])
     bounds = [(0, 1)] * many + [(0, 1) if rho is None else (rho, rho)]
@@ -40,23 +41,41 @@ def best_value(worths: list, masses: list, slack: float, rho: float | None) -> f
     return -found.fun / sum(m.sum() for m in masses)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.3, 2.0]), st.one_of(st.none(), st.floats(0, 1)))
+BANDS = [(0.0, 1.0), (0.03, 1.0), (0.3, 1.0), (2.0, 1.0), (0.0, 0.8), (0.0, 0.3), (0.1, 0.5), (0.0, 0.0)]
+"""Slack and ratio."""
+
+
+@given(st.integers(0, 10**6), st.sampled_from(BANDS), st.one_of(st.none(), st.floats(0, 1)))
 @settings(max_examples=examples(120))
-def test_value_is_that_of_a_linear_program(seed: int, slack: float, rho: float | None) -> None:
+def test_value_is_that_of_a_linear_program(seed: int, band: tuple[float, float], rho: float | None) -> None:
     """No feasible shares have a larger value, and the steps attain it within the band."""
-    worths, masses = draw(seed)
-    found = solve_steps([Staircase.of(v, m) for v, m in zip(worths, masses, strict=True)], slack, rho)
+    (slack, ratio), (worths, masses) = band, draw(seed)
+    cells = [Staircase.of(v, m) for v, m in zip(worths, masses, strict=True)]
+    found = solve_steps(cells, slack, rho, ratio)
     shares = [step.shares(v) for step, v in zip(found.steps, worths, strict=True)]
     total = sum(m.sum() for m in masses)
     value = sum((q * v * m).sum() for q, v, m in zip(shares, worths, masses, strict=True)) / total
     rates = [float(q @ m / m.sum()) for q, m in zip(shares, masses, strict=True)]
 
-    assert value == pytest.approx(best_value(worths, masses, slack, rho), abs=1e-9)
+    assert value == pytest.approx(best_value(worths, masses, slack, rho, ratio), abs=1e-9)
     assert value == pytest.approx(found.value, abs=1e-12)
     assert rates == pytest.approx(found.rates, abs=1e-12)
-    assert max(rates) - min(rates) <= slack + 1e-12
+    assert ratio * (max(rates) - slack / 2) - slack / 2 <= min(rates) + 1e-12
     if rho is not None:
-        assert max(abs(r - rho) for r in rates) <= slack / 2 + 1e-12
+        assert all(ratio * rho - slack / 2 - 1e-12 <= r <= rho + slack / 2 + 1e-12 for r in rates)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5, 0.9])
+def test_a_ratio_is_held_at_the_optimum_of_a_linear_program(ratio: float) -> None:
+    """Edges that move with the centre at different rates: the breakpoint where the value is largest is found."""
+    for seed in range(40):
+        worths, masses = draw(seed, 3)
+        found = solve_steps(
+            [Staircase.of(v, m) for v, m in zip(worths, masses, strict=True)], 0.0, None, ratio
+        )
+
+        assert found.value == pytest.approx(best_value(worths, masses, 0.0, None, ratio), abs=1e-9)
+        assert found.rates.min() >= ratio * found.rates.max() - 1e-12
 
 
 def test_many_breakpoints_are_bisected_to_the_same_optimum() -> None:

@@ -23,16 +23,19 @@ def made(kind: str, cells: int, rows: int = 70_000, seed: int = 0) -> list[np.nd
 
 @pytest.mark.parametrize("kind", ["smooth", "clumped", "eleven"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("gamma", "slack", "rho"), [(0.01, 0.0, None), (0.1, 0.02, None), (0.05, 0.0, 0.3)])
+@pytest.mark.parametrize(
+    ("gamma", "slack", "rho", "ratio"),
+    [(0.01, 0.0, None, 0.9), (0.1, 0.02, None, 1.0), (0.05, 0.0, 0.3, 1.0)],
+)
 def test_it_is_the_solution_from_all_points(
-    kind: str, weighted: bool, gamma: float, slack: float, rho: float | None
+    kind: str, weighted: bool, gamma: float, slack: float, rho: float | None, ratio: float
 ) -> None:
     """Offsets, rates and objective agree to rounding, and the short way was taken."""
     scores = made(kind, 3)
     rng = np.random.default_rng(1)
     weights = [rng.random(f.size) + 0.1 if weighted else None for f in scores]
-    best = solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho)
-    found = _near_the_ramp(scores, weights, gamma, slack, rho)
+    best = solve([Cell.of(f, w) for f, w in zip(scores, weights, strict=True)], gamma, slack, rho, ratio)
+    found = _near_the_ramp(scores, weights, gamma, slack, rho, ratio)
 
     assert found is not None
     assert found.converged

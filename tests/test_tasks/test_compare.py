@@ -114,8 +114,20 @@ def test_every_method_is_compared_on_one_split(table: Table, outcome: Comparison
 
 
 def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
-    """The ramp has each constraint that is about a gap of decisions; fair regression is with and without the group."""
-    ramps = {one.repairer.bounds_of(READING) for one in chosen(["ramp"], READING, learned=False)}
+    """The ramp has each constraint that is about a gap of decisions, and the four-fifths rule beside those.
+
+    Fair regression is with and without the group.
+    """
+    every = [one.repairer for one in chosen(["ramp"], READING, learned=False)]
+    ramps = {one.bounds_of(READING) for one in every if one.least_ratio is None}
+    assert [one.bounds_of(READING) for one in every if one.least_ratio == 0.8] == [
+        "selection_rate.ratio.between_groups"
+    ]
+    two = replace(READING, columns=replace(READING.columns, protected=("group", "other")))
+    more = {one.title: one.repairer.alike(("group", "other")) for one in chosen(["ramp"], two, learned=False)}
+    assert more.pop("ramp, each column") == (("group",), ("other",))
+    assert set(more.values()) == {(("group", "other"),)}
+    assert len(more) == len(every)
     values = {
         (one.repairer.bounds_of(READING), bool(one.repairer.solver_in_force.sees_groups))
         for one in chosen(["fair-regression"], READING, learned=False)

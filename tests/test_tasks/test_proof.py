@@ -23,7 +23,7 @@ from fairfix.methods import available
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
-from fairfix.tasks.doubts import Asked, of_rounding
+from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_slack
 from fairfix.tasks.fitting import repair_table, split_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -253,17 +253,47 @@ def test_a_gap_that_is_not_smaller_is_told(shift: float, told: bool) -> None:
         (0.055, 0.1, 0.06, None),
     ],
 )
+@pytest.mark.parametrize("ratio", [False, True])
 def test_rounding_that_undoes_the_repair_is_told(
-    fitted: float, after: float, drawn: float, told: str | None
+    fitted: float, after: float, drawn: float, told: str | None, ratio: bool
 ) -> None:
-    """Beyond the slack by more than a row, or on held-out rows no smaller gap, which drawn decisions do not leave."""
-    values = (Value(one, one, one) for one in (fitted, 0.2, after))
-    asked = Asked("selection_rate.difference.between_groups", 0.05)
+    """Beyond the slack by more than a row, or on held-out rows no smaller gap, which drawn decisions do not leave.
+
+    The same of ratios, which lack as much of 1.
+    """
+    before, asked = 0.2, Asked("selection_rate.difference.between_groups", 0.05)
+    if ratio:
+        fitted, before, after, drawn = 1 - fitted, 1 - before, 1 - after, 1 - drawn
+        told = told and told.replace("slack 0.05", "least ratio 0.95")
+        asked = Asked("selection_rate.ratio.between_groups", None, 0.95)
+    values = (Value(one, one, one) for one in (fitted, before, after))
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
     assert [n.code for n in found] == ([] if told is None else ["rounding"])
-    gaps = f"is {fitted:.4f} on the rows of the fit; on held-out rows it was 0.2000 and is {after:.4f}, where"
+    gaps = f"is {fitted:.4f} on the rows of the fit; on held-out rows it was {before:.4f} and is {after:.4f}, where"
     assert all(f"rounding {told}:" in n and gaps in n for n in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ((0.7, 0.6, 0.79), 0.75, []),
+        ((0.7, 0.6, 0.79), 0.7, ["gap_after"]),
+        ((0.7, 0.6, 0.81), 0.75, ["gap_before"]),
+        ((0.7, 0.6, 0.81), 0.65, ["no_help"]),
+    ],
+)
+def test_a_ratio_is_worse_where_it_is_less(
+    before: tuple[float, float, float], after: float, code: list[str]
+) -> None:
+    """What is said of a gap is said of a ratio by what it lacks of 1."""
+    asked = Asked("selection_rate.ratio.between_groups", None, 0.8)
+    told = list(of_gaps(asked, Value(*before), Value(after, after, after)))
+
+    assert [n.code for n in told] == code
+    assert all("the least ratio 0.8" in n for n in told if n.code != "gap_after")
+    assert [n.code for n in of_slack(asked, 0.79)] == ["slack"]
+    assert not [*of_slack(asked, 0.81), *of_slack(asked, 0.8)]
 
 
 def test_a_small_group_that_makes_the_cost_is_named_with_it() -> None:

@@ -46,6 +46,7 @@ SCHEMA = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
     "ramp with slack": {"method": "ramp", "slack": 0.1},
+    "ramp, four-fifths": {"method": "ramp", "min_ratio": 0.8},
     "ramp, thresholds": {"method": "ramp", "gamma": 0.0},
     "ramp, deterministic": {"method": "ramp", "gamma": 0.0, "decisions": "deterministic"},
     "ramp, covariance": {"method": "ramp", "constraint": "covariance", "slack": 0.01},
@@ -113,6 +114,21 @@ def test_scores_at_middles_give_the_rule_of_the_rows(name: str, weight: str | No
     by_counts, _ = rule_of(count(data, reading), asked, noise)
 
     np.testing.assert_allclose(by_counts.predict(table), by_rows, atol=1e-6)
+
+
+def test_each_column_of_counts_keeps_the_slack() -> None:
+    """Groups of two columns alone are held alike from counts as from rows."""
+    data = binned_scores()
+    reading = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "job")))
+    table, asked = (
+        read_table(data, reading, columns=()),
+        {"method": "ramp", "attributes": "each", "slack": 0.01},
+    )
+    by_rows = repairer_of(asked).fit(RepairProblem(table), rng=np.random.default_rng(0))
+    rule, lost = rule_of(count(data, reading), asked)
+
+    np.testing.assert_allclose(rule.predict(table), by_rows.predict(table), atol=1e-6)
+    assert "of race and of job" in lost["among"]
 
 
 def test_the_order_of_merging_changes_nothing() -> None:

@@ -23,6 +23,12 @@ equalized_odds          both of the last                               ``clip((f
                                                                        - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
 ======================  =============================================  ==========================================
 
+With ``min_ratio`` ``R`` the means of one rate are held in ``[R rho, rho]`` instead of a band of width ``epsilon``.
+Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule, for ``R = 0.8``.
+
+With ``attributes = each`` the groups are those of each protected column alone, which overlap: a cell of the crossed
+columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
+
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
 equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
@@ -42,6 +48,7 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -55,6 +62,7 @@ from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
+from fairfix.noisy.description import Noise
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -67,7 +75,7 @@ class Ramp(Repairer):
     name: ClassVar[str] = "ramp"
     summary: ClassVar[str] = (
         "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
-        "predictive equality (FPR), equalized odds"
+        "predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
@@ -77,12 +85,26 @@ class Ramp(Repairer):
         "": {},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
+        "four-fifths": {"min_ratio": 0.8},
     }
 
     constraint: str = param(
         "demographic_parity",
         "what is made alike",
         choices=(*CRITERIA, "covariance"),
+    )
+    min_ratio: float = param(
+        0.0,
+        "least ratio between the rates of two groups that is left, such as 0.8 for the four-fifths rule, in place of a "
+        "largest gap; 0: `slack` bounds the gap",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    attributes: str = param(
+        "crossed",
+        "whose groups are alike where several columns are protected: the cells of all of them (crossed), or the groups "
+        "of each column alone (each)",
+        choices=("crossed", "each"),
     )
     gamma: float = param(
         0.05,
@@ -129,6 +151,10 @@ class Ramp(Repairer):
         super().__post_init__()
         if 0 < self.gamma < NARROWEST:
             raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
+        if self.min_ratio:
+            self._check_ratio()
+        if self.attributes == "each":
+            self._check_each()
         if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
             raise UsageError(
                 f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
@@ -137,6 +163,59 @@ class Ramp(Repairer):
             raise UsageError(
                 f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
             )
+
+    def _check_ratio(self) -> None:
+        """Raise a UsageError where something does not go with a ratio."""
+        asked = f"ramp: `min_ratio={self.min_ratio:g}`"
+        if self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"{asked} is of one rate of each group, which {self.constraint} is not about; take "
+                "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
+            )
+        if self.slack:
+            raise UsageError(f"{asked} takes the place of `slack={self.slack:g}`; leave out one of them")
+        if self.rho != "joint":
+            raise UsageError(
+                f"{asked} does not go with `rho={self.rho}`, since it finds the rates; leave out `rho`"
+            )
+
+    def _check_each(self) -> None:
+        """Raise a UsageError where something does not go with groups that overlap."""
+        asked = "ramp: `attributes=each` does not go with"
+        if self.constraint in ("equalized_odds", "covariance"):
+            raise UsageError(
+                f"{asked} `constraint={self.constraint}`; take demographic_parity, equal_opportunity or "
+                "predictive_equality, or leave out `attributes`"
+            )
+        if self.min_ratio:
+            raise UsageError(
+                f"{asked} `min_ratio={self.min_ratio:g}`; take a `slack`, or leave out `attributes`"
+            )
+        if self.rho != "joint":
+            raise UsageError(
+                f"{asked} `rho={self.rho}`, since it finds the rates of each column; leave out `rho`"
+            )
+
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes between whose groups the slack holds: all columns crossed, or each column."""
+        return tuple((name,) for name in protected) if self.attributes == "each" else super().alike(protected)
+
+    @classmethod
+    def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
+        """Yield the variants that `compare` shows: with several protected columns also that of each column alone."""
+        yield from super().contenders(reading, noise)
+        if len(reading.columns.protected) > 1:
+            yield f"{cls.name}, each column", cls(attributes="each")
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack; None where a ratio takes its place."""
+        return None if self.min_ratio else self.slack
+
+    @property
+    def least_ratio(self) -> float | None:
+        """The ratio that takes the place of a slack; None where there is none."""
+        return self.min_ratio or None
 
     @property
     def about_labels(self) -> bool:
@@ -161,12 +240,17 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds, strata aside."""
-        covariance = "selection_rate.covariance.to_overall"
-        return covariance if self.constraint == "covariance" else between_groups(self.constraint)
+        """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
+        if self.constraint == "covariance":
+            return "selection_rate.covariance.to_overall"
+        return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
+        if self.min_ratio:
+            return "no bound is known for `min_ratio`; take `slack`, the largest difference"
+        if self.attributes == "each":
+            return "no bound is known for `attributes=each`; take `attributes=crossed`"
         if self.constraint == "covariance":
             return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
         return (

@@ -14,7 +14,7 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
-from fairfix.methods.ramp.strata import CellRule, StratumFit, solve_stratum
+from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise
@@ -22,6 +22,8 @@ from fairfix.optim.ramp import ramp
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
+
+CENTRE = "centre of the band of rates"
 
 MISCALIBRATED = 0.02
 """Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
@@ -34,7 +36,7 @@ class Exact(Solver):
     option = "`solver=exact`"
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
-        ("constraint", "gamma", "rho", "shape", "calibrate", "decisions"), anything
+        ("constraint", "min_ratio", "attributes", "gamma", "rho", "shape", "calibrate", "decisions"), anything
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -46,7 +48,7 @@ class Exact(Solver):
         trace = self._trace(problem, cells, parts, rules, notes)
         predictor = self._predictor(cells, points, rules, trace)
         if self.method.decisions == "deterministic":
-            return self._rounded(cells, points, predictor)
+            return self._rounded(problem, cells, points, predictor)
         return predictor
 
     def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
@@ -94,12 +96,19 @@ class Exact(Solver):
         value = math.fsum(part.objective * part.mass for part in parts) / total
         gap = math.fsum(part.gap * part.mass for part in parts) / total
         width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
+        title, ratio = (
+            Comparison.parse(self.method.bounds_of(problem.table.reading)).title,
+            self.method.min_ratio,
+        )
+        held = f"keep the {title} at {ratio:g} or more" if ratio else f"hold the slack in the {title}"
+        attributes = self.method.alike(problem.cells.columns)
+        if len(attributes) > 1:
+            held += " of " + " and of ".join(map(attribute_name, attributes))
         proven = Certificate(
             f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
             value,
             value - gap,
-            "all chances of a positive decision for these rows that hold the slack in the "
-            + Comparison.parse(self.method.bounds_of(problem.table.reading)).title
+            f"all chances of a positive decision for these rows that {held}"
             + ("" if self.method.rho == "joint" else " around rho"),
         )
         return FitTrace(
@@ -109,11 +118,11 @@ class Exact(Solver):
             gap,
             notes,
             certificates=(proven,),
-            quantities=tuple(_quantities(cells, parts, rules)),
+            quantities=tuple(_quantities(cells, parts, rules, ratio)),
         )
 
     def _rounded(
-        self, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
+        self, problem: RepairProblem, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
     ) -> RepairedPredictor:
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
         curves, shift, gaps = [], 0.0, []
@@ -124,18 +133,39 @@ class Exact(Solver):
             cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
             curves.append(Piecewise.separating(score, cut.astype(np.float64)))
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
-            gaps.append([float(m @ cut) / float(m.sum()) for m in masses])
-        rates = np.array(gaps)
-        worst = max(float(np.ptp(rates[inside], axis=0).max()) for inside in cells.strata().values())
+            gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
+        strata = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
+        worst = (
+            f"the largest gap of what is made alike is {max(np.ptp(one, axis=0).max() for one in strata):.2g}"
+        )
+        if self.method.min_ratio:
+            ratios = [one.min() / one.max() for one in strata if one.max() > 0]
+            worst = f"the smallest ratio of what is held alike is {min(ratios, default=math.nan):.2g}"
         cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
         note = (
-            f"deterministic thresholds: on the rows of the fit the largest gap of what is made alike is {worst:.2g}, "
-            f"and the accuracy that the scores promise changes by {cost:+.2g}"
+            f"deterministic thresholds: on the rows of the fit {worst}, and the "
+            f"accuracy that the scores promise changes by {cost:+.2g}"
         )
         notes = (*predictor.trace.notes, Note(note, "rounded"))
         # what is proven is of the chances, not of the decisions they are rounded to
         trace = replace(predictor.trace, gap=math.nan, certificates=(), notes=notes, randomized=predictor)
         return GroupwiseCurve(cells.columns, cells.levels, tuple(curves), None, trace=trace)
+
+    def _rates(
+        self, problem: RepairProblem, inside: Sequence[int], sums: Sequence[Sequence[tuple[float, float]]]
+    ) -> Iterator[Floats]:
+        """Yield the rates of the groups that are held alike among some cells, per attribute, shape (G, events).
+
+        ``sums``: of every cell and event, the mass that is decided positively, and all of it.
+        """
+        own = np.array([sums[k] for k in inside])
+        groups = np.arange(len(inside))[:, None]
+        if self.method.attributes == "each":
+            groups = groups_of_each(problem, inside)
+        for code in groups.T:
+            total = np.zeros((code.max() + 1, *own.shape[1:]))
+            np.add.at(total, code, own)
+            yield total[..., 0] / total[..., 1]
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
@@ -148,7 +178,8 @@ class Exact(Solver):
     def _warnings(self, cells: Cells) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result hangs on them."""
         method = self.method
-        hangs = (method.slack > 0 and method.rho == "joint") or method.about_labels
+        leaves = method.slack > 0 or 0 < method.min_ratio < 1
+        hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
         off, chance = miscalibration(cells.cells)
@@ -156,7 +187,7 @@ class Exact(Solver):
             does = (
                 "the rates that are made alike are not those of the labels"
                 if method.about_labels
-                else "with slack the rule drifts towards them"
+                else "where a gap may be left the rule drifts towards them"
             )
             yield Caution(
                 f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
@@ -165,12 +196,15 @@ class Exact(Solver):
             )
 
 
-def _quantities(cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellRule]) -> Iterator[Quantity]:
+def _quantities(
+    cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float
+) -> Iterator[Quantity]:
     """Yield the centres of the bands, and the multipliers, which are the thresholds of the ramps."""
     for number, part in enumerate(parts, 1):
         if math.isfinite(part.rho):
             where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
-            yield Quantity("rho", part.rho, f"centre of the band of rates{where}")
+            what = f"rate above which no group may lie, nor below {ratio:g} of it" if ratio else CENTRE
+            yield Quantity("rho", part.rho, f"{what}{where}")
     meaning = "multiplier of the band, on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
     for level, rule in zip(cells.levels, rules, strict=True):
         if rule.curve is None:

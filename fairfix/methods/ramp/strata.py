@@ -1,7 +1,8 @@
 """The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
 
 The derivations are in :mod:`fairfix.optim.ramp` (means, weighted means, covariance), :mod:`~fairfix.optim.pairs` (two
-means), :mod:`~fairfix.optim.step` and :mod:`~fairfix.optim.roc` (no width).
+means, or groups that overlap), :mod:`~fairfix.optim.step`, :mod:`~fairfix.optim.overlaps` and
+:mod:`~fairfix.optim.roc` (no width).
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
+from fairfix.optim.overlaps import OverlapSolution, solve_overlaps
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import Cell, RampSolution, solve, solve_covariance
 from fairfix.optim.roc import Roc, solve_roc
-from fairfix.optim.step import Staircase, solve_steps
+from fairfix.optim.step import Staircase, StepSolution, solve_steps
 from fairfix.optim.windows import solve_points
 
 if TYPE_CHECKING:
@@ -85,21 +87,26 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     if method.constraint == "equalized_odds":
         solver = _odds_ramps if method.gamma else _odds_steps
         return solver(method, points, lift)
+    if method.attributes == "each" and (groups := groups_of_each(problem, inside)).shape[1] > 1:
+        if method.gamma == 0:
+            return _steps(method, cells, points, lift, groups)
+        return _overlapping_ramps(method, points, groups, lift)
     if method.gamma == 0:
         return _steps(method, cells, points, lift)
     if method.about_labels:
         return _rate_ramps(method, cells, points, lift)
+    ratio = _ratio(method)
     if method.constraint == "demographic_parity" and not problem.many_fits:
         scores = [p.score + lift if lift else p.score for p in points]
         rate = _rate(method, cells, lift)
-        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate)
+        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
     else:
         ordered = _sorted_cells(problem, method.calibration, stratum)
         lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
         if method.constraint == "covariance":
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
-            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift))
+            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift), ratio)
     down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
     rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
     return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
@@ -121,7 +128,7 @@ def _rate_ramps(
         Cell.of(p.score + lift, p.weight, _share(p, label) / base)
         for p, base in zip(points, bases, strict=True)
     ]
-    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift))
+    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift), _ratio(method))
     multipliers = np.add(best.offsets, best.remainders)
     prices = [(float(u), 0.0) if label else (0.0, float(u)) for u in multipliers]
     rules = [_line(method, p, lift, *own) for p, own in zip(points, prices, strict=True)]
@@ -155,8 +162,48 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
     return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
 
-def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float) -> StratumFit:
-    """Return the thresholds with tie probabilities; the objective is minus the value."""
+def groups_of_each(problem: RepairProblem, inside: Sequence[int]) -> Ints:
+    """Return the group of some cells by each protected column, numbered from 0 among them, shape (C, J)."""
+    columns = len(problem.cells.columns)
+    levels = [cells_of(problem).levels[k][-columns:] for k in inside]
+    each = [np.unique(own, return_inverse=True)[1] for own in zip(*levels, strict=True)]
+    return np.stack(each, axis=1).astype(np.int64)
+
+
+def _overlapping_ramps(method: Ramp, points: Sequence[Points], groups: Ints, lift: float) -> StratumFit:
+    """Return the ramps under the rates of groups that overlap, ``(C, J)``: a cell pays the prices of all its groups."""
+    (label,) = method.events
+    score, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "weights"))
+    shares = [np.ones(p.score.size) if label is None else _share(p, label) for p in points]
+    share, group = np.concatenate(shares), np.repeat(groups, [one.size for one in shares], axis=0)
+    base = [np.bincount(own, weight * share) / np.bincount(own, weight) for own in group.T]
+    slopes = np.stack([share / b[own] for b, own in zip(base, group.T, strict=True)], axis=1)
+    best = solve_pairs(score + lift, slopes, group, method.gamma, method.slack, weight)
+    kinds = enumerate(zip(base, groups.T, strict=True))
+    price = np.sum([best.multipliers[own, j] / b[own] for j, (b, own) in kinds], axis=0)
+    rules = []
+    for p, u in zip(points, price.tolist(), strict=True):
+        if label is None:
+            t, remainder = _shifted(u, 0.0, -lift)
+            rules.append(CellRule(offset=t, remainder=remainder, gamma=method.gamma))
+        else:
+            own = (u * p.base_rate, 0.0) if label else (0.0, u * (1.0 - p.base_rate))
+            rules.append(_line(method, p, lift, *own))
+    mass = float(weight.sum())
+    return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
+
+
+def _steps(
+    method: Ramp,
+    cells: Sequence[ScoredCell],
+    points: Sequence[Points],
+    lift: float,
+    groups: Ints | None = None,
+) -> StratumFit:
+    """Return the thresholds with tie probabilities, under the rates of cells or of ``groups`` of these, ``(C, J)``.
+
+    The objective is minus the value.
+    """
     slack, mass, rate = method.slack, [p.weights for p in points], _rate(method, cells, lift)
     if method.about_labels:
         (label,) = method.events
@@ -171,7 +218,10 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
         if method.constraint == "covariance":
             slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
-    best = solve_steps(stairs, slack, rate)
+    if groups is None:
+        best: StepSolution | OverlapSolution = solve_steps(stairs, slack, rate, _ratio(method))
+    else:
+        best = solve_overlaps(stairs, groups, slack)
     # points without mass, of which all or none have the label that counts, are decided by their score alone
     free = [np.where(m > 0, 0.0, p.score + lift > 0) for p, m in zip(points, mass, strict=True)]
     rules = [
@@ -183,8 +233,11 @@ def _steps(method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], 
     besides = (
         sum(float(p.weights @ ((p.score + lift) * own)) for p, own in zip(points, free, strict=True)) / total
     )
+    objective = -best.value * scale - besides
+    if isinstance(best, OverlapSolution):
+        return StratumFit(tuple(rules), total, best.converged, best.rounds, objective, best.gap * scale)
     # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
-    return StratumFit(tuple(rules), total, True, 1, -best.value * scale - besides, 0.0, best.rho)
+    return StratumFit(tuple(rules), total, True, 1, objective, 0.0, best.rho)
 
 
 def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
@@ -210,6 +263,11 @@ def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
     total = sum(p.mass for p in points)
     gap = best.bound - best.value
     return StratumFit(tuple(rules), total, best.converged, best.rounds, -best.value, gap)
+
+
+def _ratio(method: Ramp) -> float:
+    """Return the share of the centre from which the lower half of the band is counted; 1 for a difference."""
+    return method.min_ratio or 1.0
 
 
 def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | None:
