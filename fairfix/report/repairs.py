@@ -160,23 +160,40 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
             text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
         else:
             text += f"; whether it is smaller is not certain: {ends}"
-    slack = result["parameters"].get("slack")
-    if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
+    limit, name, meaning = _limit(result["parameters"])
+    if not math.isfinite(limit) or after["value"] is None:
         return f"{text}."
-    text += f". The slack, the gap that was allowed, is {write(slack)}"
+    text += f". The {name}, {meaning}, is {write(limit)}"
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f"; on the rows of the fit the gap is {write(there)}"
+        text += f"; on the rows of the fit {'the gap' if name == 'slack' else 'it'} is {write(there)}"
     low, high = after["low"], after["high"]
-    if low is not None and low > slack:
-        where = "lies above the slack as a whole"
-        if there is not None and there <= slack:
+    if low is not None and low > limit:
+        where = f"lies above the {name} as a whole"
+        if there is not None and there <= limit:
             where += ": what held on the rows of the fit does not hold beyond them"
-    elif high is not None and high <= slack:
-        where = "lies within the slack as a whole"
+    elif high is not None and high <= limit:
+        where = f"lies within the {name} as a whole"
     else:
-        where = "reaches beyond the slack: whether other rows keep it is not shown"
+        where = f"reaches beyond the {name}: whether other rows keep it is not shown"
     return f"{text}. The interval on held-out rows {where}."
+
+
+AUDITED = ("auto", "logistic", "square", "absolute")
+"""Losses that the audit knows, so that a bound on them can be compared with the criterion."""
+
+
+def _limit(parameters: Json) -> tuple[float, str, str]:
+    """Return the number that the criterion is to stay below, its name and meaning; NaN where there is none for all."""
+    if parameters.get("constraint") == "bounded_group_loss":
+        asked = parameters["bound"] if parameters["loss"] in AUDITED else None
+        name, meaning = "bound", "the largest loss that was allowed"
+    else:
+        asked, name, meaning = parameters.get("slack"), "slack", "the gap that was allowed"
+    try:
+        return float(str(asked)), name, meaning
+    except ValueError:  # there is none, or one for each group
+        return math.nan, name, meaning
 
 
 def _gap_of_fit(row: Json, rows: int) -> str:
