@@ -363,7 +363,7 @@ def linear_class() -> None:
             theirs = clock(partial(model.fit, train))
             values, chances = model.scores(train.X)
             one = judged(data.loss, train, values, chances)
-            direct = Direct(train.X, sigmoid=data.loss == "logistic")
+            direct = Direct(train.X, link="sigmoid" if data.loss == "logistic" else "identity")
             start = time.process_time()
             found = reduce(train.y, train.codes, None, np.full(2, eps), data.loss, direct)
             own = time.process_time() - start

@@ -193,6 +193,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "chosen": "the value of a parameter that was left open, and how it was found",
         "binding": "groups whose bound limits the fit, and what a larger bound would save",
         "moved_values": "only with values moved into [0, 1] do the bounds hold, so a better model may exist",
+        "loss": "the loss that was minimised, on held-out rows, where an audit has no such metric",
         "reached": "what the rule reaches on the rows of the fit",
         "cost": "what the repair gives away of what the features tell",
         "uses_group": "decisions use the protected or recorded group, and how to do without",

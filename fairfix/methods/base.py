@@ -29,6 +29,7 @@ from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
+from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 
 Made = TypeVar("Made")
@@ -389,6 +390,13 @@ class Repairer:
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
         return expected_accuracy(table, predicted, threshold)
+
+    def measured(self, fitted: Table, before: Table, after: Table) -> Iterator[Note]:
+        """Yield what the audit does not know of held-out rows before and after the repair.
+
+        ``fitted``: the rows of the fit.
+        """
+        return iter(())
 
     # ------------------------------------------------------------------ fit
 

@@ -5,11 +5,12 @@ Linear members minimise, over coefficients ``beta`` and a free intercept,
 .. math::
     \frac{1}{W} \sum_i w_i\, l(y_i,\, x_i^T \beta + \beta_0) + \lambda \lVert \beta \rVert^2, \qquad W = \sum_i w_i ,
 
-with the square loss, or the log loss of the sigmoid (of the softmax for several classes). ``l2`` is ``lambda``; its
-strength does not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may
-depend on one another, as indicators of categories do; the square loss then takes the least coefficients of all that
-are optimal. Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's
-histogram gradient boosting with its defaults; no rows are set aside to stop.
+with the square loss, the log loss of the sigmoid (of the softmax for several classes), or another of
+:mod:`fairfix.optim.losses`, which :mod:`fairfix.optim.linear_losses` minimises. ``l2`` is ``lambda``; its strength does
+not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may depend on one
+another, as indicators of categories do; the square loss then takes the least coefficients of all that are optimal.
+Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's histogram
+gradient boosting with its defaults; no rows are set aside to stop.
 
 scikit-learn is imported when something is fitted, never to predict.
 """
@@ -28,6 +29,8 @@ from fairfix.data.draws import GOLDEN, mixed
 from fairfix.errors import ConvergenceWarning
 from fairfix.models.members import NODES, ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.threads import limited
+from fairfix.optim.linear_losses import fit_linear
+from fairfix.optim.losses import name_of, number_of
 
 # ---------------------------------------------------------------------- fitting
 
@@ -52,7 +55,8 @@ def fit_mean(
     weight
         Shape (n,), not negative; None for 1 each. Rows of weight 0 have no part.
     learner, loss
-        ``loss="logistic"`` gives probabilities, any other the mean.
+        ``loss``: a name of :mod:`fairfix.optim.losses`, which says what the model gives: a probability, a mean, a
+        quantile. Trees know no Huber loss.
     l2, seed
         Of linear models (see the module's docstring), and of trees.
     start
@@ -60,15 +64,31 @@ def fit_mean(
     """
     X, y, w = _ordered(X, y, weight)
     if loss != "logistic":
-        return (
-            _ridge(X, y, w, l2) if learner == "linear" else _boosted("Regressor", X, y, w, "identity", seed)
-        )
+        return _of_number(X, y, w, learner, loss, l2, seed)
     if y.min() == y.max() and y[0] in (0.0, 1.0):
         return ConstantMember(y[:1].copy())
     X, codes, w = _as_classes(X, y, w)
     if learner == "linear":
         return _logistic(X, codes, w, "sigmoid", l2, start)
     return _boosted("Classifier", X, codes, w, "sigmoid", seed)
+
+
+def _of_number(X: Floats, y: Floats, w: Floats, learner: str, loss: str, l2: float, seed: int) -> Member:
+    """Return the model of a real-valued label."""
+    name = name_of(loss)
+    link: Link = "exp" if name == "poisson" else "identity"
+    if link == "exp" and not y.any():
+        return ConstantMember(np.zeros(1))
+    if learner == "linear":
+        if name == "square":
+            return _ridge(X, y, w, l2)
+        coef, intercept = fit_linear(X, y, w, loss, l2)
+        return LinearMember(coef[:, None], np.array([intercept]), link)
+    losses = {"square": "squared_error", "absolute": "absolute_error"}
+    settings: dict[str, Any] = {"loss": losses.get(name, name)}
+    if name == "quantile":
+        settings["quantile"] = number_of(loss)
+    return _boosted("Regressor", X, y, w, link, seed, **settings)
 
 
 def fit_classes(
@@ -128,10 +148,12 @@ def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Flo
     return np.concatenate([X, X])[positive], np.repeat([0, 1], y.size)[positive], w[positive]
 
 
-def _boosted(kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Link, seed: int) -> TreesMember:
+def _boosted(
+    kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Link, seed: int, **loss: Any
+) -> TreesMember:
     from sklearn import ensemble
 
-    model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed)
+    model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed, **loss)
     with limited():
         return trees_of(model.fit(binnable(X), y, sample_weight=unequal(weight)), link)
 

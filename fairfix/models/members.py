@@ -18,10 +18,13 @@ import numpy as np
 from fairfix.data.codec import Array, Arrays, Inner, Part, Saved, Setting, one_of, whole
 from fairfix.data.counts import Floats, Ints
 
-Link = Literal["identity", "sigmoid", "pair", "softmax"]
-"""What becomes of the sums: nothing, a probability, that of both classes, those of several classes."""
+Link = Literal["identity", "exp", "sigmoid", "pair", "softmax"]
+"""What becomes of the sums: nothing, a mean of counts, a chance, that of both classes, those of several classes."""
 
-LINK = Setting(one_of("identity", "sigmoid", "pair", "softmax"))
+LINK = Setting(one_of("identity", "exp", "sigmoid", "pair", "softmax"))
+
+HIGHEST = 700.0
+"""Largest exponent that is taken: a bit more is beyond all floats."""
 
 DEEPEST_TREE = 1000
 """Steps down a tree, each of which all rows wait for; those that are fitted have some 30 leaves."""
@@ -295,7 +298,7 @@ def _are_sums(start: Floats, link: Link) -> bool:
 
 def _classes_of(start: Floats, link: Link) -> int | None:
     """Return how many classes a link gives probabilities of; None where it gives one number."""
-    return {"identity": None, "sigmoid": None, "pair": 2, "softmax": start.size}[link]
+    return {"identity": None, "exp": None, "sigmoid": None, "pair": 2, "softmax": start.size}[link]
 
 
 def _are_trees(left: Ints, right: Ints, roots: Ints) -> bool:
@@ -321,6 +324,8 @@ def _linked(sums: Floats, link: Link) -> Floats:
     """Return what the link makes of sums of shape (n, m)."""
     if link == "identity":
         return np.ascontiguousarray(sums[:, 0])
+    if link == "exp":
+        return np.exp(np.minimum(sums[:, 0], HIGHEST))
     from scipy.special import expit, softmax
 
     if link == "softmax":
@@ -338,5 +343,9 @@ def rescaled(member: Member, level: float, unit: float) -> Member:
     if isinstance(member, TreesMember) and member.link == "identity":
         nodes = {**member.nodes, "value": unit * member.nodes["value"]}
         return replace(member, nodes=nodes, baseline=level + unit * member.baseline)
+    if isinstance(member, (LinearMember, TreesMember)) and member.link == "exp" and level == 0.0:
+        if isinstance(member, LinearMember):
+            return replace(member, intercept=member.intercept + math.log(unit))
+        return replace(member, baseline=member.baseline + math.log(unit))
     assert (level, unit) == (0.0, 1.0), "only a mean has a unit"
     return member

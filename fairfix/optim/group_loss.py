@@ -17,7 +17,11 @@ Hessian of the inner problem. For the square loss the inner problem is one linea
 whatever the number of rows; for the log loss it is a Newton fit from the last one. The multipliers are found by
 projected Newton steps. Value and bound are both evaluated: their difference is the gap.
 
-**Units.** The square loss is solved for labels of mean 0 and variance 1, so tolerances mean the same in any unit.
+Losses with a kink are made smooth by a barrier that is lowered along the way; it is nowhere above the loss, so what
+holds of it by duality holds of the loss.
+
+**Units.** Losses are solved for labels of mean 0 and variance 1, or of mean 1 (Poisson deviance), so tolerances mean
+the same in any unit.
 
 The proof that no linear model holds the bounds, and models whose values are moved into a range, which may hold them
 then, are derived in docs/methods/fair-regression.md.
@@ -27,28 +31,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
+from fairfix.optim.linear_losses import (
+    At,
+    HingeLosses,
+    LinearLosses,
+    Rows,
+    in_label_units,
+    losses_of,
+    solved_system,
+    standard_of,
+)
+from fairfix.optim.losses import in_units, row_loss
 from fairfix.optim.mixtures import matrix_game
-from fairfix.optim.newton import descend, least_share, newton_step
-
-TINY = 1e-10
-"""Ridge, in units of the Gram matrix, that keeps systems solvable where columns hang together."""
+from fairfix.optim.newton import least_share
 
 ROUNDS = 200
 """Most cutting planes."""
 
 STEPS = 100
-"""Most Newton steps on the multipliers, and inside on the coefficients."""
+"""Most Newton steps on the multipliers."""
 
 SURE = 1e-9
 """Rounding of a loss of labels of variance 1, and of the ratio of a loss to its bound."""
 
 NEAR = 1e-6
 """Largest gap, as a share of the loss of the free model, with which a solver has converged."""
+
+LOST = 100.0
+"""What a barrier of height 1 may cost, in the same share: some 2 for each unit of multipliers and of loss."""
 
 TRIMS = 20
 """Most times that rows are given up."""
@@ -91,163 +105,6 @@ class Infeasible:
     """Least bound for all groups that was reached by a linear model, as it is; NaN where it was not looked for."""
 
 
-@dataclass(frozen=True, eq=False)
-class _At:
-    """Coefficients with the losses, gradients and Hessian there."""
-
-    v: Floats
-    losses: Floats
-    slopes: Floats
-    curvature: Floats
-    short: float = 0.0
-    """Distance of the inner problem from its least, by its last Newton step."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Rows with a constant column, labels, groups, weights of sum 1 in each group, shares of groups, and penalty."""
-
-    A: Floats
-    y: Floats
-    codes: Ints
-    w: Floats
-    shares: Floats
-    penalty: Floats
-
-    @classmethod
-    def of(cls, X: Floats, y: Floats, codes: Ints, weight: Floats | None, groups: int, l2: float) -> _Rows:
-        w = np.ones(len(y)) if weight is None else weight
-        mass = np.bincount(codes, w, groups)
-        penalty = np.append(np.full(X.shape[1], l2), 0.0)
-        return cls(
-            np.column_stack([X, np.ones(len(X))]), y, codes, w / mass[codes], mass / mass.sum(), penalty
-        )
-
-    def by_group(self, each: Floats) -> Floats:
-        """Return the mean in each group of a number per row, shape (K,)."""
-        return np.asarray(np.bincount(self.codes, self.w * each, self.shares.size), dtype=np.float64)
-
-
-class _Model:
-    """Group losses of linear models. ``weights`` are of groups, shape (K,); coefficients end with the intercept."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self.rows, self.solved = rows, 0
-
-    @cached_property
-    def ridge(self) -> Floats:
-        """Diagonal that keeps the systems solvable, shape (d + 1,)."""
-        return TINY * np.maximum(np.average(self.rows.A**2, axis=0, weights=self.rows.w), 1e-300)
-
-    def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
-        """Return the minimiser of the weighted group losses plus the penalty times ``penalised``."""
-        raise NotImplementedError
-
-    def at(self, v: Floats) -> Floats:
-        """Return the group losses of coefficients, shape (K,)."""
-        raise NotImplementedError
-
-    def shipped(self, v: Floats, into: tuple[float, float] | None) -> Floats:
-        """Return the group losses of a model whose values are moved into a range, from its rows, shape (K,)."""
-        form = self.rows.A @ v
-        moved = form if into is None else np.clip(form, *into)
-        return self.rows.by_group((moved - self.rows.y) ** 2)
-
-
-class _Square(_Model):
-    @cached_property
-    def grams(self) -> tuple[Floats, Floats, Floats]:
-        """Per group: Gram matrix, moments with y, mean of y squared; shapes (K, d, d), (K, d), (K,)."""
-        parts = []
-        for k in range(self.rows.shares.size):
-            i = self.rows.codes == k
-            A, y, w = self.rows.A[i], self.rows.y[i], self.rows.w[i]
-            parts.append(((A * w[:, None]).T @ A, A.T @ (w * y), float(w @ (y * y))))
-        G, b, c = zip(*parts, strict=True)
-        return np.stack(G), np.stack(b), np.array(c)
-
-    def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
-        self.solved += 1
-        G, b, _ = self.grams
-        diagonal = penalised * self.rows.penalty + weights.sum() * self.ridge
-        H = np.tensordot(weights, G, axes=1) + np.diag(diagonal)
-        v = _solved(H, weights @ b)
-        return _At(v, self.at(v), 2.0 * (G @ v - b), 2.0 * H)
-
-    def at(self, v: Floats) -> Floats:
-        G, b, c = self.grams
-        return np.asarray(np.maximum(G @ v @ v - 2.0 * b @ v + c, 0.0))
-
-
-class _Newton(_Model):
-    """Losses with a slope and a curvature per row; inner problems by Newton's method from the last one."""
-
-    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return loss, slope and curvature of each row at linear forms, shape (n,) each."""
-        raise NotImplementedError
-
-    def best(self, weights: Floats, penalised: float, start: Floats | None) -> _At:
-        A, w, codes = self.rows.A, self.rows.w, self.rows.codes
-        row = w * weights[codes]
-        diagonal = penalised * self.rows.penalty + weights.sum() * self.ridge
-
-        def value(v: Floats) -> float:
-            return float(row @ self.of_rows(A @ v)[0] + diagonal @ v**2)
-
-        def curvature(bend: Floats) -> Floats:
-            H = (A * (row * bend)[:, None]).T @ A + np.diag(2.0 * diagonal)
-            return np.asarray(H + 1e-14 * np.trace(H) * np.eye(len(H)))
-
-        def direction(v: Floats) -> tuple[Floats, float]:
-            _, slope, bend = self.of_rows(A @ v)
-            downhill = A.T @ (row * slope) + 2.0 * diagonal * v
-            step = newton_step(curvature(bend), downhill)
-            return step, -0.5 * float(downhill @ step)
-
-        begin = np.zeros(A.shape[1]) if start is None else start
-        small = 5e-14 * max(abs(value(begin)), 1e-3)  # a few hundred roundings of the value
-        end = descend(begin, value, direction, tolerance=small, rough=10 * small, most=STEPS)
-        self.solved += end.steps
-        _, slope, bend = self.of_rows(A @ end.x)
-        pull = w * slope
-        slopes = np.stack([A.T @ np.where(codes == k, pull, 0.0) for k in range(self.rows.shares.size)])
-        return _At(end.x, self.at(end.x), slopes, curvature(bend), max(2.0 * end.decrement, 0.0))
-
-    def at(self, v: Floats) -> Floats:
-        return self.rows.by_group(self.of_rows(self.rows.A @ v)[0])
-
-
-class _Logistic(_Newton):
-    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
-        chance = 0.5 * (1.0 + np.tanh(0.5 * form))
-        return np.logaddexp(0.0, form) - self.rows.y * form, chance - self.rows.y, chance * (1.0 - chance)
-
-    def shipped(self, v: Floats, into: tuple[float, float] | None) -> Floats:
-        return self.at(v)
-
-
-class _Hinge(_Newton):
-    """The squared hinge of labels at the ends of a range, and the whole range for rows that are given up."""
-
-    def __init__(self, rows: _Rows, ends: tuple[float, float]) -> None:
-        super().__init__(rows)
-        self.ends, self.given_up = ends, np.zeros(rows.y.size, dtype=bool)
-
-    def of_rows(self, form: Floats) -> tuple[Floats, Floats, Floats]:
-        y = self.rows.y
-        short = np.where(y == self.ends[0], np.maximum(form, y), np.minimum(form, y)) - y
-        short[self.given_up] = 0.0
-        own = np.where(self.given_up, (self.ends[1] - self.ends[0]) ** 2, short**2)
-        return own, 2.0 * short, 2.0 * (short != 0)
-
-
-def _solved(H: Floats, right: Floats) -> Floats:
-    """Return the solution of a positive definite system."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    return np.asarray(cho_solve(cho_factor(H), right))
-
-
 def solve_linear(
     X: Floats,
     y: Floats,
@@ -268,34 +125,25 @@ def solve_linear(
     model is used, which holds all labels; None for none. Losses and objective of the solution are those of the moved
     values.
     """
-    if loss != "square":
-        return _Search(_Logistic(_Rows.of(X, y, codes, weight, bounds.size, l2)), bounds).run()
-    level, unit = standard_of(y, weight)
-    model = _Square(_Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2))
+    level, unit = standard_of(y, weight, loss)
+    rows = Rows.of(X, (y - level) / unit, codes, weight, bounds.size, l2)
     ends = None if into is None else ((into[0] - level) / unit, (into[1] - level) / unit)
-    solved = _Search(model, bounds / unit**2, ends).run()
-    squared = (
+    scale = unit ** row_loss(loss).power
+    solved = _Search(losses_of(rows, in_units(loss, unit)), bounds / scale, ends).run()
+    scaled = (
         ("excess", "losses", "level") if isinstance(solved, Infeasible) else ("losses", "objective", "bound")
     )
-    solved = replace(solved, **{name: getattr(solved, name) * unit**2 for name in squared})
+    solved = replace(solved, **{name: getattr(solved, name) * scale for name in scaled})
     if isinstance(solved, Infeasible):
         return solved
-    return replace(solved, coef=solved.coef * unit, intercept=level + solved.intercept * unit)
-
-
-def standard_of(y: Floats, weight: Floats | None) -> tuple[float, float]:
-    """Return the mean of labels and their standard deviation; labels that are all the same have the unit 1."""
-    if y.min() == y.max():
-        return float(y[0]), 1.0
-    level = float(np.average(y, weights=weight))
-    unit = math.sqrt(float(np.average(((y - level) / np.ptp(y)) ** 2, weights=weight))) * float(np.ptp(y))
-    return level, unit
+    coef, intercept = in_label_units(np.append(solved.coef, solved.intercept), level, unit, loss)
+    return replace(solved, coef=coef, intercept=intercept)
 
 
 class _Search:
     """The search for a model within the bounds; losses are of labels of variance 1, or in nats."""
 
-    def __init__(self, model: _Model, bounds: Floats, into: tuple[float, float] | None = None) -> None:
+    def __init__(self, model: LinearLosses, bounds: Floats, into: tuple[float, float] | None = None) -> None:
         self.model, self.bounds, self.into = model, bounds, into
         self.asked = np.isfinite(bounds)
         self.zeta = np.where(self.asked, bounds, 0.0)
@@ -319,7 +167,7 @@ class _Search:
             return replace(proof, losses=self.shipped(moved))
         return proof
 
-    def least_excess(self, start: Floats, free: _At) -> tuple[Floats, Infeasible]:
+    def least_excess(self, start: Floats, free: At) -> tuple[Floats, Infeasible]:
         """Return the model of least excess over the bounds, and what it proves, in units of the bounds.
 
         The unit is the same for all where all bounds are, so that the excess is that over the least common bound.
@@ -343,10 +191,10 @@ class _Search:
     def _value(self, v: Floats, losses: Floats) -> float:
         return float(self.model.rows.shares @ losses + self.model.rows.penalty @ v**2)
 
-    def _solution(self, v: Floats, multipliers: Floats, dual: float, free: _At) -> GroupLossSolution:
+    def _solution(self, v: Floats, multipliers: Floats, dual: float, free: At) -> GroupLossSolution:
         losses = self.shipped(v)
         value = self._value(v, losses)
-        near = value - dual <= NEAR * float(free.losses.max())
+        near = value - dual <= (NEAR + LOST * self.model.heights[-1]) * float(free.losses.max())
         return GroupLossSolution(
             v[:-1], float(v[-1]), losses, multipliers, value, dual, self.model.solved, near
         )
@@ -363,11 +211,11 @@ class _Search:
 
     # ------------------------------------------------------------------ values moved into a range
 
-    def _moved(self, free: _At, inside: Floats) -> GroupLossSolution | Floats:
+    def _moved(self, free: At, inside: Floats) -> GroupLossSolution | Floats:
         """Return a model that holds the bounds once its values are moved, or the best that was found."""
         assert self.into is not None
         rows, best = self.model.rows, inside
-        hinge = _Hinge(rows, self.into)
+        hinge = HingeLosses(rows, self.into)
         search = _Search(hinge, self.bounds, self.into)
         none = np.zeros(self.bounds.size)
         for _ in range(TRIMS if np.isin(rows.y, self.into).all() else 0):
@@ -390,7 +238,7 @@ class _Search:
 
 
 def _least_excess(
-    model: _Model, zeta: Floats, asked: Bools, units: Floats, start: Floats
+    model: LinearLosses, zeta: Floats, asked: Bools, units: Floats, start: Floats
 ) -> tuple[Floats, Infeasible]:
     """Return the model of least excess over the bounds in their units, and what it proves, by cutting planes."""
 
@@ -415,7 +263,7 @@ def _least_excess(
         v = np.tensordot(mixture, np.array(points), axes=1)
         if (worst := float(over(model.at(v)).max())) < upper:
             inside, upper = v, worst
-        if upper - best <= SURE or (best_mu == mu).all():
+        if upper - best <= SURE + 2.0 * at.short * scale or (best_mu == mu).all():
             break
     weights = np.zeros(zeta.size)
     weights[asked] = best_mu / units[asked]
@@ -423,24 +271,41 @@ def _least_excess(
     return inside, Infeasible(weights / weights.sum(), excess, model.at(inside))
 
 
-def _multipliers(model: _Model, zeta: Floats, asked: Bools, free: _At) -> tuple[Floats, _At, float]:
+def _multipliers(model: LinearLosses, zeta: Floats, asked: Bools, free: At) -> tuple[Floats, At, float]:
     """Return the multipliers, the model that is best for them, and what they prove, by projected Newton steps."""
-    now = np.zeros(zeta.size)
+    now, at = np.zeros(zeta.size), free
+    for height in model.heights:
+        now, at, value = _multipliers_at(model, zeta, asked, now, at.v, height)
+    if len(model.heights) > 1:  # without the last barrier
+        at = model.best(model.rows.shares + now, 1.0, at.v)
+        value = _dual(model, zeta, now, at)
+    return now, at, value - at.short
+
+
+def _dual(model: LinearLosses, zeta: Floats, multipliers: Floats, at: At) -> float:
+    """Return the value of the dual problem where ``at`` solves the inner one."""
+    own = (model.rows.shares + multipliers) @ at.losses + model.rows.penalty @ at.v**2
+    return float(own - multipliers @ zeta)
+
+
+def _multipliers_at(
+    model: LinearLosses, zeta: Floats, asked: Bools, now: Floats, start: Floats, height: float
+) -> tuple[Floats, At, float]:
+    """Return the same for losses with a barrier, with the value of the dual, from multipliers and coefficients."""
     units = np.maximum(np.abs(zeta), 1e-300)
 
-    def dual(m: Floats, start: Floats) -> tuple[float, _At]:
-        at = model.best(model.rows.shares + m, 1.0, start)
-        own = float((model.rows.shares + m) @ at.losses + model.rows.penalty @ at.v**2 - m @ zeta)
-        return own, at
+    def dual(m: Floats, start: Floats) -> tuple[float, At]:
+        at = model.smooth(model.rows.shares + m, start, height)
+        return _dual(model, zeta, m, at), at
 
-    value, at = dual(now, free.v)
+    value, at = dual(now, start)
     for _ in range(STEPS):
         slope = np.where(asked, at.losses - zeta, 0.0)
         open_ = asked & ((now > 0) | (slope > 0))
-        if not open_.any() or (np.abs(slope) / units)[open_].max() <= 1e-11:
+        if not open_.any() or (np.abs(slope) / units)[open_].max() <= max(1e-11, 0.01 * height):
             break
         g = at.slopes[open_]
-        curve = g @ _solved(at.curvature, g.T)
+        curve = g @ solved_system(at.curvature, g.T)
         curve += 1e-12 * max(float(np.trace(curve)), 1e-300) * np.eye(len(g))
         moved = False
         # where the Newton step leads over an edge it need not lead uphill; each multiplier by itself does
@@ -460,4 +325,4 @@ def _multipliers(model: _Model, zeta: Floats, asked: Bools, free: _At) -> tuple[
         if not moved:
             break
         now, value, at = tried, new, there
-    return now, at, value - at.short
+    return now, at, value

@@ -36,8 +36,11 @@ from typing import Any
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
+from fairfix.optim.losses import in_units, row_loss
+from fairfix.optim.newton import falling_root
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.plugin_rule import PluginRule, expected_loss, leaves_of
+from fairfix.optim.residuals import Around
 
 CELLS = 512
 """Most cells; twice as many lower the loss by 1 % of what the slack costs, in three times the time."""
@@ -100,7 +103,7 @@ class PluginProblem:
     """Rows by their expected label, their probabilities of groups and their groups."""
 
     eta: Floats
-    """Shape (n,); in [0, 1] for the logistic loss."""
+    """Shape (n,); in [0, 1] for the logistic loss, not negative for the Poisson deviance."""
     pi: Floats
     """Shape (n, K), rows sum to 1."""
     codes: Ints
@@ -108,9 +111,11 @@ class PluginProblem:
     weight: Floats | None
     """Shape (n,), of any sum; None for 1 each."""
     loss: str
-    """``square`` or ``logistic``."""
+    """A name of :mod:`fairfix.optim.losses`."""
     by_label: bool = False
     """Whether cells are of ``eta`` alone, since ``pi`` is known from it; then the rule does not look at ``pi``."""
+    label: Floats | None = None
+    """Shape (n,); None where the loss hangs on the mean of the label alone."""
 
     @cached_property
     def share(self) -> Floats:
@@ -139,10 +144,15 @@ class PluginProblem:
 
     @cached_property
     def units(self) -> tuple[float, float]:
-        """Origin and unit in which the problem is solved: mean and deviation of ``eta``, or 0 and 1 for chances."""
+        """Origin and unit in which the problem is solved: mean and deviation of ``eta``.
+
+        For chances they are 0 and 1, for means of counts 0 and their mean.
+        """
         if self.loss == "logistic":
             return 0.0, 1.0
         mean = float(self.share @ self.eta)
+        if self.loss == "poisson":
+            return 0.0, mean or 1.0
         # of the deviations from the mean: a square of the score itself may leave the range of numbers
         far = max(float(np.abs(self.eta - mean).max(initial=0.0)), 1e-300)
         return mean, far * float(np.sqrt(self.share @ ((self.eta - mean) / far) ** 2)) or 1.0
@@ -156,17 +166,58 @@ class PluginProblem:
     @cached_property
     def of_constant(self) -> float:
         """Loss of the best constant in units of the solution, which is the unit of losses."""
-        mean = np.full(1, float(self.share @ self.standard))
-        return float(self.share @ expected_loss(self.loss, self.standard, np.clip(mean, *self._ends)))
+        best = np.full(1, self._best_constant)
+        return float(self.share @ self.expected(self.standard, np.clip(best, *self._ends))[:, 0])
+
+    @cached_property
+    def around(self) -> Around | None:
+        """What labels are expected to be around a score, in units of the solution; None for losses of the mean."""
+        if self.label is None:
+            return None
+        origin, unit = self.units
+        label = ((self.label - origin) / unit).round(12)
+        return Around.of(in_units(self.loss, unit), self.standard, label, self.share, self.rows)
+
+    def expected(self, standard: Floats, u: Floats) -> Floats:
+        """Return the loss expected of scores ``u``, shape (n, V) or (V,), where ``eta`` is ``standard``, shape (n,).
+
+        All in units of the solution; shape (n, V).
+        """
+        if self.around is not None:
+            return self.around.cost(standard, u)
+        return expected_loss(self.loss, standard[:, None], u)
+
+    @property
+    def scale(self) -> float:
+        """What losses in units of the solution are multiplied with to be those of the label."""
+        return float(self.units[1] ** row_loss(self.loss).power)
 
     @property
     def _ends(self) -> tuple[float, float]:
-        return (LEAST, 1.0 - LEAST) if self.loss == "logistic" else (-np.inf, np.inf)
+        """Least and greatest value of the program."""
+        least = -np.inf if self.loss not in ("logistic", "poisson") else LEAST
+        return least, 1.0 - LEAST if self.loss == "logistic" else np.inf
+
+    @cached_property
+    def _best_constant(self) -> float:
+        """The constant of least loss in units of the solution."""
+        around = self.around
+        if around is None:
+            return float(self.share @ self.standard)
+
+        def fall(u: float) -> tuple[float, float]:
+            return -float(self.share @ around.slope(self.standard, np.full(1, u))[:, 0]), 0.0
+
+        low, high = float(self.standard.min()), float(self.standard.max())
+        return falling_root(fall, low, high) if low < high else low
 
     @property
     def constant(self) -> PluginRule:
-        """The rule that gives everybody the mean of ``eta``."""
-        return PluginRule.of_constant(float(self.share @ self.eta))
+        """The rule that gives everybody the constant of least loss."""
+        origin, unit = self.units
+        if self.around is None:
+            return PluginRule.of_constant(float(self.share @ self.eta))
+        return PluginRule.of_constant(origin + unit * self._best_constant)
 
     def seeing_the_group(self) -> PluginProblem:
         """Return the problem of rules that know the group of each row."""
@@ -174,14 +225,21 @@ class PluginProblem:
 
     def losses(self, rule: PluginRule) -> float:
         """Return the loss expected of a rule on these rows, over its draws."""
+        origin, unit = self.units
         if not rule.moves:
+            if self.around is not None:
+                own = self.expected(self.standard, self.standard[:, None])[:, 0]
+                return self.scale * float(self.share @ own)
             return float(self.share @ expected_loss(self.loss, self.eta, self.eta))
         levels, chance = rule.distributions()
         cell = rule.cells(self.eta, self.pi)
         total = 0.0
         for i in range(0, self.eta.size, CHUNK):
             rows = slice(i, i + CHUNK)
-            each = expected_loss(self.loss, self.eta[rows, None], levels)
+            if self.around is not None:
+                each = self.scale * self.expected(self.standard[rows], (levels - origin) / unit)
+            else:
+                each = expected_loss(self.loss, self.eta[rows, None], levels)
             own = chance[cell[rows]]
             total += float(
                 self.share[rows] @ np.multiply(own, each, out=np.zeros_like(own), where=own > 0).sum(axis=1)
@@ -351,6 +409,21 @@ class _Program:
         expected = self._away(np.where(sure[:, None], truth, problem.pi + off[parts]))
         return None if np.array_equal(expected, self.recorded) else expected
 
+    def _cost(self) -> Floats:
+        """Return the loss that is expected of each value in each cell, in units of the solution, shape (C, Z + 1)."""
+        import scipy.sparse as sp
+
+        problem, code = self.problem, self.tree.code
+        if problem.around is None:  # hangs on the mean of the cell alone
+            return expected_loss(problem.loss, self.eta[:, None], self.grid)
+        total = np.zeros((self.weight.size, self.grid.size))
+        for i in range(0, code.size, CHUNK):
+            rows = slice(i, i + CHUNK)
+            own = code[rows]
+            of_cell = sp.csr_matrix((problem.share[rows], (own, np.arange(own.size))), (len(total), own.size))
+            total += np.asarray(of_cell @ problem.expected(problem.standard[rows], self.grid))
+        return np.asarray(total / np.maximum(self.weight, 1e-300)[:, None])
+
     def solve(self) -> tuple[PluginRule, float, int] | None:
         """Return the rule, the bound on the loss of any and the iterations; None where the solver fails."""
         from scipy import optimize
@@ -360,7 +433,7 @@ class _Program:
         cells, wide = self.weight.size, self.grid.size
         if wide < 2:
             return None
-        cost = expected_loss(problem.loss, self.eta[:, None], self.grid) / problem.of_constant
+        cost = self._cost() / problem.of_constant
         expected = self._expected()
         sets = [self.recorded] if expected is None else [self.recorded, expected]
         matrix, right, limits, prices_at = self._constraints(sets)
@@ -422,7 +495,10 @@ class _Program:
         return sp.bmat(rows, format="csc"), np.concatenate(right), limits, prices
 
     def _rule(self, chance: Floats) -> PluginRule:
-        """Return the rule of chances (C, Z + 1), each value moved to the mean of the rows that get it, in order."""
+        """Return the rule of chances (C, Z + 1).
+
+        For losses of the mean, each value is moved to the mean of the rows that get it, in order.
+        """
         from scipy.optimize import isotonic_regression
 
         chance = np.where(chance > 1e-9, chance, 0.0)
@@ -430,8 +506,10 @@ class _Program:
         mass = self.weight @ chance
         used = mass > 1e-12
         chance, mass = chance[:, used], mass[used]
-        mean = (self.weight * self.eta) @ chance / mass
-        levels = isotonic_regression(mean, weights=mass).x
+        levels = self.grid[used]
+        if self.problem.around is None:
+            mean = (self.weight * self.eta) @ chance / mass
+            levels = isotonic_regression(mean, weights=mass).x
         origin, unit = self.problem.units
         levels = origin + unit * levels
         if self.problem.loss == "logistic":
@@ -457,28 +535,55 @@ class _Program:
             total += float(
                 problem.share[rows] @ self._least(problem.standard[rows], passed[self.tree.code[rows]])
             )
-        unit = problem.units[1] ** 2 if problem.loss == "square" else 1.0
-        return (total - paid) * problem.of_constant * unit
+        return (total - paid) * problem.of_constant * problem.scale
 
     def _least(self, eta: Floats, passed: Floats) -> Floats:
         """Return the least loss and price of any score, shape (n,), of rows with prices at the values (n, Z + 1)."""
         loss, unit = self.problem.loss, self.problem.of_constant
+        if self.problem.around is not None:
+            return self._least_by_tangents(self.problem.around, eta, passed)
         step = np.diff(self.grid)
         slope = np.diff(passed, axis=1) / step * unit
         slope = np.pad(slope, ((0, 0), (1, 1)))  # below and above all values no price is added
         low, high = np.append(-np.inf, self.grid), np.append(self.grid, np.inf)
+        if loss in ("logistic", "poisson"):
+            low = np.maximum(low, 0.0)
         if loss == "logistic":
-            low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
+            high = np.minimum(high, 1.0)
         best = np.clip(_stationary(loss, eta[:, None], slope), low, high)
         start = np.append(self.grid[0], self.grid)
         price = np.column_stack([passed[:, :1], passed]) + slope / unit * (best - start)
         return np.asarray((expected_loss(loss, eta[:, None], best) / unit + price).min(axis=1))
+
+    def _least_by_tangents(self, around: Around, eta: Floats, passed: Floats) -> Floats:
+        """Return no more than :meth:`_least`, from values and slopes of a convex loss at the values of the program.
+
+        Between two values the loss lies above both tangents. Beyond all values no price is added.
+        """
+        unit, grid = self.problem.of_constant, self.grid
+        at, slope = around.cost(eta, grid) / unit, around.slope(eta, grid) / unit
+        left, right, step = at[:, :-1], at[:, 1:], np.diff(grid)
+        turn = slope[:, 1:] - slope[:, :-1]
+        # where the tangents meet, as a part of the way
+        part = np.divide(
+            right - left - slope[:, 1:] * step, -turn * step, out=np.zeros_like(turn), where=turn > 0
+        )
+        part = np.clip(part, 0.0, 1.0)
+        meet = left + slope[:, :-1] * part * step + passed[:, :-1] + part * np.diff(passed, axis=1)
+        ends = np.clip(eta[:, None], [-np.inf, grid[-1]], [grid[0], np.inf])
+        outer = around.cost(eta, ends) / unit + passed[:, [0, -1]]
+        return np.asarray(
+            np.minimum(np.minimum(meet.min(axis=1), (at + passed).min(axis=1)), outer.min(axis=1))
+        )
 
 
 def _stationary(loss: str, eta: Floats, slope: Floats) -> Floats:
     """Return the score at which the loss expected of ``eta`` and a price of this slope are least; shapes broadcast."""
     if loss == "square":
         return np.asarray(eta - slope / 2)
+    if loss == "poisson":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(slope > -2.0, eta / (1.0 + slope / 2.0), np.inf))
     # eta / u - (1 - eta) / (1 - u) = s is a quadratic equation, whose root in [0, 1] is taken without cancellation
     b = slope + 1.0
     root = np.sqrt(np.maximum(b**2 - 4.0 * slope * eta, 0.0))

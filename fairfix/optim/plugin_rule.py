@@ -8,15 +8,19 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints
+from fairfix.optim.losses import deviance
 
 
 def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
     """Return the loss expected of scores where the label's mean is ``eta``; shapes broadcast.
 
-    ``square`` is without what no score can change; ``logistic`` is infinite where a possible label gets chance 0.
+    ``square`` and ``poisson`` are without what no score can change; ``logistic`` is infinite where a possible label
+    gets chance 0.
     """
     if loss == "square":
         return np.asarray((eta - u) ** 2)
+    if loss == "poisson":
+        return deviance(eta, u)
     with np.errstate(divide="ignore", invalid="ignore"):
         yes = np.where(eta > 0, -eta * np.log(u), 0.0)
         return np.asarray(yes + np.where(eta < 1, -(1.0 - eta) * np.log1p(-u), 0.0))

@@ -39,16 +39,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from fairfix.optim.arrays import Floats, Ints
+from fairfix.optim.losses import EDGE, RowLoss, row_loss
 from fairfix.optim.mixtures import best_mixture
 from fairfix.optim.parity import ks_to_overall
 
 GRID = 40
 """Thresholds of the first grid."""
+
+STEEP = 50.0
+"""Largest exponent of a score in the direct oracle; scores are at most 1 in the end."""
 
 WIDTHS = (0.1, 0.025)
 """Smoothing of the steps in the direct oracle, one after the other."""
@@ -59,35 +63,6 @@ CUTS = 60
 NU = 1e-2
 """Gap seen with which the search has converged, as a share of what the free model saves over the best constant: the
 saving itself differs by more from one sample of a few thousand rows to the next."""
-
-EDGE = 1e-6
-"""Probabilities are kept this far from 0 and 1 before the log loss is taken."""
-
-
-@dataclass(frozen=True)
-class RowLoss:
-    """A loss of a score, convex in it: its values and its slopes."""
-
-    value: Callable[[Floats, Floats], Floats]
-    slope: Callable[[Floats, Floats], Floats]
-
-
-def _log_value(y: Floats, u: Floats) -> Floats:
-    v = np.clip(u, EDGE, 1 - EDGE)
-    return np.asarray(-y * np.log(v) - (1 - y) * np.log1p(-v))
-
-
-def _log_slope(y: Floats, u: Floats) -> Floats:
-    v = np.clip(u, EDGE, 1 - EDGE)
-    return np.asarray((v - y) / (v * (1 - v)))
-
-
-LOSSES = {
-    "square": RowLoss(lambda y, u: (u - y) ** 2, lambda y, u: 2 * (u - y)),
-    "logistic": RowLoss(_log_value, _log_slope),
-    "absolute": RowLoss(lambda y, u: np.abs(u - y), lambda y, u: np.sign(u - y)),
-}
-"""Losses by name; another convex one is another line."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +127,7 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """``X coef + intercept``, or its sigmoid."""
+    """``X coef + intercept``, or its sigmoid, or its exponential."""
 
     coef: Floats
     intercept: float
@@ -161,9 +136,9 @@ class LinearModel:
 class Direct:
     """The direct oracle over linear models; remembers its answers to begin from."""
 
-    def __init__(self, X: Floats, *, sigmoid: bool, l2: float = 0.0) -> None:
+    def __init__(self, X: Floats, *, link: Literal["identity", "sigmoid", "exp"], l2: float = 0.0) -> None:
         self.A = np.column_stack([X, np.ones(len(X))])
-        self.sigmoid, self.l2 = sigmoid, l2
+        self.link, self.l2 = link, l2
         self.starts: list[Floats] = []
         # in these coordinates the columns are uncorrelated and of scale 1, which L-BFGS likes
         center = X.mean(axis=0)
@@ -189,7 +164,9 @@ class Direct:
 
     def _scores(self, v: Floats) -> Floats:
         form = self.B @ v
-        return np.asarray(0.5 * (1.0 + np.tanh(form / 2.0)) if self.sigmoid else form)
+        if self.link == "exp":
+            return np.asarray(np.exp(np.minimum(form, STEEP)))
+        return np.asarray(0.5 * (1.0 + np.tanh(form / 2.0)) if self.link == "sigmoid" else form)
 
     def _penalty(self, v: Floats) -> tuple[float, Floats]:
         own = self.back[:-1] @ v
@@ -218,7 +195,8 @@ class Direct:
         u = self._scores(v)
         cost, slope = problem.smooth(u, width)
         held, pull = self._penalty(v)
-        inner = slope * u * (1.0 - u) if self.sigmoid else slope
+        steep: dict[str, Floats | float] = {"identity": 1.0, "sigmoid": u * (1.0 - u), "exp": u}
+        inner = slope * steep[self.link]
         return cost + held, self.B.T @ inner + pull
 
 
@@ -327,16 +305,18 @@ def reduce(
     """Return the mixture of least loss that the oracle's models make within the slack.
 
     ``y``: shape (n,), in [0, 1]. ``codes``, ``weight``: group and weight of each row, shape (n,) each. ``slack``: of
-    each group, shape (K,), at least 0; infinite where none is asked. ``loss``: a name of ``LOSSES``. ``oracle``: finds
-    models. Their scores are moved into [0, 1]. ``rounds``: most calls of the oracle. ``nu``: gap seen with which to
-    stop, as a share of what the oracle's answer to no prices saves over the best constant.
+    each group, shape (K,), at least 0; infinite where none is asked. ``loss``: a name of
+    :mod:`fairfix.optim.losses`, of labels in [0, 1]. ``oracle``: finds models. Their scores are moved into [0, 1], and
+    by ``EDGE`` away from 0 for the Poisson deviance. ``rounds``: most calls of the oracle. ``nu``: gap seen with
+    which to stop, as a share of what the oracle's answer to no prices saves over the best constant.
     """
-    master = _Master(y, codes, weight, slack, LOSSES[loss])
+    master = _Master(y, codes, weight, slack, row_loss(loss))
+    least = EDGE if loss == "poisson" else 0.0
     master.add(float(master.constant), np.full(y.size, master.constant))
     prices, estimate = np.zeros(master.away[0].shape), -np.inf
     for call in range(1, rounds + 1):
         model, scores = oracle(master.penalised(prices))
-        master.add(model, np.clip(scores, 0.0, 1.0))
+        master.add(model, np.clip(scores, least, 1.0))
         if call == 1:
             nu *= max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
         estimate = max(estimate, master.least(prices))

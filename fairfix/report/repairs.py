@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
@@ -177,33 +178,56 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
         else:
             better = "larger" if of.worse == "smaller" else "smaller"
             text += f"; whether it is {better} is not certain: {ends}"
-    least = result["parameters"].get("min_ratio") or None
-    slack = result["parameters"].get("slack") if least is None else least
-    if not isinstance(slack, (int, float)) or not math.isfinite(slack) or after["value"] is None:
+    limit = _limit(result["parameters"])
+    if not math.isfinite(limit.number) or after["value"] is None:
         return f"{text}."
-    what, name = ("slack", "gap") if least is None else ("least ratio", "ratio")
-    meant = ", the gap that was allowed," if least is None else " that was allowed"
-    text += f". The {what}{meant} is {write(slack)}"
+    text += f". The {limit.name}{limit.meaning} is {write(limit.number)}"
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f"; on the rows of the fit the {name} is {write(there)}"
+        text += f"; on the rows of the fit {limit.of} is {write(there)}"
     # a ratio is worse where it is less, so its ends change places
     sign, (low, high) = 1, (after["low"], after["high"])
-    if least is not None:
+    if limit.least:
         sign, (low, high) = -1, (high, low)
-    if low is not None and sign * low > sign * slack:
-        where = f"lies {'above' if least is None else 'below'} the {what} as a whole"
-        if there is not None and sign * there <= sign * slack + ROUNDED:
+    if low is not None and sign * low > sign * limit.number:
+        where = f"lies {'below' if limit.least else 'above'} the {limit.name} as a whole"
+        if there is not None and sign * there <= sign * limit.number + ROUNDED:
             where += ": what held on the rows of the fit does not hold beyond them"
-    elif high is not None and sign * high <= sign * slack:
-        where = (
-            f"lies within the {what} as a whole"
-            if least is None
-            else f"lies at or above the {what} as a whole"
-        )
+    elif high is not None and sign * high <= sign * limit.number:
+        where = f"lies {'at or above' if limit.least else 'within'} the {limit.name} as a whole"
     else:
-        where = f"reaches beyond the {what}: whether other rows keep it is not shown"
+        where = f"reaches beyond the {limit.name}: whether other rows keep it is not shown"
     return f"{text}. The interval on held-out rows {where}."
+
+
+AUDITED = ("auto", "logistic", "square", "absolute")
+"""Losses that the audit knows, so that a bound on them can be compared with the criterion."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the criterion of a repair is to keep to, in words; NaN where there is no number for all."""
+
+    number: float
+    name: str
+    meaning: str
+    of: str
+    least: bool = False
+
+
+def _limit(parameters: Json) -> Limit:
+    """Return what the criterion is to keep to: a least ratio, a bound on losses, or the slack."""
+    if ratio := parameters.get("min_ratio"):
+        return Limit(float(ratio), "least ratio", " that was allowed", "the ratio", least=True)
+    if parameters.get("constraint") == "bounded_group_loss":
+        asked = parameters["bound"] if parameters["loss"] in AUDITED else None
+        words = "bound", ", the largest loss that was allowed,", "it"
+    else:
+        asked, words = parameters.get("slack"), ("slack", ", the gap that was allowed,", "the gap")
+    try:
+        return Limit(float(str(asked)), *words)
+    except ValueError:  # there is none, or one for each group
+        return Limit(math.nan, *words)
 
 
 def _gap_of_fit(row: Json, rows: int) -> str:

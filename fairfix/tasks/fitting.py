@@ -270,6 +270,7 @@ def repair_table(
     gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
     promised = None if promise is None else promise.judged(made, predictor, fitted, held)
     notes += cost_of_rounding(best, predictor, held, plain)
+    notes += best.measured(fitted, *results_on(held, predictor)[:2])
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data.reading import Columns, Reading
@@ -107,6 +108,10 @@ def test_units_of_the_label_do_not_matter() -> None:
         {"solver": "plug-in"},
         {"solver": "reduction"},
         {"solver": "reduction", "oracle": "least-squares"},
+        {"loss": "quantile", "quantile_level": 0.8},
+        {"loss": "huber"},
+        {"loss": "poisson"},
+        {"solver": "reduction", "loss": "poisson"},
     ):
         plain, scaled = (
             fit(t, slack=0.1, **parameters) for t in (table_of(frame(units=u), "pay") for u in (1.0, 1000.0))
@@ -126,6 +131,10 @@ def test_units_of_the_label_do_not_matter() -> None:
         {"solver": "reduction", "learner": "trees"},
         {"constraint": "bounded_group_loss", "bound": "0.3"},
         {"constraint": "bounded_group_loss", "bound": "f=0.3", "learner": "trees"},
+        {"loss": "quantile"},
+        {"loss": "poisson", "learner": "trees"},
+        {"constraint": "bounded_group_loss", "bound": "0.1", "loss": "poisson"},
+        {"constraint": "bounded_group_loss", "bound": "f=0.4", "loss": "absolute", "learner": "trees"},
     ],
 )
 def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tmp_path: Path) -> None:
@@ -354,7 +363,17 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ({"constraint": "bounded_group_loss"}, "needs a bound"),
         ({"bound": "0.1"}, "it goes with `constraint=bounded_group_loss`"),
         ({"oracle": "direct"}, "it goes with `solver=reduction`"),
-        ({"loss": "absolute"}, "it goes with `solver=reduction`"),
+        (
+            {"loss": "absolute", "solver": "closed-form"},
+            "it goes with .*`solver=plug-in` or `solver=reduction`",
+        ),
+        (
+            {"quantile_level": 0.9},
+            "`quantile_level=0.9` does not go with `loss=auto`; it goes with `loss=quantile`",
+        ),
+        ({"loss": "quantile", "huber_delta": 3.0}, "it goes with `loss=huber`"),
+        ({"loss": "quantile", "quantile_level": 1.0}, "must be below 1"),
+        ({"loss": "huber", "learner": "trees"}, "know no Huber loss"),
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
         (
             {"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"},
@@ -375,6 +394,15 @@ def test_what_the_data_do_not_allow_is_refused() -> None:
         fit(table, solver="closed-form")
     with pytest.raises(DataError, match="'pay' goes from"):
         fit(table, loss="logistic")
+    with pytest.raises(UsageError, match="`loss=quantile` is of real-valued labels"):
+        fit(table_of(frame(many=300), "rich"), loss="quantile")
+    below = frame(many=300)
+    below = below.set_column(5, "pay", pc.subtract(below["pay"], 11.0))
+    with pytest.raises(DataError, match="label column 'pay' goes down to -"):
+        fit(table_of(below, "pay"), loss="poisson")
+    tied = below.set_column(5, "pay", pa.array(np.where(np.arange(300) % 5, 7.0, 9.0)))
+    with pytest.raises(DataError, match=r"have the label 7 in column 'pay'.*number in units"):
+        fit(table_of(tied, "pay"), loss="huber")
     with pytest.raises(UsageError, match=r"'x=1'.*f, m"):
         fit(table, group_slack="x=1")
     with pytest.raises(UsageError, match="at least 0"):
@@ -421,6 +449,38 @@ def test_selection_takes_the_least_loss() -> None:
 
     assert [one.chosen for one in outcome.selection] == [True, False]
     assert outcome.selection[0].score > outcome.selection[1].score
+
+
+@pytest.mark.parametrize("aware", [False, True])
+def test_the_shares_below_a_quantile_are_those_of_the_values(aware: bool) -> None:
+    """What is said of held-out rows is what their values show; group seen or not."""
+    table = table_of(frame(many=900), "pay")
+    repairer = FairRegression(slack=0.1, loss="quantile", quantile_level=0.8)
+    outcome = repair_table(table, repairer, features=NAMES, protected_as_feature=aware)
+    held = table.take(outcome.split.holdout)
+    values, y = outcome.predictor.predict(held), held.rows.label
+    error = y - values
+    codes = held.groups().codes
+    told = next(note for note in outcome.messages if note.code == "loss")
+
+    assert outcome.predictor.needs_protected == aware
+    assert f"on {len(held)} held-out rows" in told
+    assert f"is {np.maximum(0.8 * error, -0.2 * error).mean():.6g}, and" in told
+    shares = ", ".join(f"{name} {(error <= 0)[codes == k].mean():.1%}" for k, name in enumerate("fm"))
+    assert f"their value: {(error <= 0).mean():.1%} ({shares}), where 80.0% is the level" in told
+    assert np.mean(error <= 0) == pytest.approx(0.8, abs=0.08)
+
+
+def test_the_closed_form_is_for_losses_of_the_mean() -> None:
+    """Its map is the same for the deviance as for the square; for a quantile the group is seen by the plug-in."""
+    table = table_of(frame(many=400), "pay")
+    square, counts, median = (
+        fit(table, aware=True, slack=0.05, loss=loss) for loss in ("square", "poisson", "absolute")
+    )
+
+    assert type(square) is type(counts)
+    assert isinstance(median, PluginScore)
+    assert ks_to_overall(median.trace.fitted, table.groups().codes, None, 2).max() <= 0.05 + 0.03
 
 
 def test_a_constant_label_is_learned_as_a_constant() -> None:

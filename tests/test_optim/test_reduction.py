@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fairfix.optim.losses import row_loss
 from fairfix.optim.parity import ks_to_overall
 from fairfix.optim.reduction import (
-    LOSSES,
     CostSensitive,
     Direct,
     Heuristic,
@@ -34,7 +36,7 @@ def penalised(seed: int, loss: str = "square") -> Penalised:
     _, y, codes = rows(seed)
     steps = 0.01 * np.random.default_rng(seed).normal(size=(2, 40))
     z = (np.arange(40) + 0.5) / 40
-    return Penalised(y, codes, np.full(y.size, 1 / y.size), LOSSES[loss], z, steps)
+    return Penalised(y, codes, np.full(y.size, 1 / y.size), row_loss(loss), z, steps)
 
 
 def fit_to(X: Floats) -> Heuristic:
@@ -54,7 +56,7 @@ def test_the_mixture_holds_the_slack_at_every_threshold(oracle: str, slack: floa
     """Expected distances are within the slack over all thresholds, and the loss is no worse than the constant's."""
     X, y, codes = rows(1)
     made = {
-        "direct": Direct(X, sigmoid=False),
+        "direct": Direct(X, link="identity"),
         "least-squares": fit_to(X),
         "cost-sensitive": CostSensitive(X),
     }
@@ -74,7 +76,7 @@ def test_the_slack_holds_where_thresholds_run_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("fairfix.optim.reduction.GRID", 3)
     X, y, codes = rows(1)
     slack = 0.02
-    found = reduce(y, codes, None, np.full(2, slack), "square", Direct(X, sigmoid=False), rounds=1)
+    found = reduce(y, codes, None, np.full(2, slack), "square", Direct(X, link="identity"), rounds=1)
 
     assert (found.ks <= slack + 1e-9).all()
     assert found.loss < np.var(y)
@@ -86,7 +88,7 @@ def test_the_direct_oracle_is_the_best_of_the_three() -> None:
     found = {
         slack: [
             reduce(y, codes, None, np.full(2, slack), "square", oracle).loss
-            for oracle in (Direct(X, sigmoid=False), fit_to(X), CostSensitive(X))
+            for oracle in (Direct(X, link="identity"), fit_to(X), CostSensitive(X))
         ]
         for slack in (0.05, 0.15)
     }
@@ -98,7 +100,7 @@ def test_the_direct_oracle_is_the_best_of_the_three() -> None:
 def test_without_a_constraint_it_is_the_least_squares_fit() -> None:
     """An infinite slack gives the unconstrained optimum of the class, one model."""
     X, y, codes = rows(3)
-    found = reduce(y, codes, None, np.full(2, np.inf), "square", Direct(X, sigmoid=False), rounds=3)
+    found = reduce(y, codes, None, np.full(2, np.inf), "square", Direct(X, link="identity"), rounds=3)
     A = np.column_stack([X, np.ones(len(X))])
     least = np.mean((A @ np.linalg.lstsq(A, y, rcond=None)[0] - y) ** 2)
 
@@ -171,12 +173,15 @@ def test_what_the_search_says_of_itself_is_so() -> None:
     assert found[-1].loss - least <= found[-1].nu
 
 
-@pytest.mark.parametrize(("loss", "sigmoid"), [("square", False), ("logistic", True)])
-def test_gradients_are_those_of_finite_differences(loss: str, sigmoid: bool) -> None:
+@pytest.mark.parametrize(
+    ("loss", "link"),
+    [("square", "identity"), ("logistic", "sigmoid"), ("poisson", "exp"), ("huber:0.1", "identity")],
+)
+def test_gradients_are_those_of_finite_differences(loss: str, link: Any) -> None:
     """The smoothed costs of the direct and the hinge oracle have the slopes that they claim."""
     X, _, _ = rows(5)
     problem = penalised(5, loss)
-    direct = Direct(X, sigmoid=sigmoid, l2=0.01)
+    direct = Direct(X, link=link, l2=0.01)
     v = 0.3 * np.random.default_rng(5).normal(size=4)
 
     def value(x: Floats) -> float:
@@ -194,7 +199,7 @@ def test_the_hinge_oracle_equals_the_literal_linear_program() -> None:
     X, y, codes = rows(6, many=60)
     z = (np.arange(10) + 0.5) / 10
     steps = 0.02 * np.random.default_rng(6).normal(size=(2, 10))
-    problem = Penalised(y, codes, np.full(60, 1 / 60), LOSSES["square"], z, steps)
+    problem = Penalised(y, codes, np.full(60, 1 / 60), row_loss("square"), z, steps)
     oracle = CostSensitive(X, smoothing=1e-5)
     model, _ = oracle(problem)
     gain = np.diff(problem.on_grid, axis=1)
@@ -218,7 +223,7 @@ def test_targets_take_the_middle_of_a_plateau() -> None:
     """Where two points cost the same the target lies between them."""
     y = np.array([0.5])
     problem = Penalised(
-        y, np.array([0]), np.ones(1), LOSSES["absolute"], np.array([0.25, 0.5, 0.75]), np.zeros((1, 3))
+        y, np.array([0]), np.ones(1), row_loss("absolute"), np.array([0.25, 0.5, 0.75]), np.zeros((1, 3))
     )
 
     assert problem.targets() == pytest.approx([0.5])

@@ -11,7 +11,9 @@ Bounded group loss, with a bound ``zeta_a`` on the loss of each group:
 .. math::
     \min_f\; E[l(Y, f(X))] \quad\text{s.t.}\quad E[l(Y, f(X)) \mid a] \le \zeta_a \text{ for each group } a .
 
-The loss is the square ``(Y - u)^2`` or the log loss of a probability; the reduction knows the absolute loss too.
+The loss is the square ``(Y - u)^2``, the log loss of a probability, the Poisson deviance of a mean of counts, or the
+pinball, absolute or Huber loss (:mod:`fairfix.optim.losses`), which the closed form does not know: it is for losses
+whose expectation hangs on the mean of the label alone.
 
 ================  ================================  ===================  =====================================
 solver            solutions it searches             group at predict     optimum
@@ -23,7 +25,8 @@ solver            solutions it searches             group at predict     optimum
                   trees                                                  sees is a lower estimate of the true one
 ================  ================================  ===================  =====================================
 
-``auto`` takes the closed form where the protected columns are features, else the plug-in. The slack is the paper's:
+``auto`` takes the closed form where the protected columns are features and it knows the loss, else the plug-in. The
+slack is the paper's:
 group against everybody, at every threshold, on the rows of the fit. A score alone is taken as ``E[Y|X]``; with features
 rows are scored by models that have not seen them (:mod:`fairfix.methods.learned`). More, and the paper's symbols, are
 in docs/fair-regression.md, the mathematics in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`,
@@ -38,7 +41,8 @@ E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, *Fair regression with Wa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -53,24 +57,26 @@ from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.reduction import LOSSES
+from fairfix.models.trace import Note, Quantity
+from fairfix.optim.losses import OF_MEAN, row_loss
 
 LEARNERS_OF = {"direct": ("linear",), "cost-sensitive": ("linear",)}
 """Oracle -> learners that it fits; others fit all."""
 
 
 class Auto(Solver):
-    """The closed form where the protected columns are features, else the plug-in."""
+    """The closed form where the protected columns are features and the loss is one of the mean, else the plug-in."""
 
     method: FairRegression
     option = "`solver=auto`"
     needs_rows = ""
     counts_as_groups = True
-    reads: ClassVar = {**PlugIn.reads, **ClosedForm.reads}
+    reads: ClassVar = {**ClosedForm.reads, **PlugIn.reads}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Choose and fit."""
-        solver = ClosedForm if problem.protected_as_feature else PlugIn
+        of_mean = self.method.loss_of(problem.table.reading) in OF_MEAN
+        solver = ClosedForm if problem.protected_as_feature and of_mean else PlugIn
         self.method.check_reads(solver)
         return solver(self.method).fit(problem, rng)
 
@@ -106,7 +112,17 @@ class FairRegression(Repairer):
     loss: str = param(
         "auto",
         "what is minimised; auto: logistic for 0/1 labels, square for real ones",
-        choices=("auto", "square", "logistic", "absolute"),
+        choices=("auto", "square", "logistic", "absolute", "quantile", "huber", "poisson"),
+    )
+    quantile_level: float = param(
+        0.5, "quantile that loss=quantile predicts, between 0 and 1", above=0.0, at_most=1.0
+    )
+    huber_delta: float | str = param(
+        "auto",
+        "error from which on loss=huber grows evenly, in units of the label; auto: the interquartile range of the "
+        "labels, which goes with their unit",
+        above=0.0,
+        words=("auto",),
     )
     solver: str = param(
         "auto",
@@ -142,6 +158,19 @@ class FairRegression(Repairer):
         super().__post_init__()
         if self.constraint == "bounded_group_loss" and not self.bound:
             raise UsageError("fair-regression: bounded_group_loss needs a bound; give `bound=NUMBER`")
+        if self.quantile_level == 1.0:
+            raise UsageError("fair-regression: quantile_level must be below 1, got 1")
+        for name, loss in (("quantile_level", "quantile"), ("huber_delta", "huber")):
+            given = getattr(self, name)
+            if self.loss != loss and given != getattr(type(self), name):
+                raise UsageError(
+                    f"fair-regression: `{name}={given}` does not go with `loss={self.loss}`; it goes with `loss={loss}`"
+                )
+        if self.loss == "huber" and self.learner == "trees" and self.solver != "reduction":
+            raise UsageError(
+                "fair-regression: boosted trees know no Huber loss; leave out `learner=trees`, or take `loss=absolute` "
+                "or `loss=square`"
+            )
         if self.learner not in LEARNERS_OF.get(self.oracle, (self.learner,)):
             raise UsageError(
                 f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner=trees`"
@@ -154,14 +183,30 @@ class FairRegression(Repairer):
 
     @property
     def slack_of_all(self) -> float | None:
-        """The slack, unless groups have their own."""
-        return None if self.group_slack else self.slack
+        """The slack, unless groups have their own, or losses are bounded."""
+        return None if self.group_slack or self.constraint == "bounded_group_loss" else self.slack
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the fit uses labels: the expectation of a loss that hangs on more than the mean does."""
+        return super().uses_labels or self.loss not in ("auto", *OF_MEAN)
+
+    @property
+    def needs_rows(self) -> str:
+        """Why counts do not do for rows; empty where they do."""
+        if not super().needs_rows and self.loss not in ("auto", *OF_MEAN):
+            return f"what is expected of `loss={self.loss}` hangs on the labels of single rows; take `loss=square`"
+        return super().needs_rows
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` or ``bound`` holds."""
+        """Return the identifier of the audit comparison that ``slack`` or ``bound`` holds.
+
+        An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown beside a bound on them.
+        """
         if self.constraint == "statistical_parity":
             return self.criterion
-        return "log_loss.max" if self.loss_of(reading) == "logistic" else "square_loss.max"
+        audited = {"logistic": "log_loss.max", "square": "square_loss.max"}
+        return audited.get(self.loss_of(reading), "absolute_loss.max")
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: losses without an end, or a slack for each group."""
@@ -173,22 +218,71 @@ class FairRegression(Repairer):
         return "slacks of single groups are not promised; give one `slack`" if self.group_slack else ""
 
     def loss_of(self, reading: Reading) -> str:
-        """Return the loss in force."""
+        """Return the name of the loss in force."""
         if self.loss != "auto":
             return self.loss
         return "square" if reading.task == "regression" else "logistic"
 
+    def loss_on(self, table: Table) -> str:
+        """Return the loss in force with its number, a name of :mod:`fairfix.optim.losses`."""
+        name = self.loss_of(table.reading)
+        if name == "quantile":
+            return f"quantile:{self.quantile_level!r}"
+        return f"huber:{self.delta_on(table)!r}" if name == "huber" else name
+
+    def delta_on(self, table: Table) -> float:
+        """Return the error from which on Huber's loss grows evenly; DataError where it has no scale by itself."""
+        if not isinstance(self.huber_delta, str):
+            return float(self.huber_delta)
+        label, weight = table.rows.label, table.weight
+        assert label is not None
+        order = np.argsort(label, kind="stable")
+        upto = np.cumsum(weight[order])
+        low, high = label[order[np.searchsorted(upto, upto[-1] * np.array([0.25, 0.75]) - 1e-9 * upto[-1])]]
+        if not high > low:
+            raise DataError(
+                f"half of the rows have the label {low:g} in column {table.reading.columns.label!r}, so "
+                "`huber_delta=auto` has no scale; give a number in units of the label"
+            )
+        return float(high - low)
+
     def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[str, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
-        return self.learner, self.loss_of(problem.table.reading), self.l2, int(rng.integers(2**31))
+        return self.learner, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""
         label = table.rows.label
         if label is None:
             raise UsageError("selecting among parameter values needs labels; name the column with `label`")
-        loss = LOSSES[self.loss_of(table.reading)].value(label.astype(np.float64), predicted)
+        loss = row_loss(self.loss_on(table)).value(label.astype(np.float64), predicted)
         return -float(np.average(loss, weights=table.rows.weight))
+
+    def measured(self, fitted: Table, before: Table, after: Table) -> Iterator[Note]:
+        """Yield the loss on held-out rows where an audit has no such loss, and who is below a quantile."""
+        y, was, now = before.rows.label, before.rows.score, after.rows.score
+        if self.loss not in ("quantile", "huber", "poisson") or y is None or was is None or now is None:
+            return
+        loss, weight = row_loss(self.loss_on(fitted)), after.weight
+        then, left = (float(np.average(loss.value(y, u), weights=weight)) for u in (was, now))
+        text = f"on {len(after):,} held-out rows the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
+        if self.loss == "quantile":
+            groups = after.groups()
+            mass, below = (
+                np.bincount(groups.codes, part, len(groups.names)) for part in (weight, weight * (y <= now))
+            )
+            shares = [
+                f"{name} {share:.1%}"
+                for name, share, there in zip(
+                    groups.names, below / np.maximum(mass, 1e-300), mass, strict=True
+                )
+                if there > 0
+            ]
+            text += (
+                f"; labels at or below their value: {below.sum() / mass.sum():.1%} ({', '.join(shares)}), where "
+                f"{self.quantile_level:.1%} is the level"
+            )
+        yield Note(text, "loss")
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
@@ -206,7 +300,8 @@ class FairRegression(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
-        if self.loss == "logistic" and problem.table.reading.task == "regression":
+        reading, regression = problem.table.reading, problem.table.reading.task == "regression"
+        if self.loss == "logistic" and regression:
             if problem.table.rows.entries is not None:
                 raise UsageError(
                     "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not tell where real ones "
@@ -215,10 +310,39 @@ class FairRegression(Repairer):
             y = label_of(problem)
             if y.min() < 0 or y.max() > 1:
                 raise DataError(
-                    f"label column {problem.table.reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
+                    f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
                     "logistic loss needs labels in [0, 1]: take `loss=square`, or rescale it"
                 )
-        return super()._fit(problem, rng)
+        of_numbers = self.loss in ("quantile", "huber", "poisson", "absolute")
+        if of_numbers and not regression and (self.loss, self.solver) != ("absolute", "reduction"):
+            raise UsageError(
+                f"fair-regression: `loss={self.loss}` is of real-valued labels, and these are 0 and 1; leave out "
+                "`loss`, or say `task=regression`"
+            )
+        if self.loss == "poisson":
+            self._check_counts(problem)
+        predictor = super()._fit(problem, rng)
+        if self.loss != "huber":
+            return predictor
+        meaning = "error from which on the loss grows evenly, in units of the label"
+        delta = Quantity("huber_delta", self.delta_on(problem.table), meaning)
+        return replace(
+            predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
+        )
+
+    def _check_counts(self, problem: RepairProblem) -> None:
+        """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
+        columns, rows = problem.table.reading.columns, problem.table.rows
+        of_score = problem.features is None and rows.score is not None
+        for role, name, column in (
+            ("label", columns.label, rows.label),
+            ("score", columns.score, rows.score if of_score else None),
+        ):
+            if column is not None and column.size and (least := float(column.min())) < 0:
+                raise DataError(
+                    f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
+                    "negative: take `loss=square`, or leave these rows out"
+                )
 
 
 def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, Solver, anything, but
+from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.fair_regression.parity import GRAIN
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
 from fairfix.models.learners import out_of_fold
@@ -24,12 +24,18 @@ from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
-from fairfix.optim.group_loss import SURE, Infeasible, solve_linear, standard_of
+from fairfix.optim.group_loss import SURE, Infeasible, solve_linear
 from fairfix.optim.group_loss_members import solve_members
-from fairfix.optim.reduction import LOSSES
+from fairfix.optim.linear_losses import standard_of
+from fairfix.optim.losses import in_units, name_of, row_loss
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
+
+
+SPREAD = ", over the label's standard deviation"
+PER = {"quantile": SPREAD, "absolute": SPREAD, "poisson": ", times the mean label"}
+"""Loss -> what its penalty is multiplied with, so that it goes with the unit of the label as the loss does."""
 
 
 class GroupLoss(Solver):
@@ -41,7 +47,9 @@ class GroupLoss(Solver):
         "bounded_group_loss fits a new model of the label, and counts tell of labels by score bin at most and have no "
         "features; take `constraint=statistical_parity`, or repair from rows"
     )
-    reads: ClassVar = {"bound": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
+    reads: ClassVar = dict.fromkeys(
+        ("bound", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
+    )
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -57,8 +65,11 @@ class GroupLoss(Solver):
         y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
         one = solve_linear(design.matrix, y, groups.codes, weight, limits, loss=loss, l2=l2, into=bounds)
         if isinstance(one, Infeasible):
-            raise _refused(one, limits, groups, f"linear model ({loss} loss)", moved=bounds is not None)
-        link: Link = "sigmoid" if loss == "logistic" else "identity"
+            raise _refused(
+                one, limits, groups, f"linear model ({row_loss(loss).title})", moved=bounds is not None
+            )
+        links: dict[str, Link] = {"logistic": "sigmoid", "poisson": "exp"}
+        link = links.get(loss, "identity")
         member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
         paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, one.multipliers, strict=True) if m > 0]
         binding = f"bounds that bind, with what a unit more would save: {', '.join(paid)}"
@@ -72,7 +83,8 @@ class GroupLoss(Solver):
             notes.append(Note(moved, "moved_values"))
         else:
             before = " (before values are moved into [0, 1])" if bounds is not None else ""
-            what = f"mean {loss} loss plus l2 times the squared coefficients"
+            per = PER.get(name_of(loss), "")
+            what = f"mean {row_loss(loss).title} plus l2 times the squared coefficients{per}"
             among = f"linear models{before} that hold the bounds"
             proven = (Certificate(what, one.objective, one.bound, among),)
         trace = FitTrace(
@@ -107,26 +119,27 @@ class GroupLoss(Solver):
             return member, predicted
 
         def losses(u: Floats) -> tuple[Floats, Floats]:
-            return LOSSES[loss].value(y, u), LOSSES[loss].slope(y, u)
+            return own.value(y, u), own.slope(y, u)
 
+        own, scale = row_loss(in_units(loss, unit)), unit ** row_loss(loss).power
         # to 12 digits as labels are rounded: equal in any unit
-        zeta = np.array([float(f"{limit / unit**2:.12g}") for limit in limits])
+        zeta = np.array([float(f"{limit / scale:.12g}") for limit in limits])
         many = solve_members(fit, losses, groups.codes, weight, zeta)
         if isinstance(many, Infeasible):
-            many = replace(many, losses=many.losses * unit**2)
-            raise _refused(many, limits, groups, f"average of boosted trees ({loss} loss)")
+            many = replace(many, losses=many.losses * scale)
+            raise _refused(many, limits, groups, f"average of boosted trees ({row_loss(loss).title})")
         members = (rescaled(member, level, unit) for member in many.models)
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
         learned = learned_of(problem, learner, loss, l2, seed)
-        value, bound = many.objective * unit**2, many.bound * unit**2
+        value, bound = many.objective * scale, many.bound * scale
         left = Quantity(
             "gain left",
-            many.left * unit**2,
+            many.left * scale,
             "loss that the last fit would have saved a mixture at the prices it was made for; trees need not be the "
             "best for their prices, so this is no bound",
         )
         proven = Certificate(
-            f"mean {loss} loss",
+            f"mean {row_loss(loss).title}",
             value,
             bound,
             f"averages within the bounds of the {many.rounds} models that were fitted",
@@ -141,16 +154,16 @@ class GroupLoss(Solver):
             base_fitted=learned.scores,
             fitted=level + unit * many.scores,
             certificates=(proven,),
-            quantities=(left, *_quantities(many.losses * unit**2, limits, many.multipliers, groups)),
+            quantities=(left, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
         )
         return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
 
 
 def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:
-    """Return labels of mean 0 and variance 1 with what they were, ``level + unit * label``; for the log loss as is."""
+    """Return labels in units of the fit with what they were, ``level + unit * label``; for the log loss as is."""
     if loss == "logistic":
         return y, 0.0, 1.0
-    level, unit = standard_of(y, weight)
+    level, unit = standard_of(y, weight, loss)
     return np.round((y - level) / unit / GRAIN) * GRAIN, level, unit
 
 

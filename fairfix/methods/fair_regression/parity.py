@@ -16,7 +16,7 @@ from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, but, once_per_problem
+from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem, only
 from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
 from fairfix.models.learners import out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member, rescaled
@@ -24,6 +24,7 @@ from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
@@ -50,7 +51,7 @@ class ClosedForm(Solver):
     counts_as_groups = True
     reads: ClassVar = {
         "group_slack": anything,
-        "loss": but("absolute"),
+        "loss": only("auto", *OF_MEAN),
         "decisions": anything,
         "learner": anything,
         "l2": anything,
@@ -148,6 +149,24 @@ DEAR = 0.25
 RARE = 0.25
 """Part of the decisions of a kind that may be left before it is warned of."""
 
+OFF = 0.05
+"""Part of the loss of scores that may go away by shifting them before it is warned of; shifts of 200 rows or more that
+are chance alone take away some 0.01."""
+
+
+def _off(problem: RepairProblem, rows: PluginProblem) -> str:
+    """Return that the scores are not what the loss is least at."""
+    assert rows.around is not None
+    remedy = (
+        "calibrate it first, or learn a model with `features`"
+        if problem.features is None
+        else "take more rows"
+    )
+    return (
+        f"the score is taken for what the {row_loss(rows.loss).title} is least at, but shifting it, by one number for "
+        f"rows of about the same score, would take away {rows.around.off:.0%} of its loss on the labels; {remedy}"
+    )
+
 
 class PlugIn(Solver):
     """The optimum among all functions of the features, for estimated expectations."""
@@ -155,7 +174,9 @@ class PlugIn(Solver):
     method: FairRegression
     option = "`solver=plug-in`"
     needs_rows = MODELS_GROUPS
-    reads: ClassVar = {"group_slack": anything, "loss": but("absolute"), "learner": anything, "l2": anything}
+    reads: ClassVar = dict.fromkeys(
+        ("group_slack", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
+    )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the linear program of the rule."""
@@ -169,7 +190,7 @@ class PlugIn(Solver):
         trace = FitTrace(fit.solved, fit.iterations, fit.loss, notes=notes)
         if fit.solved:
             proven = Certificate(
-                f"{loss} loss expected of the scores, over the draws",
+                f"{row_loss(loss).title} expected of the scores, over the draws",
                 fit.loss,
                 fit.bound,
                 "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
@@ -184,13 +205,16 @@ def plug_in_problem(problem: RepairProblem, learner: str, loss: str, l2: float, 
     alone = problem.features is None and not problem.protected_as_feature
     score = mean_of(problem, learner, loss, l2, seed).scores
     group = groups_of(problem, learner, l2, seed).scores
-    return PluginProblem(score, group, problem.cells.codes, problem.table.rows.weight, loss, alone)
+    label = None if name_of(loss) in OF_MEAN else label_of(problem)
+    return PluginProblem(score, group, problem.cells.codes, problem.table.rows.weight, loss, alone, label)
 
 
 def _notes_on_rule(
     problem: RepairProblem, rows: PluginProblem, fit: PluginFit, slack: Floats
 ) -> Iterator[Note]:
     """Yield what the user should know of a plug-in: first what not looking at the group costs."""
+    if rows.around is not None and rows.around.off > OFF:
+        yield Caution(_off(problem, rows), "uncalibrated")
     if not fit.rule.moves:
         return
     if not fit.solved:
@@ -255,7 +279,10 @@ class Reduction(Solver):
     method: FairRegression
     option = "`solver=reduction`"
     needs_rows = "it learns models of single rows; take `solver=closed-form`"
-    reads: ClassVar = dict.fromkeys(("group_slack", "loss", "oracle", "mixture", "learner", "l2"), anything)
+    reads: ClassVar = dict.fromkeys(
+        ("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+        anything,
+    )
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -265,9 +292,12 @@ class Reduction(Solver):
         learner, loss, l2, seed = recipe
         design, weight, logistic = design_of(problem, learner), problem.table.rows.weight, loss == "logistic"
         low, high = (0.0, 1.0) if logistic else (float(y.min()), float(y.max()))
+        if loss == "poisson":
+            low = 0.0
         span = high - low or 1.0  # labels that are all the same have no units
-        bounds = None if logistic else (low, high)
-        link: Link = "sigmoid" if logistic else "identity"
+        bounds = None if logistic else (low + span * EDGE * (loss == "poisson"), high)
+        links: dict[str, Any] = {"logistic": "sigmoid", "poisson": "exp"}
+        link: Link = links.get(loss, "identity")
         scaled = np.round((y - low) / span / GRAIN) * GRAIN
 
         def fitted(target: Floats) -> tuple[Member, Floats]:
@@ -283,13 +313,13 @@ class Reduction(Solver):
                 model = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
             return rescaled(model, low, span)
 
-        oracle = self._oracle(loss, design.matrix, fitted)
-        mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), loss, oracle)
+        oracle = self._oracle(loss, link, design.matrix, fitted)
+        mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), in_units(loss, span), oracle)
         scorers = tuple(Scorer(design.features, member_of(model), bounds) for model in mixture.models)
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
         base = learned_of(problem, *recipe)
         learned = isinstance(oracle, Heuristic)
-        unit = span**2 if loss == "square" else span if loss == "absolute" else 1.0
+        unit = span ** row_loss(loss).power
         trace = FitTrace(
             mixture.converged,
             mixture.calls,
@@ -302,18 +332,19 @@ class Reduction(Solver):
         )
         return replace(rule, trace=trace)
 
-    def _oracle(self, loss: str, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
+    def _oracle(self, loss: str, link: Any, X: Floats, fit: Callable[[Floats], tuple[Any, Floats]]) -> Oracle:
         """Return the oracle in force."""
         oracle, of_loss = self.method.oracle, "risk" if loss == "logistic" else "least-squares"
         if oracle == "auto":
             oracle = "direct" if self.method.learner == "linear" else of_loss
         if oracle == "direct":
-            return Direct(X, sigmoid=loss == "logistic", l2=self.method.l2)
+            return Direct(X, link=link, l2=self.method.l2)
         if oracle == "cost-sensitive" and loss != "logistic":
             return CostSensitive(X)
         if oracle != of_loss:
             raise UsageError(
-                f"fair-regression: `oracle={oracle}` does not go with the {loss} loss; take direct or {of_loss}"
+                f"fair-regression: `oracle={oracle}` does not go with the {row_loss(loss).title}; take direct or "
+                f"{of_loss}"
             )
         return Heuristic(fit)
 

@@ -16,6 +16,7 @@ from fairfix.data.encoder import MISSING
 from fairfix.errors import UsageError
 from fairfix.models.export.program import Program, Step, tree_settings
 from fairfix.models.features import LEAST_CHANCE
+from fairfix.models.members import HIGHEST
 from fairfix.models.repaired import Repaired
 from fairfix.optim.blind_rates import LEAST
 from fairfix.optim.monotone import LARGEST_LOGIT
@@ -222,6 +223,8 @@ class _Rule:
         program = self.program
         if link == "identity":
             return sums[:1]
+        if link == "exp":
+            return [program.add("exp", program.add("minimum", sums[0], program.constant(HIGHEST)))]
         if link == "softmax":
             most = sums[0]
             for one in sums[1:]:
