@@ -38,7 +38,9 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import (
     Asked,
+    Blindness,
     area_of,
+    of_blindness,
     of_constant,
     of_gaps,
     of_levelling,
@@ -52,7 +54,7 @@ from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without
 from fairfix.tasks.guarantee import Guarantee, promise_of
 from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
-from fairfix.tasks.proof import Proof, loss_of, prove, results_on
+from fairfix.tasks.proof import Proof, loss_of, mean_change, prove, results_on
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def repair_table(
     gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
     promised = None if promise is None else promise.judged(made, predictor, fitted, held)
     notes += cost_of_rounding(best, predictor, held, plain)
+    notes += cost_of_blindness(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
@@ -450,6 +453,30 @@ def cost_of_rounding(
     )
 
 
+def cost_of_blindness(
+    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+) -> Iterator[Note]:
+    """Yield what a rule that does not look at the group costs against the same repair with one that does."""
+    aware, base = predictor.trace.aware, predictor.trace.base
+    if aware is None or base is None or held.rows.label is None:
+        return
+    answered = held.take(np.flatnonzero(~np.isnan(aware.predict(held))))
+    rules: list[RepairedPredictor] = [predictor, aware, base]
+    label, weight = answered.rows.label, answered.weight
+    assert label is not None
+    mean = float(np.average(label, weights=weight))
+    shown = [answered.with_score(rule.predict(answered)) for rule in rules]
+    losses = [loss_of("log_loss", one) for one in (*shown, answered.with_score(np.full(len(answered), mean)))]
+    if not (np.isfinite(losses).all() and len(answered)):
+        return
+    own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
+    more = mean_change(losses[0] - losses[1], answered, settings, (-math.inf, math.inf))
+    name = criterion_of(repairer, answered.reading)
+    gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings)[0] for rule in (predictor, aware))
+    attribute = attribute_name(answered.reading.columns.protected)
+    yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
+
+
 def _gap_and_accuracy(
     rule: RepairedPredictor, held: Table, name: str, settings: Settings
 ) -> tuple[float, float]:
@@ -474,7 +501,7 @@ def doubts_of(
     asked = Asked(criterion_of(repairer, held.reading), repairer.slack_of_all)
     groups = fitted.groups()
     attribute = attribute_name(groups.columns)
-    if repairer.demands:  # of true groups, as far as anything is known of them
+    if repairer.demands:  # of true groups, as far as anything is answered of them
         asked = replace(asked, comparison=Comparison.parse(asked.comparison).to(TRUE_GROUPS).id)
     wanted, metric = (asked.comparison, attribute), Comparison.parse(asked.comparison).metric
     fit, holdout = (
