@@ -20,10 +20,11 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods import logloss
 from fairfix.methods.base import RepairProblem
+from fairfix.methods.learned import design_of
 from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import TruncatedLogit
+from fairfix.models.scorers import TruncatedLogit, of_own_group
 from fairfix.models.trace import Caution
 from fairfix.optim.robust_log_loss import truncated
 from fairfix.tasks.doubts import Blindness, of_blindness
@@ -144,24 +145,31 @@ def test_a_group_that_features_tell_costs_nothing_to_leave_out() -> None:
     assert np.abs(blind.predict(table) - aware.predict(table)).max() < 0.03
 
 
-def test_cross_validation_judges_the_rule_that_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Held-out rows get what a rule of their kind gives them, by models that have not seen them."""
-    seen: list[tuple[float, float]] = []
-    told = logloss._log_loss
-
-    def kept(chance: np.ndarray, label: Any, weight: Any) -> float:
-        seen.append((float(chance.min()), float(chance.max())))
-        return told(chance, label, weight)
-
-    monkeypatch.setattr(logloss, "_log_loss", kept)
+@pytest.mark.parametrize(
+    "settings", [{"group": "estimated"}, {"constraint": "equalized_odds"}, {"group": "recorded"}], ids=str
+)
+def test_cross_validation_judges_the_rule_that_is_shipped(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a fold get what a rule of that kind gives them which has been fitted to the others alone."""
+    judged: list[np.ndarray] = []
+    monkeypatch.setattr(logloss, "_log_loss", lambda chance, *_: judged.append(chance) or 0.5)
     monkeypatch.setattr(logloss, "GRID", (1e-3,))
     table = table_of(frame())
-    fitted = [fit(LogLoss(group=how, l2="cv"), table).predict(table) for how in ("estimated", "recorded")]
-    spans = np.array(seen).reshape(2, 5, 2).mean(axis=1)
+    fit(LogLoss(l2="cv", **settings), table)
+    out = design_of(RepairProblem(table, features=NAMES), "linear").folds == 0
+    alone = fit(LogLoss(**settings), table.take(np.flatnonzero(~out)))
 
-    for chance, span in zip(fitted, spans, strict=True):
-        np.testing.assert_allclose(span, (chance.min(), chance.max()), atol=0.05)
-    assert np.abs(spans[0] - spans[1]).max() > 0.05
+    # features are standardised by all rows in one, and by the others in the other
+    np.testing.assert_allclose(judged[0], alone.predict(table.take(np.flatnonzero(out))), atol=2e-3)
+
+
+def test_chances_are_those_given_the_own_group() -> None:
+    """They sum to 1 in it and are 0 elsewhere, keep their ratios, and are even where floats have lost them."""
+    by_class = np.array([[0.1, 0.3, 0.6], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0], [0.2, 0.2, 0.6]])
+    own = of_own_group(by_class, np.array([0, 0, 1]), np.array([0, 1, 0, -1]))
+
+    np.testing.assert_allclose(own, [[0.25, 0.75, 0], [0, 0, 1], [0.5, 0.5, 0], [0, 0, 0]], atol=1e-15)
 
 
 def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
