@@ -242,7 +242,8 @@ class Blindness:
     """Losses and gaps on held-out rows of a rule that does not look at the group, and of the same repair that does.
 
     ``loss`` and ``aware_loss`` are mean log losses, ``more`` their difference; ``free`` is the loss of the model
-    without a repair, ``constant`` that of one score for everybody. ``gap`` and ``aware_gap`` are of ``comparison``.
+    without a repair, ``constant`` that of one score for everybody. ``gap`` and ``aware_gap`` are of ``comparison`` and
+    of decisions drawn with the probabilities that the losses are of.
     """
 
     attribute: str
@@ -261,7 +262,8 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
     group = repr(blind.attribute)
     yield Note(
         f"without {group}, on held-out rows: log loss {blind.loss:.4f} instead of {blind.aware_loss:.4f} with it "
-        f"(more by {show(blind.more)}), {blind.comparison} {blind.gap:.4f} instead of {blind.aware_gap:.4f}",
+        f"(more by {show(blind.more)}), {blind.comparison} of drawn decisions {blind.gap:.4f} instead of "
+        f"{blind.aware_gap:.4f}",
         "cost",
     )
     span = blind.constant - blind.free

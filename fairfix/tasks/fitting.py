@@ -472,7 +472,10 @@ def cost_of_blindness(
     own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
     more = mean_change(losses[0] - losses[1], answered, settings, (-math.inf, math.inf))
     name = criterion_of(repairer, answered.reading)
-    gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings)[0] for rule in (predictor, aware))
+    drawn = [
+        rule.trace.randomized or rule for rule in (predictor, aware)
+    ]  # whose rates are those of the probability
+    gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings)[0] for rule in drawn)
     attribute = attribute_name(answered.reading.columns.protected)
     yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 

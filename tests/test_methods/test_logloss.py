@@ -407,7 +407,12 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         one["text"] for one in told["messages"] if one["text"].startswith("without 'race', on held-out")
     )
     assert f"log loss {held['log_loss']:.4f} instead of" in cost
-    assert f"{PARITY} {held[f'{PARITY} [race]']:.4f} instead of" in cost
+    assert f"{PARITY} of drawn decisions {held[f'{PARITY} [race]']:.4f} instead of" in cost
+    assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
+    assert cost in " ".join(
+        capsys.readouterr().out.split()
+    )  # it is of the probabilities, however they are read
+    assert run([*basic, "--slack", "0.02", "-q"]) == 0
     assert run(["inspect", out]) == 0
     assert "protected needed  no, at predict time" in capsys.readouterr().out
     assert run(["report", result]) == 0
