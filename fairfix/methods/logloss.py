@@ -13,12 +13,18 @@ groups that are ahead and lifted in those behind:
 .. math::
     P = \begin{cases} \min(s,\, 1/c) & c > 1 \\ \max(s,\, 1 + 1/c) & c < -1 \\ s & \text{else.} \end{cases}
 
-Constraints about labels make ``P`` hang on the label, which a new row does not have. As in the paper (eqs. 14 to 16) it
-is averaged over the adversary's own chance of the label: *the constraint holds given the label, on the rows of the fit;
-after averaging it need not.* Both gaps are in the notes. ``P`` is the chance of a drawn decision, for which the
-constraint holds in expectation; rounded at the threshold it is another rule, with another error and another gap.
+What a row does not tell is estimated: a multinomial logistic regression on the same features gives chances ``q_k(x)``
+of the cells, and the rule goes by ``c(x) = sum_k lambda_k q_k(x) / p_k``. That is the label, where the constraint is
+about labels, and the group as well with ``group=estimated``. Prices are those at which the *recorded* rates of this
+very rule hold the slack on the rows of the fit. With ``holds=given-label`` constraints about labels are those of the
+paper (eqs. 14 to 16): ``P`` hangs on the label, which a new row does not have, and is averaged over the adversary's own
+chance of it: *the constraint holds given the label; after averaging it need not*, and both gaps are in the notes.
 
-The solver and its certificate are in :mod:`fairfix.optim.robust_log_loss`; docs/logloss.md has the paper's symbols.
+``P`` is the chance of a drawn decision, for which the constraint holds in expectation; rounded at the threshold it is
+another rule, with another error and another gap.
+
+The solvers and their certificates are in :mod:`fairfix.optim.robust_log_loss` and :mod:`fairfix.optim.estimated_cells`;
+docs/logloss.md has the paper's symbols.
 
 References
 ----------
@@ -29,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -42,13 +48,15 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
-from fairfix.errors import DataError
+from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
 from fairfix.methods.learned import FOLDS, Design, design_of, label_of
-from fairfix.models.members import LinearMember
+from fairfix.models.learners import fit_classes
+from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import Scorer, TruncatedLogit, Unrepaired
+from fairfix.models.scorers import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.optim.estimated_cells import solve_estimated
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
 
 DEFAULT = 1e-3
@@ -75,11 +83,24 @@ class LogLoss(Repairer):
     rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "": {},
         "rounded": {"decisions": "deterministic"},
+        "without the group": {"group": "estimated"},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
     }
 
     constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
+    group: str = param(
+        "recorded",
+        "the group that the rule goes by: the recorded one, which it needs at predict time, or chances of it by a "
+        "model of the features, so that it needs no protected column",
+        choices=("recorded", "estimated"),
+    )
+    holds: str = param(
+        "as-used",
+        "for which rule a constraint about labels holds: the one that is used, which knows no label, or as in the "
+        "paper the one that is given the label, and is then averaged over it",
+        choices=("as-used", "given-label"),
+    )
     l2: float | str = param(
         DEFAULT,
         "half of it weighs the squared coefficients of the linear score, beside the mean loss; cv: the one of least "
@@ -101,6 +122,29 @@ class LogLoss(Repairer):
         choices=("randomized", "deterministic"),
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.holds == "given-label" and not self.about_labels:
+            raise UsageError(
+                f"{self.name}: `holds=given-label` is of constraints about labels, and {self.constraint} is not; leave "
+                "it out, or choose another `constraint`"
+            )
+        if self.holds == "given-label" and self.group == "estimated":
+            raise UsageError(
+                f"{self.name}: `holds=given-label` goes with `group=recorded`; a rule without the group holds its "
+                "constraint as it is used"
+            )
+
+    @property
+    def about_labels(self) -> bool:
+        """Whether the constraint is about rows of a label."""
+        return EVENTS[self.constraint] != (None,)
+
+    @property
+    def estimates(self) -> bool:
+        """Whether the rule goes by chances of what a row does not tell."""
+        return self.group == "estimated" or (self.about_labels and self.holds == "as-used")
+
     @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels: always."""
@@ -108,7 +152,9 @@ class LogLoss(Repairer):
 
     @property
     def needs_rows(self) -> str:
-        """Why counts do not do for rows: only cross validation divides rows."""
+        """Why counts do not do for rows: cross validation divides them, and a model of the group learns from each."""
+        if self.group == "estimated":
+            return "without the group it has to learn from single rows who is of which; take `group=recorded`"
         return "" if self.l2 != "cv" else "`l2=cv` divides the rows into folds; give a number"
 
     def bounds_of(self, reading: Reading) -> str:
@@ -121,21 +167,17 @@ class LogLoss(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Find the saddle point."""
-        game, groups = Game(self, problem, label_of(problem)), problem.cells
+        if self.group == "estimated" and problem.protected_as_feature:
+            raise UsageError(
+                f"{self.name}: `group=estimated` sees no protected column; leave out `protected_as_feature`"
+            )
+        game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
-        best, base = (game.solve(l2, slack) for slack in (self.slack, math.inf))
+        base = game.solve(l2, math.inf)
+        best = game.solve(l2, self.slack, start=base if self.estimates else None)
         rounded = self.decisions == "deterministic"
-        prices = game.prices(best)
-        rule = TruncatedLogit(groups.columns, groups.levels, game.scorer(best), prices, rounded)
-        proven = Certificate(
-            "log loss against the fair adversary plus the penalty"
-            + (" (of the probabilities before they are rounded)" if rounded else ""),
-            best.objective,
-            best.objective - best.gap,
-            f"linear scores whose probabilities hold the slack in the {_gap(self.constraint)}"
-            + ("" if self.constraint == "demographic_parity" else ", given the true labels"),
-        )
+        rule = game.rule(best, rounded)
         trace = FitTrace(
             best.converged,
             best.steps,
@@ -143,12 +185,29 @@ class LogLoss(Repairer):
             best.gap,
             (*tried, *game.notes(rule, best, base)),
             base=Unrepaired(game.scorer(base)),
-            certificates=(proven,),
-            quantities=tuple(self._quantities(best, l2, groups)),
+            certificates=tuple(self._certificates(game, best)),
+            quantities=tuple(self._quantities(best, l2, problem.cells)),
         )
+        if self.group == "estimated" and not problem.many_fits:
+            trace = replace(trace, aware=replace(self, group="recorded", l2=l2)._fit(problem, rng))
         if rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)
+
+    def _certificates(self, game: Game, best: Solution) -> Iterator[Certificate]:
+        """Yield what is proven of a solution; nothing where records and chances did not come together."""
+        if best.converged or not self.estimates:
+            yield Certificate(
+                "log loss against the fair adversary plus the penalty"
+                + (
+                    " (of the probabilities before they are rounded)"
+                    if self.decisions == "deterministic"
+                    else ""
+                ),
+                best.objective,
+                best.objective - best.gap,
+                f"linear scores whose probabilities hold the slack in the {_gap(self.constraint)}{game.told_by}",
+            )
 
     def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
         """Yield the penalty and the multipliers."""
@@ -179,28 +238,36 @@ class Game:
         events = EVENTS[self.method.constraint]
         return [np.full(self.y.size, True) if label is None else self.y == label for label in events]
 
+    @property
+    def told_by(self) -> str:
+        """Words for how it is known of a row which rates it is part of."""
+        return ", given the true labels" if self.method.about_labels else ""
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The group in the event of each row, events one after the other."""
+        codes, many = self.problem.cells.codes, len(self.problem.cells.levels)
+        cell = np.full(self.y.size, -1, dtype=np.int64)
+        for number, inside in enumerate(self.inside):
+            cell[inside] = codes[inside] + number * many
+        return Cells(cell, np.repeat(np.arange(len(self.inside)), many))
+
     def solve(
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
     ) -> Solution:
         """Return the saddle point on some rows."""
-        codes, many, weight = (
-            self.problem.cells.codes,
-            len(self.problem.cells.levels),
-            self.problem.table.rows.weight,
-        )
-        cell = np.full(self.y.size, -1, dtype=np.int64)
-        for number, inside in enumerate(self.inside):
-            cell[inside] = codes[inside] + number * many
-        return solve(
-            self.design.matrix[rows],
-            self.y[rows],
-            Cells(cell[rows], np.repeat(np.arange(len(self.inside)), many)),
-            None if weight is None else weight[rows],
-            slack=slack,
-            l2=l2,
-            penalize_intercept=self.method.intercept == "penalised",
-            start=start,
-        )
+        return solve(*self._rows(rows), slack=slack, l2=l2, penalize_intercept=self._penalised, start=start)
+
+    def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, Cells, Floats | None]:
+        """Return features, labels, cells and weights of some rows."""
+        weight = self.problem.table.rows.weight
+        cells = Cells(self.cells.codes[rows], self.cells.events)
+        return self.design.matrix[rows], self.y[rows], cells, None if weight is None else weight[rows]
+
+    @property
+    def _penalised(self) -> bool:
+        """Whether the intercept is penalised too."""
+        return self.method.intercept == "penalised"
 
     def score(self, best: Solution, rows: Ints | slice = slice(None)) -> Floats:
         """Return the logistic score of some rows."""
@@ -210,6 +277,17 @@ class Game:
         """Return the logistic score of a solution."""
         member = LinearMember(best.coef[:, None], np.array([best.intercept]), "sigmoid")
         return Scorer(self.design.features, member)
+
+    def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
+        """Return the rule of a solution."""
+        groups = self.problem.cells
+        return TruncatedLogit(groups.columns, groups.levels, self.scorer(best), self.prices(best), rounded)
+
+    def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
+        """Return the probabilities of held-out rows by a solution on the rest."""
+        score = self.score(best, held)
+        zero, one = self.prices(best)[:, self.problem.cells.codes[held]]
+        return marginal(score, zero, one)[0] if self.method.about_labels else truncated(score, one)
 
     def prices(self, best: Solution) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""
@@ -265,14 +343,10 @@ class Game:
             out = self.design.folds == fold
             if not out.any() or not self.masses((~out).astype(np.float64)).all():
                 continue
-            held = np.flatnonzero(out)
-            best = self.solve(l2, self.method.slack, np.flatnonzero(~out), starts.get(fold))
+            held, rest = np.flatnonzero(out), np.flatnonzero(~out)
+            best = self.solve(l2, self.method.slack, rest, starts.get(fold))
             starts[fold] = best
-            score = self.score(best, held)
-            zero, one = self.prices(best)[:, self.problem.cells.codes[held]]
-            parity = self.method.constraint == "demographic_parity"
-            chance = truncated(score, one) if parity else marginal(score, zero, one)[0]
-            losses.append(_log_loss(chance, self.y[held], weight[held]))
+            losses.append(_log_loss(self.chance(best, held, rest), self.y[held], weight[held]))
             masses.append(float(weight[held].sum()))
         return float(np.average(losses, weights=masses)) if sum(masses) > 0 else math.inf
 
@@ -280,7 +354,7 @@ class Game:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
         chance, cut, w = rule.of_scores(table, self.score(best)), table.reading.cut, table.weight
-        if self.method.constraint != "demographic_parity":
+        if self.method.about_labels and not self.method.estimates:
             given = float(np.ptp(best.rates.reshape(len(self.inside), -1), axis=1).max())
             after = float(np.ptp(self.masses(w * chance) / self.masses(w), axis=1).max())
             yield Note(
@@ -296,6 +370,98 @@ class Game:
                 "the base alone. With `decisions=deterministic` the probability is rounded at it",
                 "threshold",
             )
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedGame(Game):
+    """The same where a rule goes by chances of what a row does not tell: its label, and perhaps its group.
+
+    A class is a group, or a group and a label where the constraint is about labels; those without rows are left out.
+    """
+
+    fitted: dict[bytes, Member] = field(default_factory=dict)
+    """Models of the classes, by the rows that they are fitted to."""
+
+    @property
+    def told_by(self) -> str:
+        """Words for how it is known of a row which rates it is part of."""
+        what = ["groups"] * (self.method.group == "estimated") + ["labels"] * self.method.about_labels
+        return f", by the chances of {' and '.join(what)} as the records correct them"
+
+    @cached_property
+    def _coded(self) -> tuple[Ints, Ints, Ints]:
+        """The class of each row, shape (n,); of each class the group and the cell, -1 for none, shape (C,) each."""
+        groups, events = self.problem.cells, EVENTS[self.method.constraint]
+        many = len(groups.levels)
+        code = groups.codes + many * self.y.astype(np.int64) * self.method.about_labels
+        there = np.unique(code[self.problem.table.weight > 0])
+        label = there // many
+        event = [
+            events.index(own) if own in events else -1
+            for own in (label.tolist() if self.method.about_labels else [None] * there.size)
+        ]
+        cell = np.where(np.array(event) < 0, -1, there % many + many * np.array(event))
+        return np.minimum(np.searchsorted(there, code), there.size - 1), there % many, cell
+
+    def member(self, rows: Ints | slice) -> Member:
+        """Return the model of the classes fitted to some rows."""
+        key = b"" if isinstance(rows, slice) else rows.tobytes()
+        if key not in self.fitted:
+            code, _, cell = self._coded
+            X, _, _, weight = self._rows(rows)
+            self.fitted[key] = fit_classes(
+                X, code[rows], cell.size, weight, learner="linear", l2=DEFAULT / 2.0, seed=0
+            )
+        return self.fitted[key]
+
+    @property
+    def _owners(self) -> Ints:
+        """The group, among those that the rule tells apart, of each class."""
+        owners = self._coded[1]
+        return np.zeros_like(owners) if self.method.group == "estimated" else owners
+
+    def classes(self, rows: Ints | slice, member: Member) -> Floats:
+        """Return the chances of the classes of some rows given all that the rule looks at, shape (n, C)."""
+        codes = self.problem.cells.codes[rows]
+        codes = np.zeros_like(codes) if self.method.group == "estimated" else codes
+        return of_own_group(member.predict(self.design.matrix[rows]), self._owners, codes)
+
+    def class_prices(self, best: Solution) -> Floats:
+        """Return ``c`` of each class, shape (C,)."""
+        return np.append(best.prices / best.shares, 0.0)[self._coded[2]]
+
+    def solve(
+        self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
+    ) -> Solution:
+        """Return the saddle point on some rows."""
+        if slack >= 1.0 or start is None:
+            start = super().solve(l2, math.inf, rows)
+        if slack >= 1.0:  # rates differ by no more than 1
+            return start
+        X, y, cells, weight = self._rows(rows)
+        cell, classes = self._coded[2], self.classes(rows, self.member(rows))
+        cell_chances = np.zeros((y.size, cells.events.size))
+        cell_chances[:, cell[cell >= 0]] = classes[:, cell >= 0]
+        settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": self._penalised}
+        return solve_estimated(X, y, cells, cell_chances, weight, start=start, **settings)
+
+    def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
+        """Return the rule of a solution."""
+        groups, blind = self.problem.cells, self.method.group == "estimated"
+        return EstimatedLogit(
+            () if blind else groups.columns,
+            ((),) if blind else groups.levels,
+            self.scorer(best),
+            self.class_prices(best),
+            rounded,
+            classifier=Scorer(self.design.features, self.member(slice(None))),
+            owners=self._owners,
+        )
+
+    def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
+        """Return the probabilities of held-out rows by a solution on the rest."""
+        price = self.classes(held, self.member(rest)) @ self.class_prices(best)
+        return truncated(self.score(best, held), price)
 
 
 def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterator[Caution]:

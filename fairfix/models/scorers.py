@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -455,6 +455,78 @@ class TruncatedLogit(GroupedScore):
         """The prices as lists."""
         zero, one = self.prices.tolist()
         return zero, one
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedLogit(TruncatedLogit):
+    """A logistic score, capped or lifted by what a row is likely to be; see :mod:`fairfix.optim.estimated_cells`.
+
+    A model of the features gives a row chances of classes, each a group, or a group and a label. The row pays the mean
+    price of the classes of its own group, or of all classes where the group is not looked at: then there are no columns
+    and one empty tuple of levels.
+    """
+
+    kind: ClassVar[str] = "estimated_logit"
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "classifier": ScorerPart(one_number=False),
+        "prices": Array("<f8", ("classes",)),
+        "owners": Array("<i8", ("classes",), 0),
+        "rounded": Setting(truth),
+    }
+
+    prices: Floats
+    """``c`` of each class, shape (C,)."""
+    classifier: Scorer = field(kw_only=True)
+    """The model of the classes."""
+    owners: Ints = field(kw_only=True)
+    """Number of the group, among the levels, that each class belongs to, shape (C,)."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the model gives a chance for each class, and each group has a class."""
+        own = np.unique(self.owners)
+        return (
+            super().sound
+            and self.classifier.classes_given == self.prices.size
+            and np.array_equal(own, np.arange(len(self.levels)))
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*super().inputs, *self.classifier.features.groups)))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the probability of each row from its logistic score, shape (n,)."""
+        code = table.codes(self.columns, self.levels)
+        own = of_own_group(self.classifier(table), self.owners, code)
+        price = np.zeros(len(table))
+        for chance, one in zip(
+            own.T, self.prices, strict=True
+        ):  # a row's sum does not hang on the rows beside it
+            price += chance * one
+        return np.where(code < 0, np.nan, truncated(score, price))
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the probability of a single row, and that it is drawn."""
+        return RepairedPredictor.of_row(self, row)
+
+
+def of_own_group(by_class: Floats, owners: Ints, code: Ints) -> Floats:
+    """Return the chances of classes given that a row is of its own group, shape (n, C): 0 for those of others.
+
+    ``by_class``: chances of the classes, shape (n, C). ``owners``: group of each class, shape (C,). ``code``: group of
+    each row, shape (n,), or -1, for which all is 0.
+    """
+    inside = owners == code[:, None]
+    kept, total = np.where(inside, by_class, 0.0), np.zeros(len(by_class))
+    for column in kept.T:
+        total += column
+    lost = total == 0.0  # so unlikely of that group that the chances are too small for floats
+    kept[lost], total[lost] = inside[lost], np.maximum(inside[lost].sum(axis=1), 1)
+    return np.asarray(kept / total[:, None])
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,6 +109,9 @@ class FitTrace:
     """The randomised rule that a deterministic one was rounded from, to show what that costs; not saved."""
     base: RepairedPredictor | None = None
     """The same model without the repair, where the method learned it, to compare with; not saved."""
+    aware: RepairedPredictor | None = None
+    """The same repair with a rule that looks at the group, where this one does not, to show what that costs; not
+    saved."""
     fitted: Floats | None = None
     base_fitted: Floats | None = None
     """Values of the rows of the fit, each by a model that has not seen the row, shape (n,) each; None where the
@@ -123,7 +126,7 @@ class FitTrace:
 
     def without_rows(self) -> FitTrace:
         """Return the trace without what serves to prove it on the rows of the fit, which it would keep in memory."""
-        return replace(self, base=None, fitted=None, base_fitted=None, redrawn=None)
+        return replace(self, base=None, aware=None, fitted=None, base_fitted=None, redrawn=None)
 
     def state(self) -> dict[str, Any]:
         """Return what is saved, as JSON has it: a number that is not finite is null."""

@@ -114,7 +114,7 @@ def _sigmoid(z: Floats) -> Floats:
 
 
 @dataclass(eq=False)
-class _Point:
+class Point:
     """The game at ``(theta, lambda, r)``."""
 
     theta: Floats
@@ -139,7 +139,7 @@ class _Point:
         return float(self.gradient @ self.gradient + self.residual @ self.residual)
 
 
-class _Game:
+class Game:
     """Rows in the order of their cells, those without one last, with all that does not change."""
 
     def __init__(
@@ -168,7 +168,7 @@ class _Game:
         """Return for each row the value of its cell; the last value is for rows without one."""
         return np.repeat(each, self.sizes)
 
-    def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> _Point:
+    def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> Point:
         """Return the game at a point."""
         z = self.X @ theta if z is None else z
         s = _sigmoid(z)
@@ -188,9 +188,9 @@ class _Game:
             residual, active = kept - prices, kept != 0
         else:
             residual, active = rates - rate[self.events], np.ones(rates.size, dtype=bool)
-        return _Point(theta, prices, rate, z, s, between, gradient, rates, residual, active)
+        return Point(theta, prices, rate, z, s, between, gradient, rates, residual, active)
 
-    def value(self, at: _Point) -> float:
+    def value(self, at: Point) -> float:
         """Return ``L`` at a point."""
         c = self.rows_of(self.costs(at.prices))
         phi = np.logaddexp(0.0, at.z) + c * at.s
@@ -199,7 +199,11 @@ class _Game:
         tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
         return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
 
-    def system(self, at: _Point, give: float) -> Solver:
+    def system(self, at: Point, give: float) -> Solver:
+        """Return what solves systems with the derivative of the residual."""
+        return _factorised(self.derivative(at, give))
+
+    def derivative(self, at: Point, give: float) -> Floats:
         """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
         self.hessians += 1
         many, cells, events = at.theta.size, at.prices.size, at.rate.size
@@ -210,16 +214,13 @@ class _Game:
         system = np.zeros((size, size))
         system[:many, :many] = rows.T @ rows
         system[np.arange(many), np.arange(many)] += self.ridge
-        weighted = self.w * spread
+        of_gradient, of_rates, own = self.slopes(at, self.w * spread)
+        system[:many, many : many + cells] = of_gradient
         for k in range(cells):
-            inside = slice(self.starts[k], self.starts[k + 1])
-            slope = weighted[inside] @ self.X[inside] / self.shares[k]
-            system[:many, many + k] = slope
             if at.active[k]:
-                system[many + k, :many] = slope
-                cut = float(self.w[inside] @ ~at.between[inside])
-                own = -cut / at.prices[k] ** 2 if cut > 0 else 0.0
-                system[many + k, many + k] = own - give
+                system[many + k, :many] = of_rates[k]
+                system[many + k, many : many + cells] = own[k]
+                system[many + k, many + k] -= give
                 system[many + k, many + cells + self.events[k]] = -1.0
             else:
                 system[many + k, many + k] = -1.0
@@ -228,13 +229,27 @@ class _Game:
             if not at.active[self.events == e].any():  # the rate is anything between: it stays
                 system[many + cells + e, :] = 0.0
                 system[many + cells + e, many + cells + e] = 1.0
-        return _factorised(system)
+        return system
 
-    def step(self, system: Solver, at: _Point) -> Floats:
+    def slopes(self, at: Point, weighted: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the slopes of the gradient in prices, (d, K), and of the rates in coefficients and prices.
+
+        The latter have the shapes (K, d) and (K, K). ``weighted``: slopes of ``P`` in ``z`` times weights, shape (n,).
+        """
+        slope = np.zeros((at.prices.size, at.theta.size))
+        own = np.zeros(at.prices.size)
+        for k in range(at.prices.size):
+            inside = slice(self.starts[k], self.starts[k + 1])
+            slope[k] = weighted[inside] @ self.X[inside] / self.shares[k]
+            cut = float(self.w[inside] @ ~at.between[inside])
+            own[k] = -cut / at.prices[k] ** 2 if cut > 0 else 0.0
+        return slope.T, slope, np.diag(own)
+
+    def step(self, system: Solver, at: Point) -> Floats:
         """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
         return system(-np.concatenate([at.gradient, at.residual, self.matrix @ at.prices]))
 
-    def moved(self, at: _Point, step: Floats, slope: Floats, length: float) -> _Point:
+    def moved(self, at: Point, step: Floats, slope: Floats, length: float) -> Point:
         """Return the game some way along a step whose slope in ``z`` is known."""
         ahead = np.concatenate([at.theta, at.prices, at.rate]) + length * step
         theta, prices, rate = np.split(ahead, np.cumsum([at.theta.size, at.prices.size]))
@@ -244,7 +259,7 @@ class _Game:
         """Return the slope in ``z`` of a step."""
         return np.asarray(self.X @ step[: self.X.shape[1]])
 
-    def certified(self, at: _Point) -> float:
+    def certified(self, at: Point) -> float:
         """Return the certified distance of the value from the saddle value."""
         below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
         if not at.prices.size:
@@ -262,7 +277,7 @@ class _Game:
         cells = [(s[a:b], self.w[a:b]) for a, b in ends]
         return proximal_prices(cells, self.events, max(self.slack, 0.0), before, tau)
 
-    def sensible(self, at: _Point) -> bool:
+    def sensible(self, at: Point) -> bool:
         """Tell whether prices are within ten times the size of best ones, which mean scores of the cells bound."""
         mean = self._per_cell(self.w * at.s) / self.shares
         for row in self.matrix > 0:
@@ -287,7 +302,7 @@ def _factorised(matrix: Floats) -> Solver:
     return solution
 
 
-def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
+def newton(game: Game, at: Point, tolerance: float = TOLERANCE) -> Point:
     """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps.
 
     How far is left to go is told by the step that a derivative makes from a point: unlike the size of the residual it
@@ -316,7 +331,7 @@ def _newton(game: _Game, at: _Point, tolerance: float = TOLERANCE) -> _Point:
     return best
 
 
-def _again(game: _Game, at: _Point, system: Solver, step: Floats, factor: float, tolerance: float) -> _Point:
+def _again(game: Game, at: Point, system: Solver, step: Floats, factor: float, tolerance: float) -> Point:
     """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
     far = float(step @ step)
     while at.merit > tolerance:
@@ -329,11 +344,11 @@ def _again(game: _Game, at: _Point, system: Solver, step: Floats, factor: float,
     return at
 
 
-def _round(game: _Game, at: _Point, tau: float, tolerance: float) -> _Point:
+def _round(game: Game, at: Point, tau: float, tolerance: float) -> Point:
     """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
     before, last = at.prices, at
 
-    def inner(theta: Floats) -> _Point:
+    def inner(theta: Floats) -> Point:
         """Return the proximal maximum at coefficients; that of the last ones is kept."""
         nonlocal last
         if theta is not last.theta or last is at:
@@ -382,7 +397,7 @@ def solve(
     game = _ordered(X, y, cells, w, slack, ridge)
     at = _settled(game, _first(game, start), TOLERANCE)
     if game.certified(at) > CERTIFIED:
-        more = _newton(game, at, 1e-3 * TOLERANCE)
+        more = newton(game, at, 1e-3 * TOLERANCE)
         at = more if more.merit < at.merit else at
     prices, shares, rates = at.prices, game.shares, at.rates
     if not prices.size:
@@ -404,7 +419,7 @@ def solve(
     )
 
 
-def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> _Game:
+def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> Game:
     """Return the game with its rows in the order of their cells; without cells where any rates will do."""
     if slack >= 1.0:  # rates differ by no more than 1
         cells, slack = Cells(np.full(y.size, -1), np.zeros(0, dtype=np.int64)), 0.0
@@ -412,10 +427,10 @@ def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge:
     order = np.argsort(last, kind="stable")
     starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
     full = np.column_stack([X[order], np.ones(y.size)])
-    return _Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
+    return Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
 
 
-def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
+def _settled(game: Game, at: Point, tolerance: float) -> Point:
     """Return where rounds of multipliers lead from where Newton steps ended too soon."""
     if not game.sensible(at):
         at = _placed(game, at.theta, np.zeros_like(at.prices))
@@ -424,54 +439,54 @@ def _settled(game: _Game, at: _Point, tolerance: float) -> _Point:
         if at.merit <= tolerance:
             break
         after = _round(game, at, tau, tolerance)
-        at = _newton(game, after, tolerance)
+        at = newton(game, after, tolerance)
         at = at if at.size <= after.size and game.sensible(at) else after
         best = at if at.merit < best.merit else best
         tau *= 5.0
     return best
 
 
-def _first(game: _Game, start: Solution | None) -> _Point:
+def _first(game: Game, start: Solution | None) -> Point:
     """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
     n, many = game.X.shape
     if start is not None:
         alike = start.prices.size == game.shares.size
         prices = start.prices if alike else np.zeros(game.shares.size)
-        return _newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
+        return newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
     theta[-1] = math.log(mean / (1.0 - mean))
     if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
         return _cold(game, theta)
-    return _newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
+    return newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
 
 
-def _placed(game: _Game, theta: Floats, prices: Floats) -> _Point:
+def _placed(game: Game, theta: Floats, prices: Floats) -> Point:
     """Return the game at coefficients and prices, with the mean rate of each event's cells."""
     at = game.at(theta, prices, np.zeros(len(game.matrix)))
     mass = game.matrix * game.shares
     return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z) if prices.size else at
 
 
-def _cold(game: _Game, theta: Floats, tolerance: float = TOLERANCE) -> _Point:
+def _cold(game: Game, theta: Floats, tolerance: float = TOLERANCE) -> Point:
     """Return where Newton steps lead without prices to begin with, and if that is nowhere, from a round of multipliers.
 
     Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
     regression and the best prices near none are a better start there.
     """
     none = _placed(game, theta, np.zeros(game.shares.size))
-    at = _newton(game, none, tolerance)
+    at = newton(game, none, tolerance)
     if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
         return at
     flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
     step = game.step(game.system(flat, 0.0), flat)
     z = none.z + game.slope(step)
     prices, rate = game.best_prices(_sigmoid(z), none.prices, 1.0)
-    other = _newton(game, game.at(theta + step[: theta.size], prices, rate, z), tolerance)
+    other = newton(game, game.at(theta + step[: theta.size], prices, rate, z), tolerance)
     return other if other.size < at.size or not game.sensible(at) else at
 
 
-def _sampled(game: _Game, at: _Point) -> _Point:
+def _sampled(game: Game, at: Point) -> Point:
     """Return where a part of the rows leads, and the steps by its derivative.
 
     A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
@@ -486,7 +501,7 @@ def _sampled(game: _Game, at: _Point) -> _Point:
     w = game.w[rows] / chance[rows]
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
-    part = _Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
+    part = Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
     settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
     if not settled.merit < 1e-3:

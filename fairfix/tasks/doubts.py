@@ -15,10 +15,12 @@ code                    said where
 ``small_group``         groups of few rows make most of what the repair costs the others
 ``equal_rows``          no id tells rows apart whose result is drawn
 ``shared_ids``          rows whose result is drawn share their id with another
+``cost``                a rule without the group gives away much of what the features tell, more than one with it
 ``score_direction``     scores are lower for rows of label 1, also in an audit and in a comparison of methods
 ======================  ==============================================================================================
 
-All of them are cautions. None is found in words: each looks at typed numbers of the proof, or fits again.
+All of them are cautions, but for the plain cost without the group. None is found in words: each looks at typed numbers
+of the proof, or fits again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.trace import Caution
+from fairfix.models.trace import Caution, Note
 from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
 
 FEW = 100
@@ -49,6 +51,9 @@ MATERIAL = 0.01
 
 MOVED = 0.1
 """Change of the share selected above which it is told: one person in ten is decided otherwise on balance."""
+
+DEAR = 0.25
+"""Part of what the features tell of the label that a rule without the group may give away before it is warned of."""
 
 ROUNDED = 1e-12
 """Change of a rate that is rounding of sums of chances, and no rise."""
@@ -261,6 +266,53 @@ def one_row(table: Table, groups: Groups, metric: str) -> float:
             return 1.0
         out = max(out, float((weight / mass[groups.codes])[inside].max()))
     return out
+
+
+# ---------------------------------------------------------------------- what not looking at the group costs
+
+
+@dataclass(frozen=True)
+class Blindness:
+    """Losses and gaps on held-out rows of a rule that does not look at the group, and of the same repair that does.
+
+    ``loss`` and ``aware_loss`` are mean log losses, ``more`` their difference; ``free`` is the loss of the model
+    without a repair, ``constant`` that of one score for everybody. ``gap`` and ``aware_gap`` are of ``comparison`` and
+    of decisions drawn with the probabilities that the losses are of.
+    """
+
+    attribute: str
+    comparison: str
+    loss: float
+    aware_loss: float
+    more: Value
+    free: float
+    constant: float
+    gap: float
+    aware_gap: float
+
+
+def of_blindness(blind: Blindness) -> Iterator[Note]:
+    """Yield what not looking at the group costs: a caution where that is dear, with what may be done."""
+    group = repr(blind.attribute)
+    yield Note(
+        f"without {group}, on held-out rows: log loss {blind.loss:.4f} instead of {blind.aware_loss:.4f} with it "
+        f"(more by {show(blind.more)}), {blind.comparison} of drawn decisions {blind.gap:.4f} instead of "
+        f"{blind.aware_gap:.4f}",
+        "cost",
+    )
+    span = blind.constant - blind.free
+    if not span > 0:
+        return
+    given, aware = ((loss - blind.free) / span for loss in (blind.loss, blind.aware_loss))
+    if given >= DEAR:
+        remedy = (
+            "take `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
+        )
+        yield Caution(
+            f"this repair, which does not look at {group}, gives away {given:.0%} of what the features tell of the "
+            f"label on held-out rows (100% is one score for everybody), one that looks at it {aware:.0%}: {remedy}",
+            "cost",
+        )
 
 
 # ---------------------------------------------------------------------- direction of the score

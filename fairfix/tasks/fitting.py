@@ -38,7 +38,9 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import (
     Asked,
+    Blindness,
     area_of,
+    of_blindness,
     of_constant,
     of_gaps,
     of_levelling,
@@ -52,7 +54,7 @@ from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without
 from fairfix.tasks.guarantee import Guarantee, promise_of
 from fairfix.tasks.messages import of_direction, of_shared_ids
 from fairfix.tasks.people import Rule, rules_of
-from fairfix.tasks.proof import Proof, ProofRow, loss_of, prove, results_on
+from fairfix.tasks.proof import Proof, ProofRow, loss_of, mean_change, prove, results_on
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,7 @@ def repair_table(
     promised = None if promise is None else promise.judged(made, predictor, fitted, held)
     notes += cost_of_rounding(best, predictor, held, plain)
     notes += best.measured(fitted, *results_on(held, predictor)[:2])
+    notes += cost_of_blindness(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
@@ -449,6 +452,32 @@ def cost_of_rounding(
         f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
         "rounded",
     )
+
+
+def cost_of_blindness(
+    repairer: Repairer, predictor: RepairedPredictor, held: Table, settings: Settings
+) -> Iterator[Note]:
+    """Yield what a rule that does not look at the group costs against the same repair with one that does."""
+    aware, base = predictor.trace.aware, predictor.trace.base
+    if aware is None or base is None or held.rows.label is None:
+        return
+    answered = held.take(np.flatnonzero(~np.isnan(aware.predict(held))))
+    rules: list[RepairedPredictor] = [predictor, aware, base]
+    label, weight = answered.rows.label, answered.weight
+    assert label is not None
+    mean = float(np.average(label, weights=weight))
+    shown = [answered.with_score(rule.predict(answered)) for rule in rules]
+    losses = [loss_of("log_loss", one) for one in (*shown, answered.with_score(np.full(len(answered), mean)))]
+    if not (np.isfinite(losses).all() and len(answered)):
+        return
+    own, seeing, free, constant = (float(np.average(loss, weights=weight)) for loss in losses)
+    more = mean_change(losses[0] - losses[1], answered, settings, (-math.inf, math.inf))
+    name, asked = criterion_of(repairer, answered.reading), asked_of(repairer, answered.reading).values()
+    # whose rates are those of the probability
+    drawn = [rule.trace.randomized or rule for rule in (predictor, aware)]
+    gap, aware_gap = (_gap_and_accuracy(rule, answered, name, settings, asked)[0] for rule in drawn)
+    attribute = attribute_name(answered.reading.columns.protected)
+    yield from of_blindness(Blindness(attribute, name, own, seeing, more, free, constant, gap, aware_gap))
 
 
 def _gap_and_accuracy(

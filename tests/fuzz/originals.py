@@ -82,6 +82,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "tube": {"method": "fair-regression", "protected_as_feature": True},
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit": {"method": "logloss", "slack": 0.02, "features": FEATURES},
+    "estimated logit": {"method": "logloss", "constraint": "equal_opportunity", "features": FEATURES},
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",

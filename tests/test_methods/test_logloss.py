@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairfix.auditing.results import Value
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
+from fairfix.methods import logloss
 from fairfix.methods.base import RepairProblem
+from fairfix.methods.learned import design_of
 from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import TruncatedLogit
+from fairfix.models.scorers import TruncatedLogit, of_own_group
 from fairfix.models.trace import Caution
 from fairfix.optim.robust_log_loss import truncated
+from fairfix.tasks.doubts import Blindness, of_blindness
 from fairfix.tasks.fitting import Outcome, repair_table
 from fairfix.tasks.proof import Proof
 
@@ -90,7 +95,7 @@ def test_expected_selection_rates_hold_the_slack(groups: int, slack: float, scor
 def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
     """The gap given the label is none; that of the rule, which does not know it, is what the note says."""
     table = table_of(frame(groups=3))
-    predictor = fit(LogLoss(constraint=constraint), table)
+    predictor = fit(LogLoss(constraint=constraint, holds="given-label"), table)
     assert isinstance(predictor, TruncatedLogit)
     chance = predictor.predict(table)
     after = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
@@ -101,6 +106,70 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
         assert np.ptp(rates(truncated(score, predictor.prices[label, codes]), table, label)) < 1e-8
     assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in note
     assert after > 1e-4
+
+
+@pytest.mark.parametrize("constraint", list(EVENTS))
+@pytest.mark.parametrize("slack", [0.0, 0.03])
+@pytest.mark.parametrize("group", ["recorded", "estimated"])
+def test_the_rule_as_it_is_used_holds_the_slack(constraint: str, slack: float, group: str) -> None:
+    """The recorded rates of what new rows get are the slack apart, and no note has another gap to tell."""
+    table = table_of(frame(groups=3))
+    predictor = fit(LogLoss(constraint=constraint, slack=slack, group=group), table)
+    chance = predictor.predict(table)
+    gap = max(np.ptp(rates(chance, table, label)) for label in EVENTS[constraint])
+
+    assert gap == pytest.approx(slack, abs=1e-8)
+    assert predictor.trace.converged
+    assert predictor.trace.gap < 1e-8
+    assert predictor.trace.notes == ()
+
+
+def test_a_rule_without_the_group_does_not_look_at_it() -> None:
+    """Whatever the group of a row is said to be, it gets the same; the rule with the group differs by it."""
+    table, other = table_of(frame()), table_of(frame().set_column(1, "race", pa.array(["new"] * 1500)))
+    blind, aware = (fit(LogLoss(group=how), table) for how in ("estimated", "recorded"))
+
+    assert blind.inputs == ()
+    assert aware.inputs == ("race",)
+    assert blind.predict(other).tobytes() == blind.predict(table).tobytes()
+    assert np.isnan(aware.predict(other)).all()
+    assert isinstance(blind.trace.aware, TruncatedLogit)
+    np.testing.assert_allclose(blind.trace.aware.predict(table), aware.predict(table), atol=1e-9)
+
+
+def test_a_group_that_features_tell_costs_nothing_to_leave_out() -> None:
+    """With the group spelt out by a feature, the rule without it is nearly the one with it, the group as a feature."""
+    data = frame(many=3000)
+    table = table_of(data.set_column(3, "job", data["race"]))
+    blind, aware = (fit(LogLoss(group=how), table) for how in ("estimated", "recorded"))
+    assert np.abs(blind.predict(table) - aware.predict(table)).max() < 0.03
+
+
+@pytest.mark.parametrize(
+    "settings", [{"group": "estimated"}, {"constraint": "equalized_odds"}, {"group": "recorded"}], ids=str
+)
+def test_cross_validation_judges_the_rule_that_is_shipped(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a fold get what a rule of that kind gives them which has been fitted to the others alone."""
+    judged: list[np.ndarray] = []
+    monkeypatch.setattr(logloss, "_log_loss", lambda chance, *_: judged.append(chance) or 0.5)
+    monkeypatch.setattr(logloss, "GRID", (1e-3,))
+    table = table_of(frame())
+    fit(LogLoss(l2="cv", **settings), table)
+    out = design_of(RepairProblem(table, features=NAMES), "linear").folds == 0
+    alone = fit(LogLoss(**settings), table.take(np.flatnonzero(~out)))
+
+    # features are standardised by all rows in one, and by the others in the other
+    np.testing.assert_allclose(judged[0], alone.predict(table.take(np.flatnonzero(out))), atol=2e-3)
+
+
+def test_chances_are_those_given_the_own_group() -> None:
+    """They sum to 1 in it and are 0 elsewhere, keep their ratios, and are even where floats have lost them."""
+    by_class = np.array([[0.1, 0.3, 0.6], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0], [0.2, 0.2, 0.6]])
+    own = of_own_group(by_class, np.array([0, 0, 1]), np.array([0, 1, 0, -1]))
+
+    np.testing.assert_allclose(own, [[0.25, 0.75, 0], [0, 0, 1], [0.5, 0.5, 0], [0, 0, 0]], atol=1e-15)
 
 
 def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
@@ -263,6 +332,14 @@ def test_real_labels_are_refused() -> None:
         ({"l2": "often"}, "l2"),
         ({"constraint": "covariance"}, "constraint must be one of"),
         ({"decisions": "never"}, "decisions must be one of"),
+        (
+            {"holds": "given-label"},
+            "`holds=given-label` is of constraints about labels, and demographic_parity is not",
+        ),
+        (
+            {"holds": "given-label", "group": "estimated", "constraint": "equalized_odds"},
+            "`holds=given-label` goes with `group=recorded`",
+        ),
     ],
 )
 def test_wrong_parameters_are_named(given: dict[str, Any], message: str) -> None:
@@ -294,6 +371,83 @@ def test_a_damaged_state_is_refused(which: int) -> None:
 
     with pytest.raises(ArtifactError):
         type(predictor).from_state(*damaged(predictor.state())[which])
+
+
+def test_a_damaged_state_of_chances_is_refused() -> None:
+    """Classes have a price each, belong to groups that there are, and every group has one."""
+    predictor = fit(LogLoss(constraint="equalized_odds"), table_of(frame()))
+    settings, arrays = predictor.state()
+    owners, prices = arrays["owners"], arrays["prices"]
+
+    assert type(predictor).from_state(settings, arrays).state()[1]["owners"].tobytes() == owners.tobytes()
+    for change in (
+        {"owners": owners + 1},
+        {"owners": np.zeros_like(owners)},
+        {"owners": owners[:-1]},
+        {"owners": owners[:-1], "prices": prices[:-1]},
+    ):
+        with pytest.raises(ArtifactError):
+            type(predictor).from_state(settings, {**arrays, **change})
+
+
+def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rule decides rows without a protected column, says that it needs none, and what that costs."""
+    data, new, out = tmp_path / "data.parquet", tmp_path / "new.csv", str(tmp_path / "a.fairfix")
+    pq.write_table(frame(many=3000), data)
+    frame(seed=1, many=300).drop_columns(["label", "score", "race"]).to_pandas().to_csv(new, index=False)
+    asked = ["--protected", "race", "--id", "person", "--features", "age,job", "--method", "logloss"]
+    basic = ["repair", str(data), *asked, "--group", "estimated", "-o", out, "--no-config"]
+    result = str(tmp_path / "result.json")
+
+    assert run([*basic, "--slack", "0.02", "--out", f"json={result}"]) == 0
+    told = json.loads(Path(result).read_text())
+    capsys.readouterr()
+    held = {row["name"]: row["after"]["value"] for row in told["proof"]["holdout"]["table"]}
+    (cost,) = (
+        one["text"] for one in told["messages"] if one["text"].startswith("without 'race', on held-out")
+    )
+    assert f"log loss {held['log_loss']:.4f} instead of" in cost
+    assert f"{PARITY} of drawn decisions {held[f'{PARITY} [race]']:.4f} instead of" in cost
+    assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
+    assert cost in " ".join(
+        capsys.readouterr().out.split()
+    )  # it is of the probabilities, however they are read
+    assert run([*basic, "--slack", "0.02", "-q"]) == 0
+    assert run(["inspect", out]) == 0
+    assert "protected needed  no, at predict time" in capsys.readouterr().out
+    assert run(["report", result]) == 0
+    assert cost[:40] in " ".join(capsys.readouterr().out.split())
+    assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+    assert "protected" not in capsys.readouterr().err
+    assert pq.read_table(tmp_path / "out.parquet")["p_positive"].null_count == 0
+
+    assert run([*basic, "--protected-as-feature"]) == 2
+    assert (
+        "--group estimated sees no protected column; leave out --protected-as-feature"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "aware", "warning"),
+    [
+        (0.49, 0.46, None),
+        (
+            0.51,
+            0.47,
+            "gives away 30% of what the features tell .* one that looks at it 10%: take `group=recorded`",
+        ),
+        (0.60, 0.58, "gives away 75% .* one that looks at it 65%: allow more `slack`"),
+    ],
+)
+def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:
+    """From a quarter of what features tell on, with the way out that is the cheaper one."""
+    more = Value(loss - aware, 0.0, 0.1)
+    note, *cautions = of_blindness(Blindness("race", PARITY, loss, aware, more, 0.45, 0.65, 0.01, 0.02))
+
+    assert f"log loss {loss:.4f} instead of {aware:.4f} with it" in note
+    assert not isinstance(note, Caution)
+    assert [bool(re.search(warning or "", text)) for text in cautions] == ([True] if warning else [])
 
 
 def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,6 +526,10 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         < points["logloss", "inf"]["gaps"][f"{PARITY} [race]"]["value"]
     )
     assert {"logloss, equal opportunity", "logloss, equalized odds"} <= {title for title, _ in points}
+    blind = points["logloss, without the group", 0.0]
+    assert drawn["protected_at_predict"]
+    assert not blind["protected_at_predict"]
+    assert blind["qualities"]["log_loss"]["value"] > drawn["qualities"]["log_loss"]["value"]
 
 
 def test_protected_columns_may_be_features(tmp_path: Path) -> None:

@@ -52,7 +52,13 @@ REPAIRS: dict[str, dict[str, Any]] = {
     },
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit": {"method": "logloss", "slack": 0.02},
-    "truncated logit by label": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
+    "truncated logit by label": {
+        "method": "logloss",
+        "constraint": "equalized_odds",
+        "holds": "given-label",
+        "features": FEATURES,
+    },
+    "estimated logit": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",

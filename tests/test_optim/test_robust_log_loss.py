@@ -236,7 +236,7 @@ def test_the_multipliers_alone_reach_the_same_point(
     X, y, _, cells = data(seed, 300, 4, 3, constraint)
     slack = 0.04 * (seed % 2)
     joint = solve(X, y, cells, slack=slack, l2=0.01)
-    monkeypatch.setattr(game, "_newton", lambda _, at, *__: at)
+    monkeypatch.setattr(game, "newton", lambda _, at, *__: at)
     alone = solve(X, y, cells, slack=slack, l2=0.01)
 
     assert alone.objective == pytest.approx(joint.objective, abs=1e-9)
@@ -374,13 +374,13 @@ def test_rare_categories_and_small_groups_are_in_the_part_that_it_begins_with(
     g[rng.choice(y.size, 25, replace=False)] = 2
     y[np.flatnonzero(g == 2)[:12]], y[np.flatnonzero(g == 2)[12:]] = 0.0, 1.0
     X, cells = np.column_stack([X, (rare - rare.mean(0)) / rare.std(0)]), cells_of(constraint, g, y, 3)
-    sizes, system = [], game._Game.system
+    sizes, system = [], game.Game.system
 
-    def counted(self: game._Game, *given: Any) -> Any:
+    def counted(self: game.Game, *given: Any) -> Any:
         sizes.append(self.y.size)
         return system(self, *given)
 
-    monkeypatch.setattr(game._Game, "system", counted)
+    monkeypatch.setattr(game.Game, "system", counted)
     found = solve(X, y, cells, l2=0.005)
 
     assert found.converged

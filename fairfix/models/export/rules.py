@@ -192,21 +192,19 @@ class _Rule:
         X = [step for one in settings["features"] for step in self._columns(one, gaps=kind == "trees")]
         if kind == "linear":
             sums = [
-                program.add("add", self._dot(X, weights), program.constant(shift))
+                program.add("add", self.dot(X, weights), program.constant(shift))
                 for weights, shift in zip(arrays["coef"].T, arrays["intercept"].tolist(), strict=True)
             ]
             return self._linked(sums, own["link"])
         if kind == "network":
             zero = program.constant(0.0)
             inner = [
-                program.add(
-                    "maximum", program.add("add", self._dot(X, weights), program.constant(bias)), zero
-                )
+                program.add("maximum", program.add("add", self.dot(X, weights), program.constant(bias)), zero)
                 for weights, bias in zip(arrays["hidden"].T, arrays["hidden_bias"].tolist(), strict=True)
             ]
             return [
                 program.expit(
-                    program.affine(self._dot(inner, arrays["out"]), 1.0, float(arrays["out_bias"][0]))
+                    program.affine(self.dot(inner, arrays["out"]), 1.0, float(arrays["out_bias"][0]))
                 )
             ]
         assert kind == "trees"
@@ -216,7 +214,8 @@ class _Rule:
             sums.append(program.add("trees", *X, **tree_settings(arrays, roots, start)))
         return self._linked(sums, own["link"])
 
-    def _dot(self, X: Sequence[int], weights: npt.NDArray[np.float64]) -> int:
+    def dot(self, X: Sequence[int], weights: npt.NDArray[np.float64]) -> int:
+        """The sum of numbers times weights."""
         return self.program.add("dot", *X, weights=weights.tolist())
 
     def _linked(self, sums: list[int], link: str) -> list[int]:
@@ -230,7 +229,7 @@ class _Rule:
             for one in sums[1:]:
                 most = program.add("maximum", most, one)
             powers = [program.add("exp", program.add("subtract", one, most)) for one in sums]
-            total = self._dot(powers, np.ones(len(powers)))
+            total = self.dot(powers, np.ones(len(powers)))
             return [program.add("divide", one, total) for one in powers]
         chance = program.expit(sums[0])
         return (
@@ -418,6 +417,27 @@ def _truncated_logit(rule: _Rule) -> int:
     return program.clip(program.add("add", program.add("multiply", label, of_1), other), 0.0, 1.0)
 
 
+def _estimated_logit(rule: _Rule) -> int:
+    program, score, by_class = rule.program, rule.scorer("scorer")[0], rule.scorer("classifier")
+    prices, owners = rule.arrays["prices"], rule.arrays["owners"]
+    one, zero = program.constant(1.0), program.constant(0.0)
+
+    def priced(k: int) -> int:
+        own = np.flatnonzero(owners == k)
+        of_group = [by_class[j] for j in own]
+        total = rule.dot(of_group, np.ones(own.size))
+        nothing = program.add("equal", total, zero)
+        safe = program.add("choose", nothing, one, total)  # a database stops at a division by 0
+        mean = program.add("divide", rule.dot(of_group, prices[own]), safe)
+        return program.add("choose", nothing, program.constant(float(prices[own].mean())), mean)
+
+    price = rule.by_group(priced)
+    cap = program.add("divide", one, program.add("maximum", price, one))
+    lowest = program.add("minimum", price, program.constant(-1.0))
+    floor = program.add("add", one, program.add("divide", one, lowest))
+    return program.add("minimum", program.add("maximum", score, floor), cap)
+
+
 def _plugin_score(rule: _Rule) -> int:
     program, arrays = rule.program, rule.arrays
     eta = rule.scorer("label")[0]
@@ -499,6 +519,7 @@ KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "group_tube": _group_tube,
     "binned_tube": _binned_tube,
     "truncated_logit": _truncated_logit,
+    "estimated_logit": _estimated_logit,
     "score_curves": _score_curves,
     "unrepaired": _unrepaired,
     "plugin_score": _plugin_score,

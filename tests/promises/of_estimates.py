@@ -1,0 +1,105 @@
+"""Promises of rules that go by chances of what a row does not tell: its group, its label, or both."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fairfix.data.reading import Columns, Reading
+
+from tests.promises.harness import NOT_SAID, Shell, Tried, judged, parts_of, promise
+from tests.promises.of_repairs import RATES, largest_gap
+
+HOW = Reading(Columns(("race",), label="label", id="id"))
+
+
+def features(rng: np.random.Generator, many: int, groups: int, tells: str) -> pd.DataFrame:
+    """Return people whose feature ``x1`` tells nothing of their group, some of it, or all; the label hangs on both."""
+    code = np.arange(many) % groups
+    means = np.linspace(0.0, {"nothing": 0.0, "half": 1.0, "all": 40.0}[tells], groups)
+    x1 = means[code] + rng.normal(size=many)
+    x2 = rng.normal(size=many)
+    ahead = np.linspace(-0.6, 0.6, groups)[code] if tells != "nothing" else 0.0
+    label = rng.random(many) < 1 / (1 + np.exp(-(x2 + 0.5 * (x1 - means[code]) + ahead)))
+    return pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(many)],
+            "race": [f"g{k}" for k in code],
+            "x1": x1,
+            "x2": x2,
+            "label": label.astype(int),
+        }
+    )
+
+
+def log_loss(frame: pd.DataFrame) -> Any:
+    """Return the log loss of each decided row."""
+    right = np.where(frame["label"] == 1, frame["p_positive"], 1 - frame["p_positive"])
+    return -np.log(right)
+
+
+@promise(
+    "without the group a rule needs no protected column, holds its slack on the rows of the fit, and costs so much log "
+    "loss beside one with it",
+    level=0.05,
+    quick=3,
+    full=300,
+)
+def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
+    tells = ("nothing", "half", "all")[int(rng.integers(3))]
+    groups, seed = int(rng.integers(2, 4)), int(rng.integers(1 << 30))
+    frame = features(rng, int(rng.integers(1200, 3000)), groups, tells)
+    world = features(np.random.default_rng(seed), 40_000, groups, tells)
+    slack = float(rng.choice([0.02, 0.05]))
+    common = (
+        "repair",
+        data := shell.write(frame),
+        "--protected",
+        "race",
+        "--id",
+        "id",
+        "--features",
+        "x1,x2",
+    )
+    common = (*common, "--method", "logloss", "--slack", slack)
+    done = shell.run(*common, "--group", "estimated", "-o", "blind.fairfix")
+    aware = shell.run(*common, "-o", "aware.fairfix")
+    assert done.status == aware.status == 0, done.err
+    codes = [one["code"] for one in done.result["messages"]]
+    if "not_converged" in codes or "slack" in codes:
+        return NOT_SAID
+    fit, _ = parts_of(frame, data, HOW)
+    bare = shell.predict("blind.fairfix", shell.write(fit.drop(columns=["race", "label"]), "bare.parquet"))
+    gap = largest_gap(fit, bare["p_positive"], ("all",))
+    told = [one["text"] for one in done.result["messages"] if one["text"].startswith("without 'race'")]
+    low, high = (float(end) for end in re.findall(r"more by \S+ \[(\S+), (\S+)\]", told[0])[0])
+    away = shell.write(world, "world.parquet")
+    loss, seeing = (log_loss(shell.predict(name, away)) for name in ("blind.fairfix", "aware.fairfix"))
+    true, half = float(np.mean(loss - seeing)), 5e-4  # which three decimals round away
+    where = f"{tells}, {groups} groups, slack {slack}: true cost {true:.4f}, said {told}, gap {gap:.4f}"
+    return judged(gap <= slack + 1e-6 and low - half <= true <= high + half, where)
+
+
+@promise(
+    "a rule that no label is told to holds the slack in rates among rows of a label, on the rows of the fit",
+    level=0.0,
+    quick=3,
+    full=300,
+)
+def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tried:
+    constraint = ("equal_opportunity", "predictive_equality", "equalized_odds")[int(rng.integers(3))]
+    groups, tells = int(rng.integers(2, 4)), ("half", "all")[int(rng.integers(2))]
+    frame = features(rng, int(rng.integers(600, 2000)), groups, tells)
+    slack, how = float(rng.choice([0.0, 0.05])), ("recorded", "estimated")[int(rng.integers(2))]
+    asked = ("--protected", "race", "--id", "id", "--features", "x1,x2", "--method", "logloss")
+    told = ("--constraint", constraint, "--slack", slack, "--group", how, "-o", "r.fairfix")
+    done = shell.run("repair", data := shell.write(frame), *asked, *told)
+    assert done.status == 0, done.err
+    if {"not_converged", "slack"} & {one["code"] for one in done.result["messages"]}:
+        return NOT_SAID
+    fit, _ = parts_of(frame, data, HOW)
+    chance = shell.predict("r.fairfix", shell.write(fit.drop(columns="label"), "fit.parquet"))["p_positive"]
+    gap = largest_gap(fit, chance, RATES[done.result["criterion"]])
+    return judged(gap <= slack + 1e-6, f"{constraint}, {how}, {groups} groups, slack {slack}: gap {gap:.5f}")
