@@ -625,6 +625,7 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "fail_on": ("limits", "limit"),
     "method": ("mitigator", "algorithm", "constraints"),
     "slack": ("difference_bound", "tol", "eps"),
+    "min_ratio": ("ratio_bound",),
     "seed": ("random_state",),
 }
 """Parameter -> what other libraries call it, or what one guesses."""
