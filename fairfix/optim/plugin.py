@@ -39,7 +39,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.losses import in_units, row_loss
 from fairfix.optim.newton import falling_root
 from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.plugin_rule import PluginRule, expected_loss, leaves_of
+from fairfix.optim.plugin_rule import PluginRule, expected_loss, leaves_of, stationary
 from fairfix.optim.residuals import Around
 
 CELLS = 512
@@ -541,7 +541,7 @@ class _Program:
         """Return the least loss and price of any score, shape (n,), of rows with prices at the values (n, Z + 1)."""
         loss, unit = self.problem.loss, self.problem.of_constant
         if self.problem.around is not None:
-            return self._least_by_tangents(self.problem.around, eta, passed)
+            return self.problem.around.least_priced(eta, self.grid, passed * unit) / unit
         step = np.diff(self.grid)
         slope = np.diff(passed, axis=1) / step * unit
         slope = np.pad(slope, ((0, 0), (1, 1)))  # below and above all values no price is added
@@ -550,45 +550,10 @@ class _Program:
             low = np.maximum(low, 0.0)
         if loss == "logistic":
             high = np.minimum(high, 1.0)
-        best = np.clip(_stationary(loss, eta[:, None], slope), low, high)
+        best = np.clip(stationary(loss, eta[:, None], slope), low, high)
         start = np.append(self.grid[0], self.grid)
         price = np.column_stack([passed[:, :1], passed]) + slope / unit * (best - start)
         return np.asarray((expected_loss(loss, eta[:, None], best) / unit + price).min(axis=1))
-
-    def _least_by_tangents(self, around: Around, eta: Floats, passed: Floats) -> Floats:
-        """Return no more than :meth:`_least`, from values and slopes of a convex loss at the values of the program.
-
-        Between two values the loss lies above both tangents. Beyond all values no price is added.
-        """
-        unit, grid = self.problem.of_constant, self.grid
-        at, slope = around.cost(eta, grid) / unit, around.slope(eta, grid) / unit
-        left, right, step = at[:, :-1], at[:, 1:], np.diff(grid)
-        turn = slope[:, 1:] - slope[:, :-1]
-        # where the tangents meet, as a part of the way
-        part = np.divide(
-            right - left - slope[:, 1:] * step, -turn * step, out=np.zeros_like(turn), where=turn > 0
-        )
-        part = np.clip(part, 0.0, 1.0)
-        meet = left + slope[:, :-1] * part * step + passed[:, :-1] + part * np.diff(passed, axis=1)
-        ends = np.clip(eta[:, None], [-np.inf, grid[-1]], [grid[0], np.inf])
-        outer = around.cost(eta, ends) / unit + passed[:, [0, -1]]
-        return np.asarray(
-            np.minimum(np.minimum(meet.min(axis=1), (at + passed).min(axis=1)), outer.min(axis=1))
-        )
-
-
-def _stationary(loss: str, eta: Floats, slope: Floats) -> Floats:
-    """Return the score at which the loss expected of ``eta`` and a price of this slope are least; shapes broadcast."""
-    if loss == "square":
-        return np.asarray(eta - slope / 2)
-    if loss == "poisson":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(slope > -2.0, eta / (1.0 + slope / 2.0), np.inf))
-    # eta / u - (1 - eta) / (1 - u) = s is a quadratic equation, whose root in [0, 1] is taken without cancellation
-    b = slope + 1.0
-    root = np.sqrt(np.maximum(b**2 - 4.0 * slope * eta, 0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(b > 0, 2.0 * eta / (b + root), (b - root) / (2.0 * slope)))
 
 
 def _cheapest(prices: Floats, shares: Floats, slack: Floats) -> Floats:

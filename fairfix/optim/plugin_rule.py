@@ -26,6 +26,20 @@ def expected_loss(loss: str, eta: Floats, u: Floats) -> Floats:
         return np.asarray(yes + np.where(eta < 1, -(1.0 - eta) * np.log1p(-u), 0.0))
 
 
+def stationary(loss: str, eta: Floats, slope: Floats) -> Floats:
+    """Return the score at which the loss expected of ``eta`` and a price of this slope are least; shapes broadcast."""
+    if loss == "square":
+        return np.asarray(eta - slope / 2)
+    if loss == "poisson":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(slope > -2.0, eta / (1.0 + slope / 2.0), np.inf))
+    # eta / u - (1 - eta) / (1 - u) = s is a quadratic equation, whose root in [0, 1] is taken without cancellation
+    b = slope + 1.0
+    root = np.sqrt(np.maximum(b**2 - 4.0 * slope * eta, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(b > 0, 2.0 * eta / (b + root), (b - root) / (2.0 * slope)))
+
+
 @dataclass(frozen=True, eq=False)
 class PluginRule:
     """A tree over ``(eta, pi)`` whose leaves, the cells, have a distribution over values each.

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -462,3 +462,25 @@ def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:
         outputs[inside] = tube.of_group(k, scores.score[inside], np.zeros(int(inside.sum())))
     cost = float(np.average((outputs - scores.score) ** 2, weights=scores.weight))
     return tube, scores.distances(outputs), cost
+
+
+# ---------------------------------------------------------------------- several problems in one map
+
+
+def shown_by_atoms(tube: Tube, scores: Scores) -> Tube:
+    """Return a tube that says what it does to every score of the rows, also where it leaves scores as they are."""
+    if tube.outputs is not None:
+        return tube
+    outputs, steps = scores.steps
+    return Tube(tube.levels, outputs, steps)
+
+
+def side_by_side(tubes: Sequence[Tube]) -> Tube:
+    """Return the tube of the groups of all tubes, one after the other; each takes only its own values."""
+    outputs = np.unique(np.concatenate([tube.outputs for tube in tubes if tube.outputs is not None]))
+    steps = []
+    for tube in tubes:
+        assert tube.outputs is not None
+        upto = np.searchsorted(tube.outputs, outputs, side="right")
+        steps.append(np.pad(tube.steps, ((0, 0), (1, 0)))[:, upto])
+    return Tube(tuple(one for tube in tubes for one in tube.levels), outputs, np.concatenate(steps))

@@ -143,6 +143,23 @@ class Around:
         """Return a slope of that in ``u``, shape (n, V)."""
         return self._each("slope", score, u)
 
+    def least_priced(self, score: Floats, grid: Floats, price: Floats) -> Floats:
+        """Return no more than the least loss and price of any ``u``, shape (n,), for scores (n,).
+
+        ``price``: at the points of ``grid``, shape (n, Z), a line in between, and beyond all points what it is at the
+        last. Between two points the loss, which is convex, lies above the tangents at both.
+        """
+        at, slope, step = self.cost(score, grid), self.slope(score, grid), np.diff(grid)
+        left, right, turn = at[:, :-1], at[:, 1:], slope[:, 1:] - slope[:, :-1]
+        # where the tangents meet, as a part of the way
+        part = np.divide(
+            right - left - slope[:, 1:] * step, -turn * step, out=np.zeros_like(turn), where=turn > 0
+        ).clip(0.0, 1.0)
+        meet = left + slope[:, :-1] * part * step + price[:, :-1] + part * np.diff(price, axis=1)
+        ends = np.clip(score[:, None], [-np.inf, grid[-1]], [grid[0], np.inf])
+        outer = self.cost(score, ends) + price[:, [0, -1]]
+        return np.asarray(np.concatenate([meet, at + price, outer], axis=1).min(axis=1))
+
     def _each(self, what: str, score: Floats, u: Floats) -> Floats:
         d = u - score[:, None]
         out = np.empty(d.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -471,6 +472,90 @@ def test_the_shares_below_a_quantile_are_those_of_the_values(aware: bool) -> Non
     assert np.mean(error <= 0) == pytest.approx(0.8, abs=0.08)
 
 
+def strata_table(rows: int, groups: int, only: str = "") -> Table:
+    """Return scores with ties whose groups differ otherwise in every job; one job has one group, and few rows.
+
+    ``only``: the job whose rows are returned, without strata.
+    """
+    rng = np.random.default_rng(0)
+    job = np.array(["cook", "nurse", "smith"])[rng.choice(3, rows, p=[0.5, 0.4, 0.1])]
+    group = np.where(job == "smith", 0, rng.integers(0, groups, rows))
+    score = (rng.normal(size=rows) + group * np.where(job == "cook", 0.8, -0.4)).round(1)
+    sex = np.array(["f", "m", "x"])[group]
+    people = {"person": [f"p{i}" for i in range(rows)], "sex": sex, "job": job, "guess": score}
+    data = pa.table({name: pa.array(part) for name, part in people.items()})
+    columns = Columns(("sex",), score="guess", id="person", strata=() if only else ("job",))
+    return read_table(
+        data.filter(pc.equal(data["job"], only)) if only else data, Reading(columns, task="regression")
+    )
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("slack", [0.0, 0.1])
+def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None:
+    """No two groups of a stratum are further apart than the slack, over the draws; of two, none is moved further.
+
+    A stratum of one group keeps its scores, and a rule that is saved is the rule that was fitted.
+    """
+    table = strata_table(400, groups)
+    rng = np.random.default_rng(0)
+    predictor = FairRegression(slack=slack).fit(RepairProblem(table, protected_as_feature=True), rng=rng)
+    codes, job = table.groups().codes, table.groups(("job",)).codes
+    times = 400
+    draw = np.repeat((np.arange(times) + 0.5) / times, len(table))
+    many = replace(table.take(np.tile(np.arange(len(table)), times)), draw=lambda rows: draw[rows])
+    values = predictor.predict(many)
+
+    for stratum in (0, 1):
+        of_group = [np.sort(values[np.tile((job == stratum) & (codes == k), times)]) for k in range(groups)]
+        at = np.concatenate(of_group)
+        levels = [np.searchsorted(one, at, side="right") / one.size for one in of_group]
+        apart = max(np.abs(one - other).max() for one in levels for other in levels)
+        assert apart <= slack + 2 / times
+        if groups == 2:
+            inside = np.flatnonzero(job == stratum)
+            alone = strata_table(400, groups, ("cook", "nurse")[stratum])
+            shares = np.bincount(codes[inside]) / inside.size
+            each = ",".join(
+                f"{name}={slack * (1 - share):.17g}" for name, share in zip("fm", shares, strict=True)
+            )
+            plain = FairRegression(group_slack=each).fit(
+                RepairProblem(alone, protected_as_feature=True), rng=rng
+            )
+            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.3))
+            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.3))
+            np.testing.assert_allclose(predictor.predict(own), plain.predict(draw_each), atol=1e-9)
+    assert table.rows.score is not None
+    np.testing.assert_allclose(values[np.tile(job == 2, times)], np.tile(table.rows.score[job == 2], times))
+    again = type(predictor).from_state(*predictor.state())
+    assert again.predict(table).tobytes() == predictor.predict(table).tobytes()
+    assert predictor.inputs == ("job", "sex")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "aware", "said"),
+    [
+        ({}, False, "add `protected_as_feature`"),
+        ({"loss": "absolute"}, True, "by the closed form alone"),
+        ({"group_slack": "f=0.1"}, True, "`group_slack` is of everybody"),
+        (
+            {"decisions": "deterministic", "solver": "closed-form"},
+            True,
+            "`decisions=deterministic` does not go",
+        ),
+    ],
+)
+def test_what_does_not_go_with_strata_is_refused(parameters: dict[str, Any], aware: bool, said: str) -> None:
+    """The error names the parameter and what to do."""
+    table = strata_table(100, 2)
+    if "loss" in parameters:
+        table = replace(table, rows=replace(table.rows, label=table.rows.score))
+    with pytest.raises(UsageError, match=said):
+        FairRegression(**parameters).fit(
+            RepairProblem(table, protected_as_feature=aware), rng=np.random.default_rng(0)
+        )
+
+
 def test_the_closed_form_is_for_losses_of_the_mean() -> None:
     """Its map is the same for the deviance as for the square; for a quantile the group is seen by the plug-in."""
     table = table_of(frame(many=400), "pay")
@@ -629,3 +714,49 @@ def test_dates_are_refused_by_name(call: Call, tmp_path: Path) -> None:
 
     assert status == 2
     assert "'born' holds dates" in err
+
+
+@pytest.mark.parametrize(("bound", "within"), [("4", "lies within the bound"), ("f=4,m=4", "")])
+def test_a_bounded_loss_is_compared_with_its_bound(
+    call: Call, tmp_path: Path, bound: str, within: str
+) -> None:
+    """The answer names the bound that was asked, and no slack; bounds of single groups have no one number."""
+    pq.write_table(frame(many=400), tmp_path / "people.parquet")
+    base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
+    base += ["--method", "fair-regression", "--features", "age,job,member", "--loss", "absolute"]
+    base += ["--constraint", "bounded_group_loss", "--bound", bound, "-o", str(tmp_path / "a.fairfix")]
+    status, out, err = call("repair", *base)
+    text = " ".join(out.split())
+
+    assert status == 0, err
+    assert ("The bound, the largest loss that was allowed, is 4.0000;" in text) == bool(within)
+    assert within in text
+    assert "The slack" not in text
+    assert "largest group absolute loss" in text
+
+
+def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path: Path) -> None:
+    """Means of counts, group and stratum seen: what is written keeps the slack in each stratum, and can be exported."""
+    pq.write_table(frame(many=1200), tmp_path / "people.parquet")
+    artifact, out_file = str(tmp_path / "a.fairfix"), str(tmp_path / "out.parquet")
+    base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
+    base += ["--method", "fair-regression", "--features", "age,member", "--loss", "poisson", "--id", "person"]
+    base += ["--strata", "job", "--protected-as-feature", "--slack", "0.02", "-o", artifact]
+    status, _, err = call("repair", *base)
+    assert status == 0, err
+    assert "needed at predict time: job, sex" in err
+    assert call("predict", artifact, base[0], "-o", out_file)[0] == 0
+    people = pq.read_table(out_file)
+    value, sex = people["prediction"].to_numpy(), people["sex"].to_numpy()
+    for job in ("cook", "nurse", "smith"):
+        inside = people["job"].to_numpy() == job
+        f, m = (np.sort(value[inside & (sex == group)]) for group in "fm")
+        at = np.concatenate([f, m])
+        apart = np.searchsorted(f, at, side="right") / f.size - np.searchsorted(m, at, side="right") / m.size
+        assert (
+            np.abs(apart).max() < 0.15
+        )  # 0.02 and what chance makes of some 200 rows each; before it is twice that
+    assert value.min() > 0
+    status, _, err = call("export", artifact, "--to", "python", "-o", str(tmp_path / "a.py"))
+    assert status == 0, err
+    assert runpy.run_path(str(tmp_path / "a.py"))["failures"]() == []

@@ -92,6 +92,7 @@ class FairRegression(Repairer):
     criterion: ClassVar[str] = "ks.to_overall"
     learns: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    knows_strata: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
     solvers: ClassVar = {
         "auto": Auto,
@@ -215,6 +216,8 @@ class FairRegression(Repairer):
                 "a loss of people who are not in the data is bounded only where losses are, and "
                 "`constraint=bounded_group_loss` has no slack to keep back; take `constraint=statistical_parity`"
             )
+        if reading.columns.strata:
+            return "distances within strata are not promised; leave out `strata`"
         return "slacks of single groups are not promised; give one `slack`" if self.group_slack else ""
 
     def loss_of(self, reading: Reading) -> str:
@@ -321,6 +324,8 @@ class FairRegression(Repairer):
             )
         if self.loss == "poisson":
             self._check_counts(problem)
+        if problem.strata is not None:
+            self._check_strata(problem)
         predictor = super()._fit(problem, rng)
         if self.loss != "huber":
             return predictor
@@ -329,6 +334,25 @@ class FairRegression(Repairer):
         return replace(
             predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
         )
+
+    def _check_strata(self, problem: RepairProblem) -> None:
+        """Raise a UsageError where what is asked cannot be held within strata."""
+        closed = self.solver in ("auto", "closed-form") and self.loss_of(problem.table.reading) in OF_MEAN
+        refused = {
+            "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
+                self.constraint != "statistical_parity" or not closed
+            ),
+            "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
+                not problem.protected_as_feature
+            ),
+            "`group_slack` is of everybody and does not go with `strata`; give one `slack`": self.group_slack,
+            "`decisions=deterministic` does not go with `strata`; leave it out": self.decisions
+            != "randomized",
+            "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
+        }
+        for words, holds in refused.items():
+            if holds:
+                raise UsageError(f"fair-regression: {words}")
 
     def _check_counts(self, problem: RepairProblem) -> None:
         """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""

@@ -27,7 +27,7 @@ from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
-from fairfix.optim.quantiles import Scores, TubeFit, fit_tube
+from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, shown_by_atoms, side_by_side
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class ClosedForm(Solver):
         """Fit the tube."""
         method, groups = self.method, problem.cells
         recipe, slack = method.recipe(problem, rng), method.slacks(groups)
+        if problem.strata is not None:
+            return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
         base, scores, loss = mean_of(problem, *recipe), _scores_of(problem, *recipe), recipe[1]
         drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
@@ -73,6 +75,36 @@ class ClosedForm(Solver):
         predictor = GroupTube(groups.columns, groups.levels, base.scorer, fit.tube)
         trace = FitTrace(True, fit.tried, value, notes=tuple(notes))  # a closed form: nothing is iterated
         return beside_base(predictor, base, trace, problem.table)
+
+    def _within_strata(self, problem: RepairProblem, base: Scored, loss: str) -> RepairedPredictor:
+        """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
+        strata, table = problem.strata, problem.table
+        assert strata is not None
+        cells = table.groups((*strata.columns, *problem.cells.columns))
+        rows = np.flatnonzero(table.weight > 0)
+        levels, tubes, value, spread = [], [], 0.0, 0.0
+        for stratum in np.unique(strata.codes[rows]):
+            inside = rows[strata.codes[rows] == stratum]
+            own, codes = np.unique(cells.codes[inside], return_inverse=True)
+            scores = Scores(base.scores[inside], codes, table.weight[inside], own.size)
+            fit = fit_tube(scores, _slack_in_stratum(scores.shares, self.method.slack))
+            share = table.weight[inside].sum() / table.weight.sum()
+            value += float(share) * _loss_of(fit, scores, loss)
+            spread += float(share) * scores.spread_of(fit.tube)
+            levels += [cells.levels[k] for k in own]
+            tubes.append(shown_by_atoms(fit.tube, scores))
+        predictor = GroupTube(cells.columns, tuple(levels), base.scorer, side_by_side(tubes))
+        notes = (_drawn_values(spread),) if predictor.randomized else ()
+        return beside_base(predictor, base, FitTrace(True, len(tubes), value, notes=notes), table)
+
+
+def _slack_in_stratum(shares: Floats, slack: float) -> Floats:
+    """Return how far groups of a stratum may be from all of it, for no two to be further apart than asked, shape (K,).
+
+    Of two groups each is as far from both together as from the other, times the other's share. Of more, two that are
+    half the slack from all together are the slack from each other at most.
+    """
+    return slack * (1.0 - shares) if shares.size == 2 else np.full(shares.size, slack / 2.0)
 
 
 @once_per_problem
@@ -113,12 +145,16 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
 def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[Note]:
     """Yield a note on values that are drawn."""
     if fit.tube.outputs is not None:
-        yield Note(
-            "each row's value is drawn by its identity from those that its own score stands for; it varies by "
-            f"{scores.spread_of(fit.tube):.3g} on average (standard deviation), and the slack holds in expectation "
-            "over the draws; `decisions=deterministic` does without",
-            "drawn",
-        )
+        yield _drawn_values(scores.spread_of(fit.tube), "; `decisions=deterministic` does without")
+
+
+def _drawn_values(spread: float, without: str = "") -> Note:
+    """Return that values are drawn, with their mean standard deviation, and how to do without."""
+    return Note(
+        "each row's value is drawn by its identity from those that its own score stands for; it varies by "
+        f"{spread:.3g} on average (standard deviation), and the slack holds in expectation over the draws{without}",
+        "drawn",
+    )
 
 
 def _notes_without_draws(
