@@ -78,7 +78,7 @@ PAGES = {
     ),
     "papers/logloss": Page(
         "Fair robust log loss: the paper's experiments",
-        {"logloss.py": ()},
+        {"logloss.py": (), "logloss_estimated.py": ()},
         'A. Rezaei, R. Fathony, O. Memarrast and B. Ziebart, "Fairness for robust log loss classification" '
         "(2020). Where the paper and its code are left: [log "
         "loss](../logloss.md#where-the-paper-and-its-code-are-left).",
@@ -108,6 +108,7 @@ DATA = {
     "figure1.py": ("adult",),
     "fair_regression.py": ("adult", "communities", "lawschool"),
     "logloss.py": ("adult", "compas", "lawschool_bar"),
+    "logloss_estimated.py": ("adult", "compas", "lawschool_bar"),
     "sensei.py": ("adult", "compas"),
     "noisy_groups.py": ("adult",),
     "noisy_repair.py": ("adult", "credit_default"),
