@@ -35,17 +35,9 @@ from fairfix.noisy.proof import Told
 from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
 from fairfix.tasks.doubts import area_of, of_slack
-from fairfix.tasks.fitting import (
-    Outcome,
-    asked_of,
-    cost_of_rounding,
-    criterion_of,
-    doubts_of,
-    recorded,
-    row_of,
-    warned,
-)
+from fairfix.tasks.fitting import Outcome, recorded, warned
 from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
+from fairfix.tasks.held_out import asked_of, cost_of_rounding, criterion_of, doubts_of, row_of
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
