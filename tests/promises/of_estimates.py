@@ -21,7 +21,7 @@ def features(rng: np.random.Generator, many: int, groups: int, tells: str) -> pd
     means = np.linspace(0.0, {"nothing": 0.0, "half": 1.0, "all": 40.0}[tells], groups)
     x1 = means[code] + rng.normal(size=many)
     x2 = rng.normal(size=many)
-    ahead = np.linspace(-0.6, 0.6, groups)[code] if tells != "nothing" else 0.0
+    ahead = np.linspace(-1.5, 1.5, groups)[code] if tells != "nothing" else 0.0
     label = rng.random(many) < 1 / (1 + np.exp(-(x2 + 0.5 * (x1 - means[code]) + ahead)))
     return pd.DataFrame(
         {
@@ -67,8 +67,7 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     done = shell.run(*common, "--group", "estimated", "-o", "blind.fairfix")
     aware = shell.run(*common, "-o", "aware.fairfix")
     assert done.status == aware.status == 0, done.err
-    codes = [one["code"] for one in done.result["messages"]]
-    if "not_converged" in codes or "slack" in codes:
+    if "not_converged" in [one["code"] for one in done.result["messages"]]:
         return NOT_SAID
     fit, _ = parts_of(frame, data, HOW)
     bare = shell.predict("blind.fairfix", shell.write(fit.drop(columns=["race", "label"]), "bare.parquet"))
@@ -97,7 +96,7 @@ def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tri
     told = ("--constraint", constraint, "--slack", slack, "--group", how, "-o", "r.fairfix")
     done = shell.run("repair", data := shell.write(frame), *asked, *told)
     assert done.status == 0, done.err
-    if {"not_converged", "slack"} & {one["code"] for one in done.result["messages"]}:
+    if "not_converged" in [one["code"] for one in done.result["messages"]]:
         return NOT_SAID
     fit, _ = parts_of(frame, data, HOW)
     chance = shell.predict("r.fairfix", shell.write(fit.drop(columns="label"), "fit.parquet"))["p_positive"]
