@@ -86,7 +86,11 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in manifest["arrays"].items()]
     yield f"arrays            {', '.join(shapes)}"
     yield f"needs             {', '.join(requires['columns'])}"
-    yield f"protected needed  {'yes' if requires['protected_at_predict'] else 'no'}, at predict time"
+    needed = "yes" if requires["protected_at_predict"] else "no"
+    identity = {*manifest["randomization"]["identity"]}
+    whole_rows = manifest["columns"]["id"] is None and identity and identity <= {*requires["columns"]}
+    but = "; the draws tell rows apart by all of these columns, where --id names one" if whole_rows else ""
+    yield f"protected needed  {needed}, at predict time{but}"
     if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
         from fairfix.data.bands import described
 
