@@ -505,5 +505,5 @@ def test_what_is_infinite_is_json(call: Call) -> None:
     )
     groups = call("audit", "d.parquet", "--protected", "odd", "--format", "json")[1]
 
-    assert content["points"][-1]["slack"] == "inf"
+    assert "inf" in {point["slack"] for point in content["points"]}
     assert {one["group"] for one in json.loads(groups)["attributes"][0]["groups"]} == {"inf", "-inf"}
