@@ -237,6 +237,7 @@ def test_groups_of_several_columns_without_width_are_solved_like_a_linear_progra
     """Thresholds with tie probabilities of the crossed cells: each column's means within the slack to rounding."""
     f, cell, w = overlapping(seed)
     crossed, code = np.unique(cell, axis=0, return_inverse=True)
+    code = code.reshape(-1)  # NumPy 2.0 alone keeps an axis
     stairs = [Staircase.of(f[code == c], w[code == c]) for c in range(len(crossed))]
     found = solve_overlaps(stairs, crossed, slack)
     q = np.zeros(f.size)
