@@ -229,7 +229,7 @@ def repair_table(
     with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
-        if selection:
+        if choices:  # also where all are the same value
             problem = RepairProblem(fitted, *learned)
         made = best
         if promise is None:

@@ -698,6 +698,17 @@ def test_a_rule_without_the_group_says_what_its_draws_need(call: Call, data: str
         assert "protected needed  no" in inspected
 
 
+def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str) -> None:
+    """Nothing is chosen, but the rows that would have chosen are rows of the fit, of which the report speaks."""
+    line = (
+        "repair data.parquet --method fair-regression --protected race --label label --features score --id id"
+    )
+    status, text, err = call(line, "--l2", "0.01,0.01", "--format", "json")
+    assert status == 0, err
+    once = json.loads(call(line, "--l2", "0.01", "--validation", "0.2", "--format", "json")[1])
+    assert json.loads(text)["proof"]["fit"]["table"] == once["proof"]["fit"]["table"]
+
+
 def test_a_model_file_scores_the_rows(call: Call) -> None:
     """A pickle is refused with its hash; pinned, it scores audit, repair and predict alike."""
     import joblib
