@@ -48,12 +48,17 @@ def learner_param() -> Any:
     )
 
 
+MOST_L2 = 1e6
+"""Largest penalty: coefficients of standardised features are nothing to six digits from there on."""
+
+
 def l2_param() -> Any:
     """Return the hyper-parameter that keeps linear models small."""
     return param(
         1e-3,
         "weight of the squared coefficients of a linear model, beside the mean loss",
         at_least=0.0,
+        at_most=MOST_L2,
         selectable=True,
     )
 

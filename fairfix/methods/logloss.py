@@ -50,7 +50,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
-from fairfix.methods.learned import FOLDS, Design, design_of, label_of
+from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
@@ -107,7 +107,7 @@ class LogLoss(Repairer):
         "log loss in cross validation",
         words=("cv",),
         above=0.0,
-        at_most=1e6,
+        at_most=MOST_L2,
         selectable=True,
     )
     intercept: str = param(

@@ -6,6 +6,7 @@ A method leaves a law only by an entry in ``EXCEPTIONS``, with a reason.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -231,6 +232,14 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
     (table, loose), (_, looser) = fitted(method, 1.0), fitted(method, np.inf)
 
     np.testing.assert_array_equal(loose.predict(table), looser.predict(table))
+
+
+def test_nothing_but_a_slack_may_be_infinite(method: type[Repairer]) -> None:
+    """A number without end is no number of a solver: it is refused by its name before anything is fitted."""
+    for name, rule in method.rules():
+        if not (name == "slack" or rule.choices or rule.text):
+            with pytest.raises(UsageError, match=name):
+                method(**{name: math.inf})
 
 
 def test_the_gap_on_the_fit_rows_is_at_most_the_slack(method: type[Repairer]) -> None:

@@ -41,6 +41,7 @@ E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, *Fair regression with Wa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -123,6 +124,7 @@ class FairRegression(Repairer):
         "error from which on loss=huber grows evenly, in units of the label; auto: the interquartile range of the "
         "labels, which goes with their unit",
         above=0.0,
+        at_most=sys.float_info.max,
         words=("auto",),
     )
     solver: str = param(

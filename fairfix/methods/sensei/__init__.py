@@ -36,6 +36,7 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -47,7 +48,7 @@ from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
 from fairfix.methods.base import Repairer, RepairProblem, param
-from fairfix.methods.learned import learner_param
+from fairfix.methods.learned import MOST_L2, learner_param
 from fairfix.methods.sensei.equal_rates import EqualRates
 from fairfix.methods.sensei.merge import Average, Merge
 from fairfix.methods.sensei.regularized import Linear, Network
@@ -100,6 +101,7 @@ class Sensei(Repairer):
         "mean squared distance that features may move besides: numbers in standard deviations, another category is 1; "
         "0: flips only",
         at_least=0.0,
+        at_most=sys.float_info.max,
         selectable=True,
     )
     directions: str = param(
@@ -114,6 +116,7 @@ class Sensei(Repairer):
         "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
         "ReLUs, beside the mean loss",
         at_least=0.0,
+        at_most=MOST_L2,
         selectable=True,
     )
 
