@@ -196,7 +196,7 @@ def speed() -> Iterator[str]:
         def told(
             replicates: int, reading: Reading = reading, noise: Noise = noise, found: object = found
         ) -> TrueGroups:
-            return TrueGroups(recorded_groups(found.counts, reading, "race"), noise, replicates=replicates)
+            return TrueGroups(recorded_groups(found.counts, reading, ("race",)), noise, replicates=replicates)
 
         def bounds(replicates: int, told: Callable[[int], TrueGroups] = told) -> object:
             one = told(replicates)

@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from peers import Floats, Ints, Rows
 
+FOLDER = "FAIRFIX_DATA_DIR"
 HERE = Path(__file__).resolve().parent
 SHARES = {"train": 0.4, "post": 0.2, "validation": 0.2, "test": 0.2}
 
@@ -51,7 +52,7 @@ class Source:
 
 def folder() -> Path | None:
     """Return where the data are, None if nowhere."""
-    named = os.environ.get("FAIRFIX_DATA_DIR")
+    named = os.environ.get(FOLDER)
     place = Path(named) if named else HERE.parents[1] / "shared" / "data"
     return place if place.is_dir() else None
 
