@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from fairfix.noisy.comparisons import RateBounds, quantile
 from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.evidence import TOLERANCE, Evidence
 from fairfix.noisy.inversion import standard_error
-from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.levels import ball_bounds, level_bounds
 from fairfix.noisy.rates import LABELS, Floats, Ratio
 
 FEW_REPLICATES = 40
@@ -84,6 +85,31 @@ class Assumption(ABC):
         draws = over(evidence.drawn, drawn) if evidence.replicates else {}
         return RateBounds(over(data.cells, given), draws, self.alpha)
 
+    def _levelled(
+        self,
+        bounds: RateBounds,
+        bounding: Callable[[Floats, Floats, Floats, str], Pair],
+        given: Floats,
+        drawn: Floats,
+    ) -> RateBounds:
+        """Return the bounds with those of levels of the decision, where decisions are known by what is drawn later."""
+        evidence = self.evidence
+        if evidence.data.profiles is None:
+            return bounds
+        accepted = evidence.data.profiles.levels[1]
+
+        def of(levels: Floats, every: Floats) -> dict[str, Pair]:
+            return {
+                name: widest([bounding(levels, one, accepted, name) for one in every])
+                for name in evidence.data.metrics
+                if name in LABELS
+            }
+
+        draws = of(evidence.levels_drawn, drawn) if evidence.replicates else {}
+        return RateBounds(
+            {**bounds.rates, **of(evidence.levels, given)}, {**bounds.draws, **draws}, self.alpha
+        )
+
 
 def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats]:
     return {name: np.clip(rate, *bounds.rates[name]) for name, rate in guess.items()}
@@ -100,11 +126,13 @@ class N0(Assumption):
         return None if self.evidence.noise.radii is None else "the radii that were given"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
-        """Return the bounds of balls."""
+        """Return the bounds of balls; of decisions that are drawn after the recording, see :class:`N1`."""
         if self.evidence.radii is None:
             raise Unavailable("true and recorded groups do not have the same names")
         radii, drawn = self.evidence.radii
-        return self._over(tv_bounds, radii[None], drawn[None])
+        profiles, given = self.evidence.data.profiles, (radii[None], drawn[None])
+        near = partial(ball_bounds, accepted=None if profiles is None else profiles.accepted)
+        return self._levelled(self._over(tv_bounds, *given), near, *given)
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
         """Return the rates of the recorded groups."""
@@ -138,22 +166,7 @@ class N1(Assumption):
         joints, drawn = evidence.joints, evidence.joints_drawn
         if not self.by_label:
             joints, drawn = evidence.plain(joints), evidence.plain(drawn)
-        bounds = self._over(table_bounds, joints, drawn)
-        if evidence.data.profiles is None:
-            return bounds
-        accepted = evidence.data.profiles.levels[1]
-
-        def of(levels: Floats, tables: Floats) -> dict[str, Pair]:
-            return {
-                name: widest([level_bounds(levels, table, accepted, name) for table in tables])
-                for name in evidence.data.metrics
-                if name in LABELS
-            }
-
-        draws = of(evidence.levels_drawn, drawn) if evidence.replicates else {}
-        return RateBounds(
-            {**bounds.rates, **of(evidence.levels, joints)}, {**bounds.draws, **draws}, self.alpha
-        )
+        return self._levelled(self._over(table_bounds, joints, drawn), level_bounds, joints, drawn)
 
 
 class N2(N1):

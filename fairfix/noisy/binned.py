@@ -5,8 +5,9 @@ accepted with probability ``F_k(b)``.
 
 * under :class:`Identified` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j
   = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
+* under :class:`Independent` (N4 of probabilities of membership) each row counts in each group by its probability
 * under :class:`Sensitive` (N3) they are linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
-* under :class:`Certified` (N2) and :class:`Soft` (N1) those of :mod:`fairfix.noisy.levels`
+* under :class:`Certified` (N2), :class:`Soft` (N1) and :class:`Radii` (N0) those of :mod:`fairfix.noisy.levels`
 
 The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
 F_k(b)``:
@@ -24,9 +25,10 @@ import numpy.typing as npt
 
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.inversion import left_inverse
-from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.levels import ball_bounds, level_bounds
 from fairfix.noisy.polytope import (
     Polytope,
+    Range,
     Refuted,
     is_empty,
     joint_masses,
@@ -38,6 +40,8 @@ from fairfix.noisy.transports import MATCH
 
 PRECISION = 1e-3
 """Of the bisection for a breakdown point."""
+
+NO_RATE = "a true group has no mass with the labels of the rate: it has no rate"
 
 MISSED = 1e-6
 """What the slack may be missed by at a breakdown point, for rounding."""
@@ -68,7 +72,23 @@ class Soft:
     """Any noise that fits the table without labels."""
 
 
-Assumption = Identified | Certified | Sensitive | Soft
+@dataclass(frozen=True)
+class Radii:
+    """True groups are within total variation of the recorded ones of the same name; the radii take a table's place."""
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Given its probabilities of membership, a row's true group is independent of label and decision.
+
+    ``z`` standard errors of margin. In a table's place are sums of ``w_i z_ij`` and of their squares over rows by noisy
+    group, bin and label, shape (2, J, K, B, 2).
+    """
+
+    z: float = 0.0
+
+
+Assumption = Identified | Certified | Sensitive | Soft | Radii | Independent
 
 
 @dataclass(frozen=True)
@@ -81,7 +101,7 @@ class Breakdown:
     """The least that the data allow."""
 
 
-def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assumption) -> Pair:
+def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumption: Assumption) -> Pair:
     """Return the range of each true group's rate that the assumption allows, shape (J,) each.
 
     Masses ``n`` are by noisy group, bin and label, shape (K, B, 2), of total 1, and the table has their columns, shape
@@ -95,14 +115,35 @@ def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assu
         If no noise satisfies the assumption.
     """
     require_fit(n, table, assumption)
-    if isinstance(assumption, Identified):
+    if isinstance(table, Range):
+        return _open_bounds(n, table, F, rate, eps_of(assumption))
+    if isinstance(assumption, Identified | Independent):
         inverse = Inverse.of(n, table, LABELS[rate], assumption)
         mean = inverse.coefficients.reshape(-1, F.size) @ F.ravel()
         margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
+    if isinstance(assumption, Radii):
+        return ball_bounds(n, table, F, rate)
     eps = eps_of(assumption)
     if eps >= 1:
         return level_bounds(n, table, F, rate)
+    ends, lost = _ratio_bounds(n, table, F, rate, eps)
+    if lost.any():  # near the least eps allowed; what holds for any noise holds
+        ends = np.where(lost, level_bounds(n, table, F, rate), ends)
+    return ends[0], ends[1]
+
+
+def _open_bounds(n: Floats, table: Range, F: Floats, rate: str, eps: float) -> Pair:
+    """Return the range of rates over all tables that a survey leaves open; where the solver gives up, 0 to 1."""
+    ends, lost = _ratio_bounds(n, table, F, rate, eps)
+    ends = np.where(lost, np.array([[0.0], [1.0]]), ends)
+    return ends[0], ends[1]
+
+
+def _ratio_bounds(
+    n: Floats, table: Floats | Range, F: Floats, rate: str, eps: float
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return both ends of each group's rate by linear programs, shape (2, J), and where the solver gave up."""
     parts = parts_of(n, table, LABELS[rate], eps)
     ends = np.full((2, table.shape[-2]), np.nan)
     for j in range(table.shape[-2]):
@@ -110,14 +151,11 @@ def rate_bounds(n: Floats, table: Floats, F: Floats, rate: str, assumption: Assu
         ends[:, j] = ratio_ends(space, [(top, bottom, 1.0), (top, bottom, -1.0)])
         if np.isnan(ends[:, j]).any() and is_empty(space):  # no rate is not the same as no noise that fits
             raise Refuted(eps, smallest_eps([(p.mass, p.table) for p in parts]))
-    lost = np.isinf(ends)  # near the least eps allowed; what holds for any noise holds
-    if lost.any():
-        ends = np.where(lost, level_bounds(n, table, F, rate), ends)
-    return ends[0], ends[1]
+    return ends, np.isinf(ends)
 
 
 def breakdown_of(
-    n: Floats, table: Floats, F: Floats, parity: Parity, slack: float, precision: float = PRECISION
+    n: Floats, table: Floats | Range, F: Floats, parity: Parity, slack: float, precision: float = PRECISION
 ) -> Breakdown:
     """Return how much noise may depend on outcomes before decisions ``F`` can break a constraint.
 
@@ -156,15 +194,30 @@ def breakdown_of(
     return Breakdown(best, start)
 
 
-def require_fit(n: Floats, table: Floats, assumption: Assumption) -> None:
+def require_fit(n: Floats, table: Floats | Range, assumption: Assumption) -> None:
     """Refuse tables that do not go with masses or assumption (ValueError)."""
+    if isinstance(assumption, Radii):
+        assert isinstance(table, np.ndarray)
+        if table.shape != (len(n),) or not ((table >= 0) & (table <= 1)).all():
+            raise ValueError(
+                f"there must be a radius in [0, 1] for each of {len(n)} noisy groups, got {table}"
+            )
+        return
+    if isinstance(assumption, Independent):
+        if table.ndim != 5 or table.shape[0] != 2 or table.shape[2:] != n.shape:
+            raise ValueError(f"sums by membership must have shape (2, J, *{n.shape}), got {table.shape}")
+        return
     labelled = table.ndim == 3
-    if table.ndim not in (2, 3) or table.shape[-1] != len(n) or (labelled and len(table) != 2):
+    if isinstance(assumption, Identified) and not isinstance(table, np.ndarray):
+        raise ValueError("true groups are not identified by a range of tables")  # noqa: TRY004  the pair is wrong, not a type
+    if table.ndim not in (2, 3) or table.shape[-1] != len(n) or (labelled and table.shape[0] != 2):
         raise ValueError(f"the table must have shape (J, K) or (2, J, K), got {table.shape} for K = {len(n)}")
     if isinstance(assumption, Certified) and not labelled:
         raise ValueError("the certified repair needs the table by label")
     if isinstance(assumption, Soft) and labelled:
         raise ValueError("there is a table by label: the certified repair says more")
+    if isinstance(table, Range):
+        return
     own = n.sum(1).T if labelled else n.sum((1, 2))
     if not isinstance(assumption, Identified) and np.abs(table.sum(-2) - own).max() > MATCH:
         raise ValueError("columns of the table must have the masses of the noisy groups: transport it first")
@@ -183,12 +236,12 @@ class Part:
     """Cells with a table of their own: masses (K, c), table (J, K), bins (c,), whether they count (c,)."""
 
     mass: Floats
-    table: Floats
+    table: Floats | Range
     bins: npt.NDArray[np.int64]
     relevant: npt.NDArray[np.bool_]
 
 
-def parts_of(n: Floats, table: Floats, labels: Sequence[int], eps: float) -> list[Part]:
+def parts_of(n: Floats, table: Floats | Range, labels: Sequence[int], eps: float) -> list[Part]:
     """Return the cells that matter for a rate over the given labels."""
     bins = np.arange(n.shape[1])
     every = np.ones(bins.size, dtype=bool)
@@ -204,7 +257,7 @@ def parts_of(n: Floats, table: Floats, labels: Sequence[int], eps: float) -> lis
     return [Part(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts)]
 
 
-def looked_at(n: Floats, table: Floats, parity: Parity) -> list[tuple[Floats, Floats]]:
+def looked_at(n: Floats, table: Floats | Range, parity: Parity) -> list[tuple[Floats, Floats | Range]]:
     """Return masses and tables of the labels that a constraint looks at: by label they are problems of their own."""
     labels = sorted({label for rate, _ in DEMANDS[parity] for label in LABELS[rate]})
     return [(p.mass, p.table) for p in parts_of(n, table, labels, 0.0)]
@@ -215,12 +268,8 @@ def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, i
 
     Where eps says nothing, what a group leaves can be shared among the others: they are one.
     """
-    if eps < 1:
-        return joint_masses([(p.mass, p.table) for p in parts], eps), group
-    two = [
-        (p.mass, np.stack([p.table[group], np.maximum(p.mass.sum(1) - p.table[group], 0.0)])) for p in parts
-    ]
-    return joint_masses(two, eps), 0
+    every = [(p.mass, p.table) for p in parts]
+    return (joint_masses(every, eps), group) if eps < 1 else (joint_masses(every, eps, group), 0)
 
 
 def _fraction(
@@ -242,26 +291,40 @@ class Inverse:
     coefficients: Floats
     """Shape (J, K, B)."""
     noise: Floats
-    """``T`` of each label, shape (labels, J, K)."""
+    """``T`` of each label, or of each noisy group 1 for itself, shape (parts, J, K)."""
     variance: Floats
-    """Weight of the square of ``f_j(b) - rate_j``, shape (labels, J, B)."""
+    """Weight of the square of ``f_j(b) - rate_j``, shape (parts, J, B)."""
 
     @classmethod
-    def of(cls, n: Floats, table: Floats, labels: Sequence[int], assumption: Identified) -> Inverse:
-        """Invert the noise of each label."""
+    def of(
+        cls, n: Floats, table: Floats, labels: Sequence[int], assumption: Identified | Independent
+    ) -> Inverse:
+        """Invert the noise of each label, or take the means by probabilities of membership as they are."""
+        if isinstance(assumption, Independent):
+            masses, squares = table[..., list(labels)].sum(-1)  # J, K, B each
+            total = masses.sum((1, 2))
+            if not total.min() > 0:
+                raise ValueError(NO_RATE)
+            noisy = masses.shape[1]
+            own = np.broadcast_to(np.eye(noisy)[:, None], (noisy, len(masses), noisy))
+            return cls(
+                masses / total[:, None, None],
+                own,  # each noisy group is a term of its own, with its own decisions
+                np.swapaxes(squares, 0, 1) / (total**2)[:, None],
+            )
         pairs = [left_inverse(table[y] if table.ndim == 3 else table) for y in labels]
         noise, weights = np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
         own = np.moveaxis(n[:, :, list(labels)], 2, 0)  # label, k, b
         masses = weights @ own
         total = masses.sum((0, 2))
         if not total.min() > 0:
-            raise ValueError("a true group has no mass with the labels of the rate: it has no rate")
+            raise ValueError(NO_RATE)
         rates = np.einsum("yjk,yjb->jkb", noise, masses) / total[:, None, None]
         variance = (weights**2 @ own) / (total**2)[:, None] / assumption.rows
         return cls(rates, noise, variance)
 
     def terms(self, accept: Floats) -> Floats:
-        """Return the terms whose squares sum to those of the standard errors, shape (labels, J, B)."""
+        """Return the terms whose squares sum to those of the standard errors, shape (parts, J, B)."""
         mean = np.einsum("jkb,kb->j", self.coefficients, accept)
         return np.asarray(np.sqrt(self.variance) * (self.noise @ accept - mean[:, None]))
 

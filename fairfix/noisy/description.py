@@ -32,15 +32,13 @@ from fairfix.data.choices import Form, Keep, Probabilities
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
+from fairfix.data.memberships import ROUNDED
 from fairfix.data.names import nearest
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
 FORMS: tuple[Form, ...] = get_args(Probabilities)
 """What a probability can be."""
-
-ROUNDED = 1e-3
-"""Sums of probabilities may differ from 1 by this, as those of rounded numbers do."""
 
 MOST_GROUPS = 1000
 """True or noisy groups, as many as data may have unasked: the table has an entry for each pair of them."""
@@ -190,7 +188,7 @@ class NoiseTable:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """A description of noise: a table (N1 or N2), radii, or both, with what is assumed besides."""
+    """A description of noise: a table (N1 or N2), radii, or both, with what is assumed besides; or memberships."""
 
     table: NoiseTable | None = None
     radii: Mapping[str, float] | None = None
@@ -201,8 +199,20 @@ class Noise:
     """N4."""
     keep: Keep | None = None
     """What of the table holds for the data too; None: either may."""
+    membership: Mapping[str, str] | None = None
+    """True group -> column of each row's probability to be of it; nothing else is said then."""
+    independent: bool = False
+    """N4 of membership: given the probabilities, the true group is independent of label and decision."""
 
     def __post_init__(self) -> None:
+        if self.membership is not None:
+            if (self.table, self.radii, self.epsilon, self.keep) != (None,) * 4 or self.class_conditional:
+                raise UsageError("`noise_membership`: leave out what is said of recorded groups")
+            return
+        if self.independent:
+            raise UsageError(
+                "`noise_independent` goes with `noise_membership`: it is about their probabilities"
+            )
         if self.table is None:
             if self.radii is None:
                 raise UsageError("nothing is said of the noise: give `noise=FILE` or `noise_radius`")

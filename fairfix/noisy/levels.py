@@ -8,6 +8,9 @@ sum q v / sum q`` over masses ``q_jk(i, y)`` of at most ``n_k(i, y)`` and sum ``
 2. The ratio at that ``q`` is the next ``t`` (Dinkelbach), until it stays. With fixed denominators one step is all.
 3. The highest rate is one minus the lowest of ``1 - v``.
 
+Within a ball of total variation around a recorded group, the masses are that group's but for a part, which is taken
+from the end of the same order and goes to the lowest value that anybody can have.
+
 Source: W. Dinkelbach, *On nonlinear fractional programming* (1967); ``docs/methods/noise.md``.
 """
 
@@ -40,6 +43,48 @@ def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     table = np.concatenate([C[..., y, :, :] for y in about], -1) if by_label else C
     other = np.zeros(items.shape[:-1]) if by_label else n.sum((-2, -1)) - items.sum(-1)
     return _lowest(items, other, table, value), 1.0 - _lowest(items, other, table, 1.0 - value)
+
+
+def ball_bounds(n: Floats, radii: Floats, F: Floats, rate: str, accepted: Floats | None = None) -> Pair:
+    """Return the sharp bounds of each true group's rate within radii of total variation, shape (..., K) each.
+
+    ``n`` and ``F`` as in :func:`level_bounds`, radii (..., K). The lowest rate leaves out the radius of a group's mass
+    from the top of the order above, and puts it on the lowest of all probabilities to be ``accepted`` (default: those
+    of ``F``). Whether these rows have such a row of the right label does not matter, since others may.
+    """
+    about, every = LABELS[rate], F if accepted is None else accepted
+    counted = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)
+    items = np.concatenate([n[..., y] for y in about], -1)
+    value = np.concatenate([counted[..., y] for y in about], -1)
+    total = n.sum((-2, -1))
+    share = quotient(items, total[..., None], 0.0)
+    other = quotient(total, total, 0.0) - share.sum(-1)
+    least, most = float(every.min()), float(every.max())
+    if rate == "accuracy":
+        least, most = min(least, 1.0 - most), max(most, 1.0 - least)
+    moved = np.where(total > 0, radii, 1.0)
+    low = _lowest_near(share, other, moved, value, least)
+    return low, 1.0 - _lowest_near(share, other, moved, 1.0 - value, 1.0 - most)
+
+
+def _lowest_near(share: Floats, other: Floats, radii: Floats, value: Floats, floor: float) -> Floats:
+    """Return the lowest mean value near each group; shares (..., K, I), other and radii (..., K), value (K, I)."""
+    order = np.argsort(value, axis=-1, kind="stable")
+    v = np.take_along_axis(value, order, -1)
+    w = np.take_along_axis(share, np.broadcast_to(order, share.shape), -1)
+    before, room = np.cumsum(w, -1) - w, np.maximum(other, 0.0)[..., None]
+    moved = np.broadcast_to(radii, other.shape)
+    amount = (1.0 - moved)[..., None]
+    t = np.full(other.shape, np.inf)
+    for _ in range(STEPS):
+        q = np.clip(amount - before - room * (v >= t[..., None]), 0.0, w)
+        bottom = q.sum(-1) + moved
+        new = np.where(bottom > 0, quotient((q * v).sum(-1) + moved * floor, bottom), t)
+        done = ~(new < t - STILL)
+        t = np.minimum(new, t)
+        if done.all():
+            break
+    return np.where(np.isinf(t), np.nan, t)
 
 
 def _lowest(items: Floats, other: Floats, table: Floats, value: Floats) -> Floats:

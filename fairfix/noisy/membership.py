@@ -17,8 +17,9 @@ pair hold at once, each at half the level. Under N4 they are put together with t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +38,15 @@ from fairfix.auditing.results import (
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
+from fairfix.data.memberships import checked, memberships
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
-from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.data.table import Table
+from fairfix.errors import ColumnError, UsageError
 from fairfix.noisy.assumptions import Assumption, Unavailable
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import RateBounds, bound_of, ends_of, pairs, worst
-from fairfix.noisy.description import ROUNDED, Noise
+from fairfix.noisy.description import Noise
 from fairfix.noisy.evidence import Evidence
 from fairfix.noisy.members import Means, Sample, correlations, weighted_means, worst_means
 from fairfix.noisy.rates import Floats, cells_of, flipped, quotient
@@ -84,6 +87,21 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
             "everybody else both are needed"
         )
     return out
+
+
+def check_columns(source: Source, reading: Reading, groups: Mapping[str, str]) -> None:
+    """Raise where a column of probabilities is not there, holds no numbers, or plays another part."""
+    source.require(list(groups.values()))
+    for name in groups.values():
+        if name in reading.columns.roles:
+            raise UsageError(
+                f"`noise_membership` names the column {name!r}, which plays another part already; it can play one part"
+            )
+        kind = source.schema.field(name).type
+        if not source.text and not (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        ):
+            raise ColumnError(f"column {name!r} is of type {kind}; it must hold probabilities of membership")
 
 
 # ---------------------------------------------------------------------- rows
@@ -134,11 +152,7 @@ def _summed(into: Ints, parts: Floats, size: int) -> Floats:
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
     """Return the rows with their vectors of probabilities; the reading is that of a scan."""
     columns = list(groups.values())
-    source.require(columns)
-    for name in columns:
-        kind = source.schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-            raise ColumnError(f"column {name!r} is of type {kind}; it must hold probabilities of membership")
+    check_columns(source, reading, groups)
     vectors, cells, weights = [], [], []
     seen: dict[str, int] = {}
     for before, part, batch in stream_batches(source, reading, dict.fromkeys(columns, pa.float64())):
@@ -148,36 +162,31 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
         z = np.stack([numbers(batch.column(name), name, "membership") for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
-        vectors.append(_checked(z, columns, kept + (at if part.where else before) + 1, where))
+        vectors.append(checked(z, columns, kept + (at if part.where else before) + 1, where))
         cells.append(_cells(rows, reading))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
-    weight = np.concatenate(weights)
+    parts = np.concatenate(vectors), np.concatenate(cells), np.concatenate(weights)
+    return _members(groups, *parts, labelled=reading.columns.label is not None)
+
+
+def members_of(table: Table, groups: Mapping[str, str]) -> Members:
+    """Return the decided rows of a table with their vectors of probabilities, which are among its features."""
+    positive, label = table.chance, table.rows.label
+    if positive is None:
+        raise UsageError(NO_DECISIONS)
+    cells = _of_decisions(positive, label)
+    z = memberships(table, tuple(groups.values()))
+    return _members(groups, z, cells, table.weight, labelled=label is not None)
+
+
+def _members(
+    groups: Mapping[str, str], z: Floats, cells: Floats, weight: Floats, *, labelled: bool
+) -> Members:
+    """Return rows by distinct vector."""
     counted = weight > 0  # a row without weight has no part in anything
-    z, cell, weight = np.concatenate(vectors)[counted], np.concatenate(cells)[counted], weight[counted]
+    z, cells, weight = z[counted], cells[counted], weight[counted]
     distinct, into = np.unique(z, axis=0, return_inverse=True)
-    labelled = reading.columns.label is not None
-    return Members(groups, distinct, into.ravel().astype(np.int64), cell, weight, labelled)
-
-
-def _checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
-    """Return probabilities of sum 1, or say which are none."""
-    bad = ~((vectors >= 0) & (vectors <= 1 + ROUNDED))
-    if bad.any():
-        i, j = (int(at[0]) for at in np.nonzero(bad))
-        value = vectors[i, j]
-        what = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
-        raise DataError(
-            f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; correct it, or leave the row out"
-        )
-    sums = vectors.sum(-1)
-    off = np.flatnonzero(np.abs(sums - 1) > ROUNDED)
-    if off.size:
-        i = int(off[0])
-        raise DataError(
-            f"the probabilities of {', '.join(columns)} sum to {sums[i]:.6g} in row {rows[i]:,}{where}, and not to 1 "
-            f"(within {ROUNDED:g}); correct them, or name a column for the other groups too"
-        )
-    return np.asarray(vectors / sums[:, None])
+    return Members(groups, distinct, into.ravel().astype(np.int64), cells, weight, labelled)
 
 
 def _cells(rows: Rows, reading: Reading) -> Floats:
@@ -188,7 +197,12 @@ def _cells(rows: Rows, reading: Reading) -> Floats:
         positive = (rows.score >= reading.threshold).astype(np.float64)
     else:
         raise UsageError(NO_DECISIONS)
-    label = np.zeros(len(rows)) if rows.label is None else rows.label.astype(np.float64)
+    return _of_decisions(positive, rows.label)
+
+
+def _of_decisions(positive: Floats, labels: Any) -> Floats:
+    """Return the part of each row in TP, FN, FP, TN, by the chance of a positive decision and the label, if any."""
+    label = np.zeros(positive.size) if labels is None else labels.astype(np.float64)
     of_label = np.stack([1 - label, label], -1)
     return cells_of(of_label * positive[:, None], of_label * (1 - positive)[:, None])
 
@@ -310,7 +324,9 @@ class MemberEvidence(Evidence):
     radii = None
     other_joint = None
 
-    def __init__(self, members: Members, seed: int, least: int, most: int) -> None:
+    def __init__(
+        self, members: Members, seed: int, least: int, most: int, attribute: str = ATTRIBUTE
+    ) -> None:
         searched, held = members.parts(SEARCHED, seed)
         self.searched, self.held = searched.size, held.size
         self.all, self.judged = members.sample(np.arange(members.into.size)), members.sample(held)
@@ -325,7 +341,7 @@ class MemberEvidence(Evidence):
         self.joint = _summed(into, members.vectors * masses.sum(1, keepdims=True), bins).T
         self.plain_joints = self.joint[None]
         cells = _summed(into, masses, bins)
-        self.data = Recorded(ATTRIBUTE, (), cells, members.effective, rates_with(members.labelled))
+        self.data = Recorded(attribute, (), cells, members.effective, rates_with(members.labelled))
         self.noise, self.table, self.replicates = Noise(radii={}), None, 0
         self.members, self.true = members, tuple(members.groups)
         by_probability = members.vectors.T @ self.all.weight
@@ -395,7 +411,7 @@ class MembershipGroups(TrueGroups):
     """Bounds and estimates of true groups of which each row carries probabilities.
 
     ``independent`` states N4, ``seed`` is that of the part of the rows on which the worst case is looked for, ``least``
-    and ``most`` are those of :func:`merged`.
+    and ``most`` are those of :func:`merged`, and by ``attribute`` the groups go in reports.
     """
 
     def __init__(
@@ -407,9 +423,10 @@ class MembershipGroups(TrueGroups):
         seed: int = 0,
         least: int = LEAST,
         most: int = MOST,
+        attribute: str = ATTRIBUTE,
     ) -> None:
         self.evidence: MemberEvidence
-        evidence = MemberEvidence(members, seed, least, most)
+        evidence = MemberEvidence(members, seed, least, most, attribute)
         self._rest(
             evidence, [Probable(evidence, alpha), Independent(evidence, alpha, stated=independent)], seed
         )
@@ -418,6 +435,26 @@ class MembershipGroups(TrueGroups):
             "N2": "the probabilities are not by label",
             "N3": "eps is about a noise table (`noise=FILE`)",
         }
+
+    def shortfall(self, level: str, sides: Iterable[tuple[str, float]]) -> Pair:
+        """Return what the worst group is on the wrong side of the rate over everybody by, and an upper limit of it.
+
+        The limit holds for the one group and side that attain it, so each takes half of alpha, and of that the rate
+        over everybody and the group's a half.
+        """
+        bounds, rows = self.bounds[level], self.evidence.all
+        assert isinstance(bounds, Limits)
+        everybody = replace(rows, vectors=np.ones((len(rows.vectors), 1)))
+        points, limits, share = [], [], bounds.alpha / 4
+        for name, sign in sides:
+            ratio, side = self.data.metrics[name], 0 if sign > 0 else 1
+            overall, end = ratio.of(self.data.cells.sum(0)), bounds.rates[name][side]
+            points.append(sign * (overall - end))
+            most = weighted_means(everybody, ratio if sign > 0 else flipped(ratio)).upper(share)
+            most = most if sign > 0 else 1.0 - most
+            limits.append(sign * (most - bounds.limits(name, share)[side]))
+        point = worst("max", np.concatenate(points))
+        return point, np.fmax(point, worst("max", np.concatenate(limits)))
 
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
         """Return the report on true groups, and what checks can look at."""
@@ -472,13 +509,8 @@ def audit_membership(
         raise UsageError(
             f"`protected={ATTRIBUTE}`: so the groups of `noise_membership` are called in the report; rename the column"
         )
-    for name in groups.values():
-        if name in reading.columns.roles:
-            raise UsageError(
-                f"`noise_membership` names the column {name!r}, which plays another part already; it can play one part"
-            )
     reading.check(protected=False)
-    source.require(list(groups.values()))
+    check_columns(source, reading, groups)
     scanned = scan(source, reading, exact=settings.exact)
     members = read_members(source, scanned.reading, groups)
     alpha = 1.0 - settings.confidence

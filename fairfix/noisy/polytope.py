@@ -20,12 +20,17 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from fairfix.data.choices import Keep
 from fairfix.noisy.rates import Floats, quotient
 
 Ints = npt.NDArray[np.int64]
 
 PRECISION = 1e-6
 """Of the bisection over eps."""
+
+OF_RECORDING = (
+    "eps is about P(noisy | true), and the survey is taken for P(true | noisy): leave out `noise_keep`"
+)
 
 WIDE = 400
 """Variables of a call, as long as one program has fewer: for small ones the call costs more than the solution."""
@@ -83,19 +88,57 @@ class _Rows:
         return sparse.csr_matrix((number, (row, column)), shape=(self.height, width))
 
 
-def joint_masses(parts: Sequence[tuple[Floats, Floats]], eps: float) -> Polytope:
-    """Return the joint masses that fit one or more parts of the data, each with a table of its own.
+@dataclass(frozen=True, eq=False)
+class Range:
+    """All tables whose ``P(true | noisy)`` or ``P(noisy | true)`` lies between two, as a survey leaves it open."""
+
+    low: Floats
+    """Shape (J, K), or by label (2, J, K)."""
+    high: Floats
+    keep: Keep
+    """Of which the ends are."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a table."""
+        return self.low.shape
+
+    @property
+    def ndim(self) -> int:
+        """2, or 3 by label."""
+        return self.low.ndim
+
+    def __getitem__(self, label: int) -> Range:
+        return Range(self.low[label], self.high[label], self.keep)
+
+
+def joint_masses(
+    parts: Sequence[tuple[Floats, Floats | Range]], eps: float, group: int | None = None
+) -> Polytope:
+    """Return the joint masses that fit one or more parts of the data, each with a table or a range of its own.
 
     Parameters
     ----------
     parts
         Pairs of masses by noisy group and cell, shape (K, cells), and table, shape (J, K), with equal columns.
     eps
-        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part; from 1 on it says nothing.
+        Largest difference of ``P(noisy = k | true = j, cell)`` to ``T_jk`` in each part; from 1 on it says nothing. In
+        a range each cell may have another ``T``, so no less is allowed than by one for all.
+    group
+        The true group whose masses matter, which are first then; the others are one, since where eps says nothing they
+        can share what it leaves. None: all groups.
     """
     equal, under, variables = _Rows(), _Rows(), _Rows()
     right, masses = [], []
-    for mass, table in parts:
+    for mass, given in parts:
+        if isinstance(given, Range):
+            at, sides = _of_range(equal, under, variables, mass, given, eps, group)
+            masses.append(at)
+            right += sides
+            continue
+        table = given
+        if group is not None:
+            table = np.stack([given[group], np.maximum(mass.sum(1) - given[group], 0.0)])
         q = variables.new((*table.shape, mass.shape[1]))
         masses.append(q)
         for axis, sums in ((0, mass), (2, table)):
@@ -118,6 +161,64 @@ def joint_masses(parts: Sequence[tuple[Floats, Floats]], eps: float) -> Polytope
     width = variables.height
     limits = under.matrix(width) if under.height else sparse.csr_matrix((0, width))
     return Polytope(equal.matrix(width), np.concatenate(right), limits, tuple(masses))
+
+
+def _of_range(
+    equal: _Rows, under: _Rows, variables: _Rows, mass: Floats, between: Range, eps: float, group: int | None
+) -> tuple[Ints, list[Floats]]:
+    """Add the rows of a part whose table is open; return the places of its masses and the right sides of its rows."""
+    (groups, noisy), cells = between.shape, mass.shape[1]
+    q, table = (
+        variables.new((groups if group is None else 2, noisy, cells)),
+        variables.new((groups, noisy)),
+    )
+    equal.put(np.expand_dims(equal.new(mass.shape), 0), q, 1.0)
+    sums = equal.new((groups, noisy) if group is None else (1, noisy))
+    own = slice(None) if group is None else slice(group, group + 1)
+    equal.put(sums[:, :, None], q[: len(sums)], 1.0)
+    equal.put(sums, table[own], -1.0)
+    equal.put(np.expand_dims(equal.new((noisy,)), 0), table, 1.0)
+    right = [mass.ravel(), np.zeros(sums.size), mass.sum(1)]
+    whole = 0 if between.keep == "true-given-noisy" else 1  # the axis of which an entry is a share
+    for sign, end, says in (
+        (1.0, between.high, between.high < 1.0),
+        (-1.0, between.low, between.low > 0.0),
+    ):
+        for j, k in zip(*np.nonzero(says), strict=True):
+            row = under.new((1,))
+            under.put(row, table[[j], [k]], sign)
+            under.put(row, table[:, k] if whole == 0 else table[j], -sign * end[j, k])
+    if eps < 1:
+        if whole == 0:
+            raise ValueError(OF_RECORDING)
+        total = variables.new((groups, cells))
+        row = equal.new(total.shape)
+        equal.put(row[:, None], q, 1.0)
+        equal.put(row, total, -1.0)
+        right.append(np.zeros(total.size))
+        for sign, end in ((1.0, between.high + eps), (-1.0, between.low - eps)):
+            says = end < 1.0 if sign > 0 else end > 0.0
+            j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
+            row = under.new(j.shape)
+            under.put(row, q[j, k, c], sign)
+            under.put(row, total[j, c], -sign * end[j, k])
+    return q, right
+
+
+def largest_radii(mass: Floats, between: Range) -> Floats:
+    """Return the largest radii of total variation that a table of a range has, shape (K,); true are noisy groups.
+
+    That of a table is ``1 - C_jj / max(P(true = j), P(noisy = j))``; see :func:`fairfix.noisy.bounds.valid_radius`.
+    """
+    out = np.ones(len(mass))
+    for j in range(len(mass)):
+        space = joint_masses([(mass[:, None], between)], 1.0, j)
+        own, rest = space.masses[0][0, :, 0], space.masses[0][1, :, 0]
+        top, true, noisy = (np.zeros(space.equal.shape[1]) for _ in range(3))
+        top[own[j]] = true[own] = noisy[own[j]] = noisy[rest[j]] = 1.0
+        ends = ratio_ends(space, [(top, true, 1.0), (top, noisy, 1.0)])
+        out[j] = 1.0 - np.min(np.nan_to_num(ends, nan=0.0, posinf=0.0), initial=1.0)
+    return np.clip(out, 0.0, 1.0)
 
 
 def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) -> Floats:
@@ -173,7 +274,7 @@ def _called(goal: Floats, limits: Any, *, presolve: bool) -> Any:
     return milp(goal, constraints=limits, bounds=Bounds(0.0, np.inf), options={"presolve": presolve})
 
 
-def smallest_eps(parts: Sequence[tuple[Floats, Floats]]) -> float:
+def smallest_eps(parts: Sequence[tuple[Floats, Floats | Range]]) -> float:
     """Return the least eps that the data allow, from above, by bisection; 1 always is allowed."""
     worst = 0.0
     for part in parts:

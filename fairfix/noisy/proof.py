@@ -8,7 +8,7 @@ The rule itself stays as it is.
 A repair may decide by the recorded group. Worst cases (N0, N1, N2) hold for any decisions. The estimate under N4 does
 not: the decision then depends on the recording. It is made of what the rule of *each* recorded group would decide,
 which is known of every row. Decisions that are drawn are drawn after the recording, so worst cases are those of
-:mod:`fairfix.noisy.levels`; of the precision, and under N0, they are those of cells, which are wider.
+:mod:`fairfix.noisy.levels`; of the precision they are those of cells, which are wider.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.criteria import CRITERIA, metric_of, rates_of
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.bands import in_order
+from fairfix.data.names import attribute_name, group_name
 from fairfix.data.scan import count_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
@@ -31,6 +32,7 @@ from fairfix.models.trace import Caution, Note
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
+from fairfix.noisy.membership import ATTRIBUTE, MembershipGroups, members_of
 from fairfix.noisy.rates import Floats, shortfalls, where_of
 from fairfix.noisy.recorded import Profiles, Recorded, recorded_groups
 from fairfix.noisy.true_groups import TrueGroups
@@ -51,25 +53,37 @@ class Told:
 
     noise: Noise
     demands: tuple[tuple[str, float], ...]
-    """Rates, with 1 where a group must not be below the rate over everybody, -1 where above."""
+    """Rates, with 1 where a group must not be below the rate over everybody, -1 where above; none where nothing is
+    recorded and the slack bounds a difference."""
     slack: float
+
+    @property
+    def uncertain(self) -> dict[str, tuple[str, ...]]:
+        """Attribute that is known by probabilities alone -> their columns."""
+        members = self.noise.membership
+        return {} if members is None or self.demands else {ATTRIBUTE: tuple(members.values())}
 
 
 def true_groups_of(
     table: Table, claim: Told, alpha: float, predictor: RepairedPredictor | None = None
 ) -> TrueGroups | None:
-    """Return the audit of the true groups of decided rows; None where several columns make the groups.
+    """Return the audit of the true groups of decided rows; None where the noise says too little of these rows.
 
     ``alpha`` is one minus the confidence; without the predictor that decided, decisions do not look at the recorded
     group.
     """
     columns, noise = table.reading.columns.protected, claim.noise
-    if len(columns) != 1:
-        return None
-    data = recorded_groups(count_table(table).counts, table.reading, columns[0])
+    if noise.membership is not None:
+        members = members_of(table, noise.membership)
+        attribute = attribute_name(columns) if columns else ATTRIBUTE
+        return MembershipGroups(members, independent=noise.independent, alpha=alpha, attribute=attribute)
+    data = recorded_groups(count_table(table).counts, table.reading, columns)
     named = noise.table.noisy if noise.table is not None else noise.radii or ()
-    levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.reading.bands)
-    data = _padded(data, tuple(name for (name,) in levels))
+    if len(columns) == 1:
+        levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.reading.bands)
+        data = _padded(data, tuple(name for (name,) in levels))
+    else:
+        data = _padded(data, (*data.names, *sorted(set(named) - set(data.names))))
     if predictor is not None:
         data = replace(data, profiles=_profiles(table, data.names, predictor))
     # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
@@ -99,7 +113,7 @@ def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor
     each = np.repeat(own[:, None], len(names), 1)
     if of_each is not None:
         levels, probabilities = of_each
-        each[:, [names.index(name) for (name,) in levels]] = probabilities
+        each[:, [names.index(group_name(level)) for level in levels]] = probabilities
     profiles, into = np.unique(each, axis=0, return_inverse=True)
     groups = table.groups()
     codes = np.array([names.index(name) for name in groups.names])[groups.codes]
@@ -137,6 +151,9 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
     if before is None or after is None:
         return
+    if claim.uncertain:
+        yield _said_of_membership(before, after)
+        return
     parts, worse = [], []
     for level in LEVELS:
         if level in after.bounds and level in before.bounds:
@@ -156,6 +173,21 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     )
 
 
+def _said_of_membership(before: TrueGroups, after: TrueGroups) -> Note:
+    """Return in words what held-out rows say of groups that are known by probabilities of membership alone."""
+    was, now, worst_case = (
+        true.bounds[level].of_comparison("difference", ("selection_rate",))
+        for true, level in ((before, "N4"), (after, "N4"), (after, "N1"))
+    )
+    return Note(
+        f"on held-out rows the selection rates of the true groups differ by {now.high:.4f} if given the probabilities "
+        f"the true group is independent of the decision (N4; before the repair by {was.high:.4f}), and by at most "
+        f"{worst_case.high:.4f} whatever ties them (N1); with sampling error by at most {now.outer_high:.4f} and "
+        f"{worst_case.outer_high:.4f}",
+        "claim",
+    )
+
+
 def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) -> tuple[float, float]:
     """Return what the worst true group is on the wrong side of the rate over everybody by, and an upper limit.
 
@@ -163,6 +195,9 @@ def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) 
     quantile over the draws, one-sided, at half of alpha.
     """
     bounds, data = true.bounds[level], true.data
+    if isinstance(true, MembershipGroups):
+        here, limit = true.shortfall(level, sides)
+        return float(here), float(limit)
 
     def most(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
         every = shortfalls(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import numpy as np
 from fairfix.auditing.metrics import NOISE_METRICS
 from fairfix.auditing.sums import confusion
 from fairfix.data.counts import Counts, groups_of_cells
+from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.noisy.rates import RATIOS, Floats, Ratio, cells_of
@@ -54,7 +55,7 @@ class Profiles:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Cells of the recorded groups of a column (``attribute``)."""
+    """Cells of the recorded groups of a column, or of several taken together (``attribute``)."""
 
     attribute: str
     names: tuple[str, ...]
@@ -78,10 +79,10 @@ class Recorded:
         return {name: ratio.of(self.cells) for name, ratio in self.metrics.items()}
 
 
-def recorded_groups(counts: Counts, reading: Reading, attribute: str) -> Recorded:
-    """Return the masses of cells by recorded group."""
-    levels, into = groups_of_cells(counts.keys, counts.cells, (attribute,), bands=reading.bands)
-    names = tuple(level for (level,) in levels)
+def recorded_groups(counts: Counts, reading: Reading, columns: Sequence[str]) -> Recorded:
+    """Return the masses of cells by recorded group: the levels of a column, or of several taken together."""
+    levels, into = groups_of_cells(counts.keys, counts.cells, columns, bands=reading.bands)
+    names, attribute = tuple(map(group_name, levels)), attribute_name(columns)
     by_cell = confusion(counts, reading.threshold)
     if by_cell is None:
         raise UsageError(NO_DECISIONS)

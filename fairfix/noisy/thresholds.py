@@ -18,6 +18,8 @@ assumption          how ``F`` is solved for
 ``Certified``       the adversary fills the bins of the lowest ``F`` first, whatever ``F`` is: the worst case is linear
 ``Sensitive``       the dual of the worst case: ``r' u`` with ``E' u - H' w <= F``, ``w >= 0``; variables of one program
 ``Soft``            selection rates as certified; else the dual with the level of the rate as one more variable
+``Independent``     as identified
+``Radii``           the dual of the worst case: the radius times the price of moving, and what a row is above that price
 ==================  ====================================================================================================
 
 Derivations, and why each program is exact, are in ``docs/methods/noise.md``.
@@ -43,8 +45,10 @@ from scipy.optimize import linprog
 from fairfix.noisy.binned import (
     Assumption,
     Identified,
+    Independent,
     Inverse,
     Part,
+    Radii,
     Sensitive,
     eps_of,
     looked_at,
@@ -54,7 +58,7 @@ from fairfix.noisy.binned import (
     space_of,
 )
 from fairfix.noisy.bounds import widest
-from fairfix.noisy.polytope import Refuted, is_empty, joint_masses, smallest_eps
+from fairfix.noisy.polytope import Range, Refuted, is_empty, joint_masses, smallest_eps
 from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
 
 ROUNDS = 40
@@ -68,6 +72,11 @@ UNIT = 0.01
 
 TOLERANCE = 1e-7
 """Of constraints, as linear programs are solved to no more."""
+
+IMPOSSIBLE = (
+    "the P({}) that the survey leaves open cannot make the recorded groups of these rows. Say with `noise_keep` what "
+    "holds for them, or take a larger `survey_confidence`"
+)
 
 HALVINGS = 30
 """Of the way towards a feasible point; its end inside is taken, so nothing is lost but 2^-30 of the way."""
@@ -106,13 +115,13 @@ class NoisyRepair:
 
 def solve_noisy(
     n: Floats,
-    table: Floats,
+    table: Floats | Range,
     parity: Parity,
     slack: float,
     assumption: Assumption,
     *,
-    blind: bool = False,
-    others: Sequence[Floats] = (),
+    rules: Sequence[int] | None = None,
+    others: Sequence[Floats | Range] = (),
 ) -> NoisyRepair:
     """Return the thresholds of least error whose constraint holds under the assumption.
 
@@ -124,12 +133,13 @@ def solve_noisy(
     table, others
         Joint masses of true and noisy groups with the columns of ``n``: by label, shape (2, J, K), or without, shape
         (J, K). :class:`Certified` needs labels, :class:`Soft` takes none; for both the constraint holds for each of
-        several tables.
+        several tables, or for all tables of a range. :class:`Radii` takes radii in total variation, shape (K,), and
+        :class:`Independent` sums by membership.
     parity, slack, assumption
         Which rates are held together, and the allowed difference to the overall rate. Less than 0 asks for more than
         equality, and may be infeasible.
-    blind
-        Whether all noisy groups have one rule.
+    rules
+        Number of each noisy group's rule, of 0, 1, ...: groups of one number have one rule. None: each has its own.
 
     Raises
     ------
@@ -139,8 +149,9 @@ def solve_noisy(
         If columns do not fit, the table does not go with the assumption, a label is missing that the constraint needs,
         or true groups are not identified but should be.
     """
-    problem = _Problem(n, (table, *others), parity, slack, assumption, blind)
-    if isinstance(assumption, Identified):
+    own = np.arange(len(n)) if rules is None else np.asarray(rules, dtype=np.int64)
+    problem = _Problem(n, (table, *others), parity, slack, assumption, own)
+    if isinstance(assumption, Identified | Independent):
         return problem.identified(assumption)
     return problem.worst_case()
 
@@ -232,26 +243,32 @@ class _Problem:
     def __init__(
         self,
         n: Floats,
-        tables: Sequence[Floats],
+        tables: Sequence[Floats | Range],
         parity: Parity,
         slack: float,
         assumption: Assumption,
-        blind: bool,
+        rules: npt.NDArray[np.int64],
     ) -> None:
         for table in tables:
             require_fit(n, table, assumption)
         self.n, self.tables, self.slack, self.assumption = n, tables, slack, assumption
         self.demands = DEMANDS[parity]
         require_labels(n.sum((0, 1)), parity)
-        if isinstance(assumption, Sensitive) and assumption.eps < 1:
+        eps = eps_of(assumption)
+        for table in tables:
+            if isinstance(table, Range) and any(
+                is_empty(joint_masses([p], 1.0)) for p in looked_at(n, table, parity)
+            ):
+                raise ValueError(IMPOSSIBLE.format(table.keep.replace("-given-", " | ")))
+        if isinstance(assumption, Sensitive) and eps < 1:
             parts = looked_at(n, tables[0], parity)
-            if any(is_empty(joint_masses([part], assumption.eps)) for part in parts):
-                raise Refuted(assumption.eps, smallest_eps(parts))
+            if any(is_empty(joint_masses([part], eps)) for part in parts):
+                raise Refuted(eps, smallest_eps(parts))
         noisy, bins, _ = n.shape
-        same = sparse.kron(np.ones((noisy, 1)), sparse.identity(bins, format="csr"), format="csr")
-        self.spread: Any = sparse.csr_matrix(same if blind else sparse.identity(noisy * bins))
+        of_rule = np.eye(int(rules.max()) + 1)[rules]
+        self.spread: Any = sparse.csr_matrix(sparse.kron(of_rule, sparse.identity(bins)))
         """Takes the free variables to F."""
-        self.groups = int(tables[0].shape[-2])
+        self.groups = groups_of(tables[0], noisy, assumption)
 
     def overall(self, rate: str) -> Floats:
         """Return the overall rate as coefficients of F, shape (K * B,)."""
@@ -302,14 +319,15 @@ class _Problem:
 
     # ------------------------------------------------------------------ known noise
 
-    def identified(self, assumption: Identified) -> NoisyRepair:
+    def identified(self, assumption: Identified | Independent) -> NoisyRepair:
         """Return the best thresholds, by tangents of the standard errors."""
-        rates = list(dict.fromkeys(rate for rate, _ in self.demands))
-        inverses = {rate: Inverse.of(self.n, self.tables[0], LABELS[rate], assumption) for rate in rates}
+        rates, table = list(dict.fromkeys(rate for rate, _ in self.demands)), self.tables[0]
+        assert isinstance(table, np.ndarray)
+        inverses = {rate: Inverse.of(self.n, table, LABELS[rate], assumption) for rate in rates}
         program, relaxed = self.start()
         minus = -np.ones((self.groups, 1))
         cones: dict[str, _Cones] = {}
-        if assumption.z and np.isfinite(assumption.rows):
+        if assumption.z and (isinstance(assumption, Independent) or np.isfinite(assumption.rows)):
             cones = {rate: _Cones(program, inverses[rate], assumption.z, self.spread) for rate in rates}
         plain = []
         for rate, sign in self.demands:
@@ -341,8 +359,10 @@ class _Problem:
                         _towards(accept, end, lambda f: float(excess(f).max())) for end in (*constants, best)
                     ]
                     best = min([best, *ends], key=self.error)
-                if over.max() <= TOLERANCE or (best is not None and self.error(best) <= bound + GAP):
-                    best = accept if best is None else best
+                holds = bool(over.max() <= TOLERANCE)
+                if holds and (best is None or self.error(accept) < self.error(best) - GAP):
+                    best = accept  # with a slack of 0 rounding leaves no way to the inside but a constant
+                if holds or (best is not None and self.error(best) <= bound + GAP):
                     break
             if not (over > limit + TOLERANCE).any():
                 break
@@ -360,15 +380,21 @@ class _Problem:
         eps = eps_of(self.assumption)
         for rate, sign in self.demands:
             overall = sign * self.overall(rate) @ self.spread
-            free = self.tables[0].ndim == 2 and len(LABELS[rate]) == 1  # the denominator is unknown
+            free = self.tables[0].ndim < 3 and len(LABELS[rate]) == 1  # the denominator is unknown
+            free = free or isinstance(self.tables[0], Range)
             level = program.add(1, 0.0, 1.0) if free else None
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
             for table in self.tables:
-                parts = parts_of(self.n, table, LABELS[rate], eps)
-                total = np.sum([p.table.sum(1) for p in parts], axis=0)
+                near = isinstance(self.assumption, Radii)
+                parts = [] if near else parts_of(self.n, table, LABELS[rate], eps)
+                masses = [p.table.sum(1) for p in parts if isinstance(p.table, np.ndarray)]
+                total = np.sum(masses, axis=0) if masses else np.ones(self.groups)
                 for j in np.flatnonzero(total > 0):
-                    worst = self._worst(program, parts, int(j), sign, eps, level)
+                    if near and isinstance(table, np.ndarray):
+                        worst = self._near(program, int(j), float(table[j]), rate, sign, level)
+                    else:
+                        worst = self._worst(program, parts, int(j), sign, eps, level)
                     blocks = [(start, -row / total[j]) for start, row in worst]
                     if level is None:
                         program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
@@ -390,6 +416,7 @@ class _Problem:
         if level is None and eps >= 1:
             row, step = np.zeros((noisy, bins)), int(sign)  # the lowest bins first, or the highest
             for part in parts:
+                assert isinstance(part.table, np.ndarray)
                 mass = part.mass[:, ::step]
                 before = np.cumsum(mass, axis=1) - mass
                 row[:, part.bins[::step]] += np.clip(part.table[group][:, None] - before, 0.0, mass)
@@ -408,6 +435,60 @@ class _Problem:
             blocks.append((level, sign * relevant[:, None]))
         program.at_most(blocks, np.zeros(at.size))
         return [(first, space.right)]
+
+    def _near(
+        self, program: _Program, group: int, radius: float, rate: str, sign: float, level: int | None
+    ) -> list[tuple[int, Floats]]:
+        """Return rows whose sum is the least of ``sign * sum p (F - level)``, or can be, over distributions in a ball.
+
+        A row that the rate is not about counts 0. ``p`` is the recorded group's distribution but for the radius, moved
+        from the rows of the highest values to the lowest value ``m`` of a rule: ``sum p u - max sum r (u - m)`` over
+        ``0 <= r <= p, sum r <= radius``, whose dual is ``radius price + sum p s`` with ``s >= u - m - price``.
+        """
+        noisy, bins, _ = self.n.shape
+        about = self.n[:, :, list(LABELS[rate])].sum(2)
+        mass, rest = about[group], self.n[group].sum() - about[group].sum()
+        if (total := mass.sum() + rest) <= 0:  # no centre: any distribution
+            radius, rest, total = 1.0, 1.0, 1.0
+        mass, rest = mass / total, rest / total
+        ends = np.arange(noisy) * bins + (0 if sign > 0 else bins - 1)  # whoever the others are, F increases
+        own = np.flatnonzero(mass > 0)
+        lowest, price = program.add(1, -np.inf, np.inf), program.add(1, 0.0, np.inf)
+        above, other = program.add(own.size, 0.0, np.inf), program.add(1, 0.0, np.inf)
+
+        def decided(at: npt.NDArray[np.int64], times: float) -> list[tuple[int, Any]]:
+            picked = sparse.csr_matrix(
+                (np.full(at.size, times), (np.arange(at.size), at)), (at.size, noisy * bins)
+            )
+            out: list[tuple[int, Any]] = [(0, picked @ self.spread)]
+            return out if level is None else [*out, (level, np.full((at.size, 1), -times))]
+
+        ones = np.ones((noisy, 1))
+        program.at_most([*decided(ends, -sign), (lowest, ones)], np.zeros(noisy))
+        ones = np.ones((own.size, 1))
+        program.at_most(
+            [*decided(group * bins + own, sign), (lowest, -ones), (price, -ones), (above, -np.eye(own.size))],
+            np.zeros(own.size),
+        )
+        if rest > 0:
+            one = np.ones((1, 1))
+            program.at_most([(lowest, -one), (price, -one), (other, -one)], 0.0)
+        row = np.zeros((noisy, bins))
+        row[group] = sign * mass
+        out = [
+            (0, row.ravel() @ self.spread),
+            (price, np.array([-radius])),
+            (above, -mass[own]),
+            (other, np.array([-rest])),
+        ]
+        return out if level is None else [*out, (level, np.array([-sign * mass.sum()]))]
+
+
+def groups_of(table: Floats | Range, noisy: int, assumption: Assumption) -> int:
+    """Return the number of true groups."""
+    if isinstance(assumption, Radii):
+        return noisy
+    return int(table.shape[1 if isinstance(assumption, Independent) else -2])
 
 
 def _towards(start: Floats, target: Floats, over: Callable[[Floats], float]) -> Floats:

@@ -409,6 +409,6 @@ def audit_noisy(
         raise UsageError(NOT_OF_VALUES)
     reading.check()
     scanned = scan(source, reading, exact=settings.exact)
-    data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected[0])
+    data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected)
     true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
     return audited(true, scanned, source, settings, more, ())

@@ -229,7 +229,7 @@ def test_identified_thresholds_hold_if_noise_depends_on_the_group_only(parity, l
         assert true_excess(q, found.F, parity, 0.02) <= 1e-7
         assert found.violation == pytest.approx(true_excess(q, found.F, parity, 0.02), abs=1e-7)
         assert found.error <= solve_noisy(n, by_label, parity, 0.02, Certified()).error + 1e-9
-        blind = solve_noisy(n, table, parity, 0.02, Identified(), blind=True)
+        blind = solve_noisy(n, table, parity, 0.02, Identified(), rules=[0] * len(n))
         np.testing.assert_array_equal(blind.F, np.repeat(blind.F[:1], len(blind.F), axis=0))
         assert blind.error >= found.error - 1e-9
         free = (n[..., 1] > n[..., 0]).astype(float)

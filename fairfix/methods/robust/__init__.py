@@ -9,7 +9,15 @@ r"""Robust: score thresholds that keep true groups alike where only noisy groups
 is accepted with probability ``F_k(b)``, which does not decrease in ``b``. ``q_jk(b, y)`` are the unknown masses of true
 group ``j``, and ``U`` holds those that the data, the noise table and an assumption allow:
 
-==============  ====  ===============References
+==============  ====  =========================================================================================
+certified       N2    whatever fits the table by label
+soft            N1    whatever fits the table without labels
+epsilon         N3    the same, if noise depends on the score (and the label) by at most ``epsilon``
+identified      N4    noise depends on the true group alone (and the label, if the table has labels)
+radii           N0    distributions of true groups within total variation of those of the recorded groups
+==============  ====  =========================================================================================
+
+References
 ----------
 S. Wang, W. Guo, H. Narasimhan, A. Cotter, M. Gupta and M. I. Jordan, *Robust optimization for fairness with noisy
 protected groups* (2020).
@@ -17,7 +25,7 @@ protected groups* (2020).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
@@ -26,8 +34,10 @@ from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.learned import l2_param, learner_param
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
+from fairfix.methods.robust.promised import behind
 from fairfix.methods.robust.trained import Dro, SoftGroups
 from fairfix.noisy.description import Noise
+from fairfix.noisy.prices import Behind
 from fairfix.noisy.rates import DEMANDS, Parity
 
 COMPARISONS = {
@@ -74,9 +84,9 @@ class Robust(Repairer):
     assumption: str = param(
         "auto",
         "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
-        "on outcomes by at most epsilon; that it depends on the true group alone (identified); with solver ideal also: "
-        "nothing but the radii (radii); auto: what `noise_epsilon` or `noise_class_conditional` state, else certified "
-        "if the table has labels, else soft; with solver soft: soft; with solver dro: radii",
+        "on outcomes by at most epsilon; that it depends on the true group alone (identified); nothing but the radii "
+        "(radii); auto: what `noise_epsilon` or `noise_class_conditional` state, else certified if the table has "
+        "labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
     epsilon: float = param(
@@ -84,6 +94,14 @@ class Robust(Repairer):
         "largest difference of P(noisy | true, score, label) to P(noisy | true), for assumption epsilon",
         at_least=0.0,
         at_most=1.0,
+    )
+    survey_confidence: float | str = param(
+        "none",
+        "with a noise table of counts: the slack holds for all tables that its survey leaves open at this confidence, "
+        "in place of the one that was counted; 0.95 is usual",
+        words=("none",),
+        at_least=0.5,
+        at_most=0.9999,
     )
     z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
     thresholds: str = param(
@@ -113,13 +131,9 @@ class Robust(Repairer):
         name = COMPARISONS[self.constraint]
         return name if self.sides == "both" else f"{name} (groups worse off only)"
 
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people."""
-        return (
-            "`method=robust` holds true groups that nobody sees, for all that the noise table allows; the intervals of "
-            "true groups on held-out rows say what is known of other people. Repair the recorded groups with "
-            "`method=ramp`"
-        )
+    def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
+        """Return the true groups that the assumption in force allows."""
+        return behind(self, noise, names, column, alpha)
 
     @property
     def parity(self) -> Parity:
@@ -134,6 +148,8 @@ class Robust(Repairer):
     def noise_in_force(self, noise: Noise) -> Noise:
         """Return the noise as described, and as the assumption says besides."""
         name = self.assumption_of(noise)
+        if noise.membership is not None:
+            return replace(noise, independent=name == "identified")
         if name == "identified":
             if noise.epsilon is not None:
                 raise UsageError(
@@ -149,6 +165,8 @@ class Robust(Repairer):
         """Return the name of the assumption in force: auto is what is said of the noise, or nothing but the table."""
         if self.assumption != "auto":
             return self.assumption
+        if noise.membership is not None:
+            return "identified" if noise.independent else "soft"
         if self.solver == "dro" or noise.table is None:
             return "radii"
         if self.solver == "soft":
@@ -180,8 +198,11 @@ class Robust(Repairer):
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
-        """Yield what assumes least, and what assumes most; for rates given the label too."""
+        """Yield what assumes least, and what assumes most, where there are both; for rates given the label too."""
         yield cls.name, cls()
+        if noise is not None and noise.table is None and noise.radii is not None:
+            yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
+            return
         yield f"{cls.name}, identified", cls(assumption="identified")
         if noise is not None and noise.table is not None and noise.table.by_label:
             yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")

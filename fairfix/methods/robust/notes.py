@@ -11,12 +11,23 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.methods.base import RepairProblem
-from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
+from fairfix.methods.robust.rows import Binned, Merged, RowNoise, over_labels
 from fairfix.models.trace import Caution, Note
-from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft, breakdown_of, rate_bounds
-from fairfix.noisy.bounds import Pair, tv_bounds, vacuous
+from fairfix.noisy.binned import (
+    Assumption,
+    Certified,
+    Identified,
+    Independent,
+    Sensitive,
+    Soft,
+    breakdown_of,
+    rate_bounds,
+)
+from fairfix.noisy.bounds import Pair, vacuous
 from fairfix.noisy.description import Noise
-from fairfix.noisy.rates import DEMANDS, RATIOS, Parity, shortfalls, where_of
+from fairfix.noisy.levels import ball_bounds
+from fairfix.noisy.polytope import Range
+from fairfix.noisy.rates import DEMANDS, LABELS, Parity, shortfalls, where_of
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
@@ -34,7 +45,7 @@ def reliance(
     rows: Binned,
     behind: RowNoise,
     chance: Floats,
-    assumed: Assumption | Radii,
+    assumed: Assumption,
 ) -> Iterator[Note]:
     """Yield what the result relies on, its worst case under other assumptions, and what breaks it."""
     noise = problem.noise
@@ -42,9 +53,13 @@ def reliance(
     table, short, columns = noise.table, rows.merged(chance), problem.cells.columns
     about_recording = isinstance(assumed, Identified | Sensitive)
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
-    what = "radii" if table is None else "table"
+    what = "probabilities" if noise.membership else "radii" if table is None else "table"
     relies = _relied_on(method, problem, behind, assumed)
-    yield Note(f"relies on {relies}; on the rows of the fit, the {what} taken as known{kept}", "assumption")
+    basis = "taken as known"
+    if behind.ranges:
+        assert table is not None
+        basis = f"known by a survey of {table.rows:,} rows, at {_percent(method)} confidence over its draw"
+    yield Note(f"relies on {relies}; on the rows of the fit, the {what} {basis}{kept}", "assumption")
     if about_recording and not problem.seen_by_model and problem.features is None:
         yield Note(f"that the score does not use {' x '.join(columns)!r} is taken on trust", "assumption")
     cases = list(_worst_cases(method.parity, problem, rows, short, behind))
@@ -63,25 +78,38 @@ def reliance(
         f"the slack is {method.slack:g}",
         "worst_case",
     )
-    if table is None:
-        return
-    yield Note(_breakdown(method, short, behind, assumed), "breakdown")
+    if table is not None:
+        yield Note(_breakdown(method, short, behind, assumed), "breakdown")
     if isinstance(assumed, Soft) and method.constraint != "demographic_parity":
-        empty = np.any([vacuous(short.cells, one) for one in behind.of_assumption(assumed)], axis=0)
-        names = [name for name, bad in zip(table.true, empty, strict=True) if bad]
+        empty = np.any([vacuous(short.cells, over_labels(one)) for one in behind.tables], axis=0)
+        true = tuple(noise.membership or ()) if table is None else table.true
+        names = [name for name, bad in zip(true, empty, strict=True) if bad]
         if names:
+            which = (
+                "the probabilities of membership guarantee"
+                if table is None
+                else "the table without labels guarantees"
+            )
             yield Note(
-                f"the table without labels guarantees {', '.join(map(repr, names))} nothing: all of their "
+                f"{which} {', '.join(map(repr, names))} nothing: all of their "
                 "positives may be among those that a rule misses",
                 "no_guarantee",
             )
 
 
-def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed: Assumption | Radii) -> str:
+def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed: Assumption) -> str:
     """Return the assumption in words."""
     noise = problem.noise
     assert noise is not None
     label = " and the label" if behind.by_label else ""
+    if noise.membership is not None:
+        columns = ", ".join(noise.membership.values())
+        if isinstance(assumed, Independent):
+            return (
+                f"N4 (identified): given the probabilities of membership in {columns}, the true group is independent "
+                f"of score and label, with a margin of {method.z:g} standard errors"
+            )
+        return f"N1 (soft): whoever of the rows with like probabilities of membership in {columns} is of each group"
     if isinstance(assumed, Certified):
         return "N2 (certified): any noise that fits the noise table by label"
     if isinstance(assumed, Soft):
@@ -119,15 +147,19 @@ def _worst_cases(
 ) -> Iterator[str]:
     """Yield how far the worst true group is away (or on the wrong side) under each description of the noise."""
     label = " and the label" if behind.by_label else ""
-    worst: dict[str, tuple[tuple[Floats, ...], Assumption]] = {}
+    worst: dict[str, tuple[tuple[Floats | Range, ...], Assumption]] = {}
+    if behind.members is not None:
+        text = "the true group is independent of score and label, given the probabilities (N4, an estimate)"
+        worst[text] = (short.members(behind.members),), Independent()
     if behind.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
         text = f"noise depends on the true group{label} alone (N4, an estimate)"
         worst[text] = (behind.conditional,), Identified(0.0, rows.rows)
     if behind.by_label:
-        worst["any noise that fits the table by label (N2)"] = behind.tables, Certified()
+        worst["any noise that fits the table by label (N2)"] = behind.of_assumption(Certified()), Certified()
     if behind.tables:
         plain = behind.of_assumption(Soft())
-        worst["any noise that fits the table without labels (N1)"] = plain, Soft()
+        fits = "the probabilities" if behind.members is not None else "the table without labels"
+        worst[f"any noise that fits {fits} (N1)"] = plain, Soft()
 
     def away(bounds: Callable[[str], Pair]) -> float:
         return float(np.nanmax(shortfalls(DEMANDS[parity], short.overall, bounds)))
@@ -141,14 +173,25 @@ def _worst_cases(
             continue
         yield f"{gap:z.4f} if {text}"
     if (radii := behind.radii) is not None:
-        yield f"{away(lambda r: tv_bounds(short.cells, radii, RATIOS[r])):z.4f} within the radii (N0)"
+        yield f"{away(partial(_near, short, radii)):z.4f} within the radii (N0)"
 
 
-def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption | Radii) -> str:
+def _near(rows: Merged, radii: Floats, rate: str) -> Pair:
+    """Return the range of rates within radii, of true groups that consist of the rows of the fit."""
+    own = rows.n[:, :, list(LABELS[rate])].sum(2) > 0
+    return ball_bounds(rows.n, radii, rows.chance, rate, rows.chance[own])
+
+
+def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption) -> str:
     """Return how much noise may depend on outcomes before the constraint can break."""
     if behind.recording is None:
         return "the noise table does not tell how large the true groups are, so there is no eps*"
-    broken = breakdown_of(short.n, behind.recording, short.chance, method.parity, min(method.slack, 1.0))
+    (recording,) = behind.of_assumption(Sensitive(0.0))
+    if isinstance(recording, Range) and recording.keep == "true-given-noisy":
+        return (
+            "eps* is about P(noisy | true), and the survey is taken for P(true | noisy): it is not computed"
+        )
+    broken = breakdown_of(short.n, recording, short.chance, method.parity, min(method.slack, 1.0))
     about = "P(noisy | true) depends on decisions and the label"
     if behind.by_label:
         about = "P(noisy | true, label) depends on decisions"
@@ -163,6 +206,12 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
     if eps >= 1:
         return f"the slack holds however much {about} (eps* = 1)"
     return f"the slack holds as long as {about} by at most eps* = {eps:.3f}"
+
+
+def _percent(method: Robust) -> str:
+    """Return the confidence over the draw of the survey."""
+    assert not isinstance(method.survey_confidence, str)
+    return f"{100 * method.survey_confidence:g} %"
 
 
 def _kept(noise: Noise, about_recording: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -18,11 +19,11 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import mean_of
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
-from fairfix.methods.robust.rows import Binned, Radii, RowNoise
+from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
+from fairfix.noisy.binned import Assumption, Certified, Identified, Independent, Radii, Sensitive, Soft
 from fairfix.noisy.description import Noise
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.noisy.polytope import Refuted
@@ -48,12 +49,12 @@ class Postprocessed(Solver):
     needs_rows = ""
 
     @abstractmethod
-    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+    def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are."""
 
     @abstractmethod
     def solve(
-        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption
     ) -> NoisyRepair:
         """Return the chances."""
 
@@ -63,14 +64,27 @@ class Postprocessed(Solver):
         assert problem.noise is not None
         assumed = self._assumed(problem, problem.noise)
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
-        rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)))
-        noise = RowNoise.of(problem, rows.n.sum(1))
+        blind = method.thresholds == "blind"
+        kinds = Kinds.recorded(problem, blind=blind)
+        fine = kinds if kinds.vectors is None else kinds.by_vector(problem)
+        rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)), fine)
+        noise = RowNoise.of(problem, rows)
+        if not isinstance(method.survey_confidence, str):
+            self._require_survey(problem.noise, assumed)
+            noise = noise.surveyed(problem, rows.n.sum(1), method.survey_confidence)
         if isinstance(assumed, Identified):
             assumed = Identified(method.z, rows.rows)
-        best = self.solve(problem, rows, noise, assumed)
+        if isinstance(
+            assumed, Independent
+        ):  # rows of one rule and bin are weighed as they are, whatever their vector
+            own = Binned.counted(problem, rows.at, rows.edges, kinds)
+            best = self.solve(problem, own, RowNoise.of(problem, own), assumed)
+            best = replace(best, F=best.F[fine.rules])
+        else:
+            best = self.solve(problem, rows, noise, assumed)
         chance = np.where(best.F < CERTAIN, 0.0, np.where(best.F > 1 - CERTAIN, 1.0, best.F))
         notes = (
-            *_note_on_extremes(problem, scored.scores, chance[groups.codes, rows.bins(scored)]),
+            *_note_on_extremes(problem, scored.scores, chance[fine.codes, rows.at]),
             *self._notes(problem, best, chance, scored.scores),
             *reliance(method, problem, rows, noise, chance, assumed),
         )
@@ -84,23 +98,27 @@ class Postprocessed(Solver):
             base=Unrepaired(scored.scorer) if learned else None,
             base_fitted=scored.scores if learned else None,
         )
-        blind = method.thresholds == "blind"
+        of_rule = [
+            int(np.flatnonzero(fine.rules == number)[0])
+            for number in range(1 if blind else len(groups.levels))
+        ]
         return ScoreCurves(
             () if blind else groups.columns,
             ((),) if blind else groups.levels,
             scored.scorer,
-            tuple(Piecewise.steps(rows.edges, row) for row in (chance[:1] if blind else chance)),
+            tuple(Piecewise.steps(rows.edges, row) for row in chance[of_rule]),
             trace=trace,
         )
 
-    def _assumed(self, problem: RepairProblem, noise: Noise) -> Assumption | Radii:
+    def _assumed(self, problem: RepairProblem, noise: Noise) -> Assumption:
         """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
         method, name = self.method, self.method.assumption_of(noise)
-        if noise.table is None and (name != "radii" or not isinstance(self, Ideal)):
-            what = f"`assumption={name}`" if name != "radii" else f"`solver={method.solver}`"
+        if noise.membership is not None:
+            return self._by_membership(noise, name)
+        if noise.table is None and name != "radii":
             raise UsageError(
-                f"{method.name}: `noise_radius` alone does not tell what {what} needs; give a noise table with "
-                "`noise`, or take `solver=ideal` or dro with `assumption=radii`"
+                f"{method.name}: `noise_radius` alone does not tell what `assumption={name}` needs; give a noise table "
+                "with `noise`, or take `assumption=radii`"
             )
         if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
             raise UsageError(
@@ -120,6 +138,41 @@ class Postprocessed(Solver):
         if name == "identified":
             return Identified(method.z)
         return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
+
+    def _require_survey(self, noise: Noise, assumed: Assumption) -> None:
+        """Raise a UsageError where there is no survey, or its sampling error has no part in the program."""
+        who = f"{self.method.name}: `survey_confidence={self.method.survey_confidence:g}`"
+        if noise.table is None or noise.table.form != "count":
+            raise UsageError(
+                f"{who} is about a noise table of counts (`noise=FILE`); without one leave it out"
+            )
+        if isinstance(assumed, Identified):
+            raise UsageError(
+                f"{who} does not go with `assumption=identified`, an estimate by one table; take `assumption=epsilon`, "
+                "certified or soft, or leave it out"
+            )
+        if isinstance(assumed, Radii) and noise.radii is not None:
+            raise UsageError(f"{who}: `noise_radius` is no survey; leave one of them out")
+
+    def _by_membership(self, noise: Noise, name: str) -> Assumption:
+        """Return the assumption in force of probabilities of membership; UsageError where they say nothing of it."""
+        method = self.method
+        if isinstance(self, Ideal):
+            raise UsageError(
+                f"{method.name}: `solver=ideal` knows no probabilities of membership; take `solver=thresholds`"
+            )
+        if name not in ("soft", "identified"):
+            raise UsageError(
+                f"{method.name}: `assumption={name}` is about recorded groups, and `noise_membership` gives "
+                "probabilities; take `assumption=soft` or identified"
+            )
+        if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
+            raise UsageError(
+                f"{method.name}: `noise_membership` says nothing of labels, and without that {method.constraint} can "
+                "hardly be guaranteed by any rule. Choose `assumption=identified` (which assumes more), or soft (which "
+                "may accept nobody)"
+            )
+        return Soft() if name == "soft" else Independent(method.z)
 
     def _notes(
         self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
@@ -158,31 +211,38 @@ class Thresholds(Postprocessed):
     option = "`solver=thresholds`"
     reads: ClassVar = {
         **dict.fromkeys(
-            ("constraint", "sides", "epsilon", "z", "thresholds", "bins", "learner", "l2"), anything
+            (
+                *("constraint", "sides", "epsilon", "z", "thresholds", "bins", "learner", "l2"),
+                "survey_confidence",
+            ),
+            anything,
         ),
-        "assumption": only("auto", "certified", "soft", "epsilon", "identified"),
+        "assumption": only("auto", "certified", "soft", "epsilon", "identified", "radii"),
     }
 
-    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+    def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are: few where the assumption is about each of them."""
         usual = 20 if isinstance(assumed, Sensitive) else 100
         return usual if isinstance(self.method.bins, str) else int(self.method.bins)
 
     def solve(
-        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption
     ) -> NoisyRepair:
         """Return the optimum; DataError where data refute the assumption, or do not identify the true groups."""
-        assert not isinstance(assumed, Radii)
         method = self.method
+        if isinstance(assumed, Radii):
+            noise.radii_for(problem, "`assumption=radii`")
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
                 f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
                 "needs; say `noise_keep=true-given-noisy` if that holds, or take `assumption=certified` or soft"
             )
         table, *others = noise.of_assumption(assumed)
-        slack, blind = min(method.slack, 1.0), method.thresholds == "blind"  # rates differ by no more than 1
+        slack = min(method.slack, 1.0)  # rates differ by no more than 1
         try:
-            return solve_noisy(rows.n, table, method.parity, slack, assumed, blind=blind, others=others)
+            return solve_noisy(
+                rows.n, table, method.parity, slack, assumed, rules=rows.kinds.rules.tolist(), others=others
+            )
         except Refuted as error:
             raise DataError(
                 f"{method.name}: {error}; take a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
@@ -202,7 +262,7 @@ class Ideal(Postprocessed):
         "assumption": only("auto", "certified", "soft", "radii"),
     }
 
-    def bins(self, assumed: Assumption | Radii, groups: int) -> int:
+    def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are; UsageError where they make too many rules to look at all."""
         given, free = self.method.bins, 1 if self.method.thresholds == "blind" else groups
         bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
@@ -215,7 +275,7 @@ class Ideal(Postprocessed):
         return bins
 
     def solve(
-        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption | Radii
+        self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption
     ) -> NoisyRepair:
         """Search all rules."""
         adversary = noise.adversary(problem, assumed, "`assumption=radii`")

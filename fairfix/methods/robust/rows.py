@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.memberships import memberships
 from fairfix.data.names import attribute_name
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import Scored, label_of
-from fairfix.noisy.binned import Assumption, Identified, Sensitive, Soft
+from fairfix.methods.robust.survey import range_of
+from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.description import radii_for
+from fairfix.noisy.description import Noise, radii_for
+from fairfix.noisy.membership import merged
+from fairfix.noisy.polytope import Range, largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
 from fairfix.noisy.training import Adversary, Either, Near, Within
 
@@ -22,9 +26,76 @@ SAME = 1e-9
 """Difference of joint masses below which tables are one."""
 
 
-@dataclass(frozen=True)
-class Radii:
-    """True groups are near the recorded ones of the same name."""
+FINEST = 50
+"""Bins of like probabilities of membership, at most: a worst case over each takes a share of the rows, which
+:data:`fairfix.noisy.membership.LEAST` bounds for few rows, and for many rows a program should not be a large one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """Groups of rows that a description of noise tells apart, and the rule of each."""
+
+    codes: Ints
+    """Kind of each row, shape (n,)."""
+    rules: Ints
+    """Number of each kind's rule, shape (K,): that of its recorded group, or 0 for everybody."""
+    vectors: Floats | None = None
+    """Probabilities of membership of the rows, shape (n, J), where these describe the noise."""
+
+    @classmethod
+    def recorded(cls, problem: RepairProblem, *, blind: bool) -> Kinds:
+        """Return the recorded groups, or with probabilities of membership those of rules."""
+        groups, noise = problem.cells, problem.noise
+        assert noise is not None
+        if noise.membership is None:
+            many = len(groups.levels)
+            return cls(groups.codes, np.zeros(many, dtype=np.int64) if blind else np.arange(many))
+        codes = np.zeros_like(groups.codes) if blind else groups.codes
+        rules = np.arange(1 if blind else len(groups.levels))
+        return cls(codes, rules, memberships(problem.table, tuple(noise.membership.values())))
+
+    def by_vector(self, problem: RepairProblem) -> Kinds:
+        """Return bins of like vectors, each within one rule.
+
+        Raises
+        ------
+        UsageError
+            Rows of one vector are in two recorded groups: the probabilities are about both together.
+        """
+        assert self.vectors is not None
+        own = problem.weight > 0
+        distinct, into = np.unique(self.vectors[own], axis=0, return_inverse=True)
+        into, used = into.ravel(), self.codes[own]
+        rule = np.zeros(len(distinct), dtype=np.int64)
+        rule[into] = used
+        odd = np.flatnonzero(rule[into] != used)
+        if odd.size:
+            names, columns = problem.cells.names, attribute_name(problem.cells.columns)
+            both = sorted((names[used[odd[0]]], names[rule[into[odd[0]]]]))
+            raise UsageError(
+                f"robust: rows with the same probabilities of membership are in the groups {both[0]!r} and {both[1]!r} "
+                f"of {columns!r}, of which the probabilities then say nothing apart. Take `thresholds=blind`, or name "
+                "a column with `protected` that the probabilities make, such as the most likely group"
+            )
+        many = np.bincount(into, minlength=len(distinct)).astype(np.int64)
+        bins, first = np.zeros(len(distinct), dtype=np.int64), 0
+        for number in self.rules:
+            here = np.flatnonzero(rule == number)
+            most = max(FINEST // self.rules.size, 1)
+            bins[here] = first + merged(distinct[here], many[here], most=most)
+            first = int(bins[here].max()) + 1
+        codes = np.zeros_like(self.codes)
+        codes[own] = bins[into]
+        rules = np.zeros(first, dtype=np.int64)
+        rules[bins] = rule
+        return replace(self, codes=codes, rules=rules)
+
+    def joint(self, weight: Floats) -> Floats:
+        """Return the joint masses of true groups and kinds that the probabilities make, shape (J, K), of total 1."""
+        assert self.vectors is not None
+        many = self.rules.size
+        sums = [np.bincount(self.codes, weight * z, many) for z in self.vectors.T]
+        return np.asarray(sums / weight.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +110,37 @@ class RowNoise:
     """A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table."""
     radii: Floats | None
     """Shape (K,); None where true and recorded groups have other names."""
+    ranges: tuple[Range, ...] = ()
+    """All that a survey leaves open of what may hold for the rows, the recording last; none where a table is known."""
+    plain_ranges: tuple[Range, ...] = ()
+    """The same without labels."""
+    members: Floats | None = None
+    """Sums by probabilities of membership, (2, J, K, B, 2), as :class:`fairfix.noisy.binned.Independent` has them."""
 
     @classmethod
-    def of(cls, problem: RepairProblem, own: Floats) -> RowNoise:
+    def of(cls, problem: RepairProblem, rows: Binned) -> RowNoise:
+        """Say what is known of binned rows."""
+        noise, kinds = problem.noise, rows.kinds
+        assert noise is not None
+        if noise.membership is None or kinds.vectors is None:
+            return cls.of_groups(problem, rows.n.sum(1))
+        index, weight = kinds.codes * rows.edges.size + rows.at, problem.weight
+        label, square = label_of(problem) == 1, problem.table.square_weight
+        shape = (2, kinds.vectors.shape[1], *rows.n.shape)
+        sums = np.zeros(shape)
+        for j, z in enumerate(kinds.vectors.T):
+            for y, own in enumerate((~label, label)):
+                for part, value in enumerate((weight * z, square * z * z)):
+                    flat = np.bincount(index, value * own, rows.n.shape[0] * rows.n.shape[1])
+                    sums[part, j, :, :, y] = flat.reshape(rows.n.shape[:2])
+        return cls((kinds.joint(weight),), None, None, None, members=sums)
+
+    @classmethod
+    def of_groups(cls, problem: RepairProblem, own: Floats) -> RowNoise:
         """Carry the table over to masses of recorded groups by label, shape (K, 2), of total 1."""
         names, noise = problem.cells.names, problem.noise
         assert noise is not None
+        _require_cells(problem, noise)
         given = None
         if noise.radii is not None:
             given = radii_for(noise.radii, names, attribute_name(problem.cells.columns))
@@ -68,19 +164,46 @@ class RowNoise:
         """Whether the table is by label."""
         return bool(self.tables) and self.tables[0].ndim == 3
 
-    def of_assumption(self, assumed: Assumption) -> tuple[Floats, ...]:
-        """Return the tables that an assumption is about."""
+    def surveyed(self, problem: RepairProblem, own: Floats, confidence: float) -> RowNoise:
+        """Return what a survey of counts leaves open at a confidence; masses of recorded groups as in `of_groups`."""
+        assert problem.noise is not None
+        names = problem.cells.names
+        noise, _ = problem.noise.for_data(names, own.T if self.by_label else own.sum(1))
+        table, here = noise.table, slice(len(names))
+        assert table is not None
+
+        def ranges(counts: Floats) -> tuple[Range, ...]:
+            whole = (range_of(counts, keep, confidence) for keep in noise.ways)
+            return tuple(Range(one.low[..., here], one.high[..., here], one.keep) for one in whole)
+
+        plain, radii = ranges(over_labels(table.entries)), self.radii
+        if radii is not None:
+            order = [table.true.index(name) for name in names]
+            masses = own.sum(1)
+            radii = np.max(
+                [largest_radii(masses, Range(r.low[order], r.high[order], r.keep)) for r in plain], axis=0
+            )
+        return replace(self, ranges=ranges(table.entries), plain_ranges=plain, radii=radii)
+
+    def of_assumption(self, assumed: Assumption) -> tuple[Floats | Range, ...]:
+        """Return the tables, or ranges of them, that an assumption is about."""
+        if isinstance(assumed, Independent):
+            return () if self.members is None else (self.members,)
         if isinstance(assumed, Identified):
             return () if self.conditional is None else (self.conditional,)
         if isinstance(assumed, Sensitive):
-            return () if self.recording is None else (self.recording,)
+            return () if self.recording is None else (self.ranges or (self.recording,))[-1:]
+        if isinstance(assumed, Radii):
+            return () if self.radii is None else (self.radii,)
+        if self.ranges:
+            return self.plain_ranges if isinstance(assumed, Soft) else self.ranges
         return tuple(over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
 
-    def adversary(self, problem: RepairProblem, assumed: Assumption | Radii, what: str) -> Adversary:
+    def adversary(self, problem: RepairProblem, assumed: Assumption, what: str) -> Adversary:
         """Return the balls, or any noise that fits one of the tables, by label or not; ``what`` asks for it."""
         if isinstance(assumed, Radii):
             return Near(self.radii_for(problem, what))
-        each = tuple(Within(one) for one in self.of_assumption(assumed))
+        each = tuple(Within(one) for one in self.of_assumption(assumed) if isinstance(one, np.ndarray))
         return each[0] if len(each) == 1 else Either(each)
 
     def radii_for(self, problem: RepairProblem, what: str) -> Floats:
@@ -96,6 +219,19 @@ class RowNoise:
         return self.radii
 
 
+def _require_cells(problem: RepairProblem, noise: Noise) -> None:
+    """Raise a UsageError where noise is described for one of several columns, whose cells are the groups."""
+    columns, names = problem.cells.columns, problem.cells.names
+    named = noise.table.noisy if noise.table is not None else tuple(noise.radii or ())
+    if len(columns) > 1 and not set(named) & set(names):
+        what = noise.table.source if noise.table is not None else "`noise_radius`"
+        raise UsageError(
+            f"robust: `protected` names {', '.join(columns)}, whose cells are the groups, such as {names[0]!r}, and "
+            f"{what} says nothing of these: describe the noise of the cells under such names, or name the one column "
+            "that it is about"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Binned:
     """What the fit sees of the data."""
@@ -106,9 +242,15 @@ class Binned:
     """Least ``2 s - 1`` of each bin, shape (B,); lower ones are in the first bin."""
     rows: float
     """Effective number of rows."""
+    kinds: Kinds
+    """The noisy groups."""
+    at: Ints
+    """Bin of each row, shape (n,)."""
 
     @classmethod
-    def of(cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int) -> Binned:
+    def of(
+        cls, problem: RepairProblem, scored: Scored, constraint: Parity, bins: int, kinds: Kinds
+    ) -> Binned:
         """Count the rows; a row without weight has no part in anything."""
         score, label, weight = 2.0 * scored.scores - 1.0, label_of(problem).astype(np.int64), problem.weight
         of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[constraint])
@@ -116,20 +258,17 @@ class Binned:
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
         edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
-        return cls.counted(problem, bins_of(edges, score), edges)
+        return cls.counted(problem, bins_of(edges, score), edges, kinds)
 
     @classmethod
-    def counted(cls, problem: RepairProblem, at: Ints, edges: Floats) -> Binned:
+    def counted(cls, problem: RepairProblem, at: Ints, edges: Floats, kinds: Kinds) -> Binned:
         """Count rows in given bins, shape (n,)."""
-        label, weight, groups = label_of(problem).astype(np.int64), problem.weight, problem.cells
-        shape = (len(groups.levels), edges.size, 2)
-        index = np.ravel_multi_index((groups.codes, at, label), shape)
+        label, weight = label_of(problem).astype(np.int64), problem.weight
+        shape = (kinds.rules.size, edges.size, 2)
+        index = np.ravel_multi_index((kinds.codes, at, label), shape)
         n = np.bincount(index, weight, math.prod(shape)).reshape(shape)
-        return cls(n / n.sum(), edges, float(weight.sum() ** 2 / problem.table.square_weight.sum()))
-
-    def bins(self, scored: Scored) -> Ints:
-        """Return the bin of each row, shape (n,)."""
-        return bins_of(self.edges, 2.0 * scored.scores - 1.0)
+        rows = float(weight.sum() ** 2 / problem.table.square_weight.sum())
+        return cls(n / n.sum(), edges, rows, kinds, at)
 
     @classmethod
     def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Binned, Floats]:
@@ -141,12 +280,13 @@ class Binned:
         own = problem.weight > 0  # a row without weight makes no bin
         levels, into = np.unique(each[own], axis=0, return_inverse=True)
         at[own] = into.ravel()
-        return cls.counted(problem, at, 2.0 * levels.mean(1) - 1.0), levels.T
+        kinds = Kinds.recorded(problem, blind=False)
+        return cls.counted(problem, at, 2.0 * levels.mean(1) - 1.0, kinds), levels.T
 
     def merged(self, chance: Floats) -> Merged:
         """Return the data with bins joined that are decided alike in every group."""
         starts = np.flatnonzero(np.r_[True, (np.diff(chance, axis=1) != 0).any(axis=0)])
-        return Merged(np.add.reduceat(self.n, starts, axis=1), chance[:, starts])
+        return Merged(np.add.reduceat(self.n, starts, axis=1), chance[:, starts], starts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +295,12 @@ class Merged:
 
     n: Floats
     chance: Floats
+    starts: Ints
+    """First bin of each level, shape (m,)."""
+
+    def members(self, sums: Floats) -> Floats:
+        """Return sums by membership, (2, J, K, B, 2), by level."""
+        return np.asarray(np.add.reduceat(sums, self.starts, axis=3))
 
     def overall(self, rate: str) -> float:
         """Return the rate over everybody."""

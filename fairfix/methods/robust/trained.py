@@ -21,13 +21,13 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
-from fairfix.methods.robust.rows import Binned, Merged, Radii, RowNoise
+from fairfix.methods.robust.rows import Binned, Merged, RowNoise
 from fairfix.models.features import Features
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Certified, Soft
+from fairfix.noisy.binned import Certified, Radii, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.training import Trained, train
 from fairfix.optim.piecewise import Piecewise
@@ -52,7 +52,7 @@ class TrainedRule(Solver):
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
         own = np.bincount(2 * codes + label.astype(np.int64), problem.weight, 2 * many).reshape(many, 2)
-        noise = RowNoise.of(problem, own / problem.weight.sum())
+        noise = RowNoise.of_groups(problem, own / problem.weight.sum())
         if method.solver == "soft" and not noise.tables:
             raise UsageError(
                 f"{method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
@@ -87,6 +87,8 @@ class TrainedRule(Solver):
     def _check_problem(self, problem: RepairProblem) -> None:
         """Raise where there is nothing to train on, or the recorded group is named among the features."""
         who = f"{self.method.name}: `solver={self.method.solver}`"
+        if problem.noise is not None and problem.noise.membership is not None:
+            raise UsageError(f"{who} knows no probabilities of membership; take `solver=thresholds`")
         if not problem.features:
             raise UsageError(
                 f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or "

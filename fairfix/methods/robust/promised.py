@@ -1,0 +1,107 @@
+"""What may be promised of true groups: which an assumption allows, with the error of the survey that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairfix.data.choices import Keep
+from fairfix.errors import UsageError
+from fairfix.methods.robust.survey import range_of
+from fairfix.noisy.description import Noise, NoiseTable, radii_for
+from fairfix.noisy.prices import Allowed, Behind, Columns, Near, Recording, Rows
+from fairfix.noisy.rates import quotient
+
+if TYPE_CHECKING:
+    from fairfix.methods.robust import Robust
+
+
+def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
+    """Return the true groups that the assumption in force allows.
+
+    Parameters
+    ----------
+    names
+        Recorded groups of the data, of ``column``.
+    alpha
+        Chance that a survey's limits may be wrong with.
+
+    Raises
+    ------
+    UsageError
+        Nothing is known that holds for other people: the text says what could be promised.
+    """
+    name, table = method.assumption_of(noise), noise.table
+    if noise.membership is not None:
+        raise UsageError(
+            "`guarantee`: no bound is known of true groups by `noise_membership`; describe the noise with "
+            "`noise=FILE` or `noise_radius`"
+        )
+    if name == "radii":
+        if noise.radii is None:
+            raise UsageError(
+                "`guarantee`: radii that are made of a noise table hang on how these rows were recorded; give them by "
+                "`noise_radius`, or take `solver=soft`, or `solver=ideal` with `assumption=soft`"
+            )
+        near = (Near(radii_for(noise.radii, names, column)),)
+        words = ", and each true group for one within `noise_radius` of the recorded group of its name"
+        return Behind(tuple(names), tuple(names), method.demands, near, near, False, words)
+    assert table is not None
+    noise, _ = noise.for_data(names, np.zeros(len(names)))
+    table = noise.table
+    assert table is not None
+    if name == "soft" and table.by_label:
+        if not table.says_noisy:
+            raise UsageError(
+                "`guarantee`: probabilities by label do not tell how often labels are, so nothing is known without "
+                "them that holds for other people; take `assumption=certified`"
+            )
+        table = NoiseTable(table.source, table.true, table.noisy, table.entries.sum(0), table.form)
+    ways: tuple[Keep, ...] = noise.ways
+    if name in ("identified", "epsilon"):
+        ways = ("noisy-given-true",)
+        if noise.of_recording != "noisy-given-true":
+            raise UsageError(
+                f"`guarantee`: `assumption={name}` is promised by a table whose P(noisy | true) holds for other "
+                "people; say `noise_keep=noisy-given-true`, or take `assumption=certified` or soft"
+            )
+        if table.entries[..., len(names) :].any():
+            lost = ", ".join(map(repr, table.noisy[len(names) :]))
+            raise UsageError(
+                f"`guarantee`: the noise table names {lost} as recorded, and no row is recorded so, so that nobody "
+                "knows what the rule would decide there; leave these entries out, or take `assumption=certified`"
+            )
+    surveyed = table.form == "count"
+    exact = tuple(_allowed(method, name, noise, table, way, None) for way in ways)
+    allowed = tuple(_allowed(method, name, noise, table, way, alpha) for way in ways) if surveyed else exact
+    kept = " or ".join(f"P({way.replace('-given-', ' | ')}{', label' * table.by_label})" for way in ways)
+    counted = "a survey of them, whose error is counted" if surveyed else "known"
+    assumed = {
+        "identified": f" and recording for one that depends on the true group{' and the label' * table.by_label} alone",
+        "epsilon": f" and recording for one that depends on the score by at most {method.epsilon_of(noise):g}",
+    }.get(name, "")
+    words = f", {kept} of the noise table for theirs{assumed}, and the table for {counted}"
+    return Behind(table.noisy, table.true, method.demands, exact, allowed, surveyed, words)
+
+
+def _allowed(
+    method: Robust, name: str, noise: Noise, table: NoiseTable, way: Keep, alpha: float | None
+) -> Allowed:
+    """Return what a table allows in one way; with ``alpha``, with the limits of its shares as a survey's."""
+    axis = -2 if way == "true-given-noisy" else -1
+    total = table.entries.sum(axis, keepdims=True)
+    point = quotient(
+        table.entries, np.broadcast_to(total, table.entries.shape), 1.0 / table.entries.shape[axis]
+    )
+    low, high = point, point
+    if alpha is not None:
+        survey = range_of(table.entries, way, 1.0 - alpha)
+        low, high = survey.low, survey.high
+    if way == "true-given-noisy":
+        return Columns(low, high)
+    if name not in ("identified", "epsilon"):
+        return Rows(low, high, point)
+    eps = method.epsilon_of(noise) if name == "epsilon" else 0.0
+    return Recording(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)

@@ -1,0 +1,294 @@
+"""Repair of true groups that are known by probabilities of membership: what holds for them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Table
+from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.robust import COMPARISONS, Robust
+from fairfix.models.scorers import ScoreCurves
+from fairfix.noisy.binned import Independent, rate_bounds
+from fairfix.noisy.description import Noise
+from fairfix.noisy.rates import DEMANDS, LABELS
+from fairfix.noisy.thresholds import solve_noisy
+from scipy.optimize import linprog
+
+from tests.strategies import examples
+
+PARITIES = list(COMPARISONS)
+VECTORS = np.array([[0.95, 0.05], [0.85, 0.15], [0.1, 0.9], [0.02, 0.98]])
+COLUMNS = {"a": "p_a", "b": "p_b"}
+
+
+def people(seed: int, many: int = 1200) -> pd.DataFrame:
+    """Return rows of a few vectors of probabilities, whose scores differ by the likely group."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(len(VECTORS), many, p=[0.4, 0.2, 0.1, 0.3])
+    score = np.round(1 / (1 + np.exp(-rng.normal(0.8 - 1.2 * (kind >= 2), 1.0))), 3)
+    return pd.DataFrame(
+        {
+            "id": np.arange(many),
+            "likely": np.where(kind < 2, "a", "b"),
+            "label": (rng.random(many) < score).astype(np.int64),
+            "score": score,
+            "p_a": VECTORS[kind, 0],
+            "p_b": VECTORS[kind, 1],
+            "w": rng.choice([0.5, 1.0, 2.0], many),
+        }
+    )
+
+
+def table_of(frame: pd.DataFrame, weight: str | None = None) -> Table:
+    """Return rows as fairfix reads them for a repair."""
+    reading = Reading(Columns(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,))
+    return read_table(pa.Table.from_pandas(frame), reading, (), dict.fromkeys(COLUMNS.values(), pa.float64()))
+
+
+def fit(repairer: Robust, frame: pd.DataFrame, *, weight: str | None = None, **said: Any) -> ScoreCurves:
+    problem = RepairProblem(table_of(frame, weight), noise=Noise(membership=COLUMNS, **said))
+    found = repairer.fit(problem, rng=np.random.default_rng(0))
+    assert isinstance(found, ScoreCurves)
+    return found
+
+
+def worst(frame: pd.DataFrame, chance: np.ndarray, parity: str, weight: np.ndarray) -> float:
+    """Return the largest distance to everybody, whoever of the rows with one vector is of each group.
+
+    A linear program over the share of each row that is of the group, scaled to a denominator of 1.
+    """
+    out, kinds = -np.inf, frame[["p_a", "p_b"]].drop_duplicates()
+    for rate, sign in DEMANDS[parity]:
+        about = frame["label"].isin(LABELS[rate]).to_numpy() * weight
+        overall = about @ chance / about.sum()
+        for column in ("p_a", "p_b"):
+            rows = []
+            for p in kinds[column]:
+                own = np.where(frame[column] == p, weight, 0.0)
+                rows.append(np.append(own, -p * own.sum()))
+            found = linprog(
+                np.append(sign * about * chance, 0.0),
+                A_eq=np.array([*rows, np.append(about, 0.0)]),
+                b_eq=np.append(np.zeros(len(rows)), 1.0),
+                A_ub=np.c_[np.eye(chance.size), -np.ones(chance.size)],
+                b_ub=np.zeros(chance.size),
+                method="highs",
+            )
+            assert found.status == 0
+            out = max(out, sign * (overall - sign * found.fun))
+    return out
+
+
+@pytest.mark.parametrize("thresholds", ["group", "blind"])
+@pytest.mark.parametrize("parity", ["demographic_parity", "equal_opportunity"])
+def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
+    parity: str, thresholds: str
+) -> None:
+    """The worst assignment of rows to groups reaches the slack and is not beyond, with weights too."""
+    frame = people(0, 400)
+    for weight in (None, "w"):
+        method = Robust(constraint=parity, assumption="soft", slack=0.1, thresholds=thresholds, bins=30.0)
+        rule = fit(method, frame, weight=weight)
+        chance = rule.predict(table_of(frame, weight))
+        own = np.ones(len(frame)) if weight is None else frame["w"].to_numpy()
+        assert worst(frame, chance, parity, own) == pytest.approx(0.1, abs=1e-6)
+        if thresholds == "blind":
+            assert len(rule.curves) == 1
+
+
+def test_the_likely_groups_alone_are_not_enough() -> None:
+    """What the certificate is for: parity of the likely groups leaves the true ones further apart than its slack."""
+    frame = people(0, 400)
+    chance = fit(Robust(slack=0.0, assumption="identified", z=0.0), frame, independent=True).predict(
+        table_of(frame)
+    )
+    assert worst(frame, chance, "demographic_parity", np.ones(len(frame))) > 0.05
+
+
+@pytest.mark.parametrize("parity", PARITIES)
+def test_weighted_thresholds_are_the_best_by_a_program_over_rows(parity: str) -> None:
+    """Each row counts in each group by its probability, and the error is the least that thresholds can have."""
+    for seed in range(examples(3)):
+        rng = np.random.default_rng(seed)
+        many, bins = 200, 5
+        z = rng.dirichlet([1.0, 1.0, 1.0], many)
+        k, b, y, w = (
+            rng.integers(0, 2, many),
+            rng.integers(0, bins, many),
+            rng.integers(0, 2, many),
+            rng.random(many),
+        )
+        n, sums = np.zeros((2, bins, 2)), np.zeros((2, 3, 2, bins, 2))
+        np.add.at(n, (k, b, y), w / w.sum())
+        for j in range(3):
+            np.add.at(sums[0, j], (k, b, y), w * z[:, j])
+            np.add.at(sums[1, j], (k, b, y), (w * z[:, j]) ** 2)
+        of_row = np.eye(2 * bins)[k * bins + b]
+        rows, right = list(np.kron(np.eye(2), np.eye(bins)[:-1] - np.eye(bins)[1:])), [0.0] * 2 * (bins - 1)
+        for rate, sign in DEMANDS[parity]:
+            about = np.isin(y, LABELS[rate]) * w
+            for j in range(3):
+                own = about * z[:, j]
+                rows.append(sign * (about / about.sum() - own / own.sum()) @ of_row)
+                right.append(0.05)
+        cost = (w * (1 - 2 * y)) @ of_row / w.sum()
+        best = linprog(cost, A_ub=np.array(rows), b_ub=right, bounds=(0, 1), method="highs")
+        found = solve_noisy(n, sums, parity, 0.05, Independent())
+        assert found.error == pytest.approx(best.fun + w @ y / w.sum(), abs=1e-7)
+        safe = solve_noisy(n, sums, parity, 0.05, Independent(1.0))
+        assert safe.error >= found.error - 1e-9
+        chance = safe.F[k, b]
+        for rate, sign in DEMANDS[parity]:
+            about = np.isin(y, LABELS[rate]) * w
+            ends = rate_bounds(n, sums, safe.F, rate, Independent(1.0))
+            for j in range(3):
+                own = about * z[:, j]
+                mean = own @ chance / own.sum()
+                error = np.sqrt(((own * (chance - mean)) ** 2).sum()) / own.sum()
+                assert ends[0 if sign > 0 else 1][j] == pytest.approx(mean - sign * error, abs=1e-9)
+                assert sign * (about @ chance / about.sum() - mean) + error <= 0.05 + 1e-6
+
+
+def test_what_is_relied_on_is_said() -> None:
+    """N1 if nothing is said, N4 where independence is; and the worst case under the other."""
+    frame = people(1)
+    for said, method, code in (
+        ({}, Robust(), "N1 (soft): whoever of the rows with like probabilities of membership in p_a, p_b"),
+        (
+            {"independent": True},
+            Robust(),
+            "N4 (identified): given the probabilities of membership in p_a, p_b",
+        ),
+        ({"independent": True}, Robust(assumption="soft"), "N1 (soft)"),
+        ({}, Robust(assumption="identified"), "N4 (identified)"),
+    ):
+        rule = fit(method, frame, **said)
+        notes = " ".join(rule.trace.notes)
+        assert f"relies on {code}" in notes
+        assert "given the probabilities (N4, an estimate)" in notes
+        assert "if any noise that fits the probabilities (N1)" in notes
+        assert "eps*" not in notes
+    assert method.noise_in_force(Noise(membership=COLUMNS)).independent
+    vague = fit(
+        Robust(constraint="equal_opportunity", assumption="soft", thresholds="blind"),
+        frame.assign(p_a=0.3, p_b=0.7),
+        **said,
+    )
+    assert "the probabilities of membership guarantee 'a' nothing" in " ".join(vague.trace.notes)
+
+
+def test_what_probabilities_do_not_say_is_refused() -> None:
+    """By name, with the remedy."""
+    frame = people(2, 400)
+    for method, said in (
+        (Robust(assumption="certified"), "`assumption=certified` is about recorded groups"),
+        (Robust(assumption="epsilon"), "take `assumption=soft` or identified"),
+        (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
+        (Robust(constraint="equal_opportunity"), "says nothing of labels"),
+        (
+            Robust(solver="ideal"),
+            "`solver=ideal` knows no probabilities of membership; take `solver=thresholds`",
+        ),
+    ):
+        with pytest.raises(UsageError, match=said):
+            fit(method, frame)
+    problem = RepairProblem(table_of(frame), noise=Noise(membership=COLUMNS), features=("score",))
+    with pytest.raises(UsageError, match="`solver=soft` knows no probabilities of membership"):
+        Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
+    mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
+    with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Take `thresholds=blind`"):
+        fit(Robust(), mixed)
+    fit(Robust(thresholds="blind", slack=0.2), mixed)
+    with pytest.raises(DataError, match=r"p_a, p_b sum to 0.5 in row 3"):
+        fit(
+            Robust(),
+            frame.assign(
+                p_a=np.where(frame["id"] == 2, 0.5 - frame["p_b"].clip(upper=0.5), frame["p_a"]),
+                p_b=np.where(frame["id"] == 2, frame["p_b"].clip(upper=0.5), frame["p_b"]),
+            ),
+        )
+    with pytest.raises(ColumnError, match="no feature column 'p_c' of probabilities"):
+        Robust().fit(
+            RepairProblem(table_of(frame), noise=Noise(membership={"a": "p_a", "c": "p_c"})),
+            rng=np.random.default_rng(0),
+        )
+    with pytest.raises(UsageError, match="leave out what is said of recorded groups"):
+        Noise(membership=COLUMNS, epsilon=0.1)
+    with pytest.raises(UsageError, match="goes with `noise_membership`"):
+        Noise(radii={"a": 0.1}, independent=True)
+
+
+def test_in_a_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repair, proof, inspect, predict without the probabilities, compare; and what does not go together."""
+    monkeypatch.chdir(tmp_path)
+    data, rule = tmp_path / "d.csv", str(tmp_path / "a.fairfix")
+    people(3, 2000).drop(columns="w").to_csv(data, index=False)
+    common = ["--protected", "likely", "--noise-membership", "a=p_a,p_b", "--no-config", "--id", "id"]
+    base = ["repair", str(data), "--method", "robust", *common, "-q", "--format", "json"]
+    assert (
+        run([*base, "-o", rule, "--slack", "0.1", "--fail-on", "dp.difference.true_groups[likely]>0.6"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert told["requires"]["columns"] == ["likely", "score", "id"]
+    claim = next(
+        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows the worst")
+    )
+    assert "under N1 (up to" in claim
+    assert told["checks"][0]["verdict"] == "pass"
+    assert run([*base, "--noise-independent", "--constraint", "equal_opportunity"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any("relies on N4" in note for note in told["notes"])
+    assert any("under N4 (up to" in note for note in (*told["warnings"], *told["notes"]))
+    assert run(["inspect", rule]) == 0
+    assert "robust" in capsys.readouterr().out
+    people(4, 50).drop(columns=["p_a", "p_b", "w"]).to_csv(tmp_path / "new.csv", index=False)
+    assert (
+        run(["predict", rule, str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv"), "--no-config"]) == 0
+    )
+    shown = [
+        "compare",
+        str(data),
+        *common[:-2],
+        "--methods",
+        "robust",
+        "--slacks",
+        "0.1",
+        "--format",
+        "json",
+        "-q",
+    ]
+    assert run(shown) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["settings"]["noise"]["assumption"] == "N1"
+    assert any(
+        "true_groups.worst_case [likely]" in name for point in told["points"] for name in point["gaps"]
+    )
+    for more, said in (
+        (["--noise-radius", "a=0.1,b=0.1"], "leave out --noise-radius"),
+        (["--noise-class-conditional"], "say --noise-independent"),
+        (["--features", "p_a"], "the column has a role already"),
+        (["--method", "logloss"], "leave out --noise-membership, or take --method robust"),
+        (["--method", "ramp"], "ramp: --noise-membership does not go with --protected"),
+        (["--noise-membership", "p_a,label"], "plays another part"),
+        (["--noise-membership", "p_a,likely"], "plays another part"),
+    ):
+        given = (
+            base
+            if more[0] not in ("--method", "--noise-membership")
+            else [word for i, word in enumerate(base) if more[0] not in (word, base[i - 1])]
+        )
+        capsys.readouterr()
+        assert run([*given, *more]) == 2, more
+        assert said in capsys.readouterr().err

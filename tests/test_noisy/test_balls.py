@@ -1,0 +1,140 @@
+"""Thresholds and bounds of drawn decisions within radii of total variation, against plain linear programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fairfix.noisy.binned import Radii, rate_bounds
+from fairfix.noisy.bounds import tv_bounds
+from fairfix.noisy.levels import ball_bounds
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
+from fairfix.noisy.thresholds import solve_noisy
+from scipy.optimize import linprog
+
+from tests.strategies import examples
+from tests.test_noisy.test_levels import drawn
+
+
+def farthest(
+    n: np.ndarray, group: int, radius: float, value: np.ndarray, labels: list[int], sign: float
+) -> np.ndarray:
+    """Return the distribution over all rows within the radius of a group's whose rate is least (1) or largest (-1).
+
+    Variables are the distribution, what is above the group's, and the scale; the denominator is 1 (Charnes, Cooper).
+    """
+    centre = np.zeros(n.shape)
+    centre[group] = n[group] / n[group].sum()
+    about = np.zeros(n.shape)
+    about[..., labels] = 1.0
+    size, p0, zero = n.size, centre.ravel(), np.zeros(n.size)
+    eye = np.eye(size)
+    equal = [np.r_[np.ones(size), zero, -1.0], np.r_[about.ravel(), zero, 0.0]]
+    under = [*np.c_[eye, -eye, -p0], np.r_[zero, np.ones(size), -radius]]
+    found = linprog(
+        np.r_[sign * (value * about).ravel(), zero, 0.0],
+        A_ub=np.array(under),
+        b_ub=np.zeros(size + 1),
+        A_eq=np.array(equal),
+        b_eq=[0.0, 1.0],
+        bounds=(0, None),
+        method="highs",
+    )
+    assert found.status == 0
+    return found.x[:size].reshape(n.shape) * about
+
+
+@pytest.mark.parametrize("rate", list(LABELS))
+def test_bounds_within_a_ball_are_those_of_linear_programs(rate: str) -> None:
+    """Over all distributions of rows in the data, by recorded group, level and label."""
+    for seed in range(examples(10)):
+        q, F = drawn(seed)
+        n = q.sum(0)
+        radii = np.random.default_rng(seed).choice([0.0, 0.05, 0.3, 0.9, 1.0], len(n))
+        value = np.stack([1 - F if rate == "accuracy" else F, F], -1)
+        low, high = ball_bounds(n, radii, F, rate)
+        for j in range(len(n)):
+            ends = [
+                float((farthest(n, j, radii[j], value, list(LABELS[rate]), sign) * value).sum())
+                for sign in (1.0, -1.0)
+            ]
+            np.testing.assert_allclose((low[j], high[j]), ends, atol=1e-7)
+
+
+def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_none_wider() -> None:
+    """Noise cannot look at a draw that is made later; several sets of masses go at once."""
+    for seed in range(examples(10)):
+        q, F = drawn(seed)
+        n, radii = q.sum(0), np.full(q.shape[1], 0.2)
+        for chances in (np.round(F), F):
+            yes, no = ((n * chance[..., None]).sum(1) for chance in (chances, 1 - chances))
+            cells = np.stack([yes[:, 1], no[:, 1], yes[:, 0], no[:, 0]], -1)
+            for rate in LABELS:
+                by_cell = tv_bounds(cells, radii, RATIOS[rate])
+                low, high = ball_bounds(np.stack([n, n]), radii, chances, rate)
+                np.testing.assert_array_equal(low[0], low[1])
+                if (chances == np.round(F)).all():
+                    np.testing.assert_allclose((low[0], high[0]), by_cell, atol=1e-9)
+                else:
+                    assert (low[0] >= by_cell[0] - 1e-9).all()
+                    assert (high[0] <= by_cell[1] + 1e-9).all()
+
+
+def least_error(n: np.ndarray, radii: np.ndarray, parity: str, slack: float) -> float:
+    """Return the least error by asking for the worst distributions again and again."""
+    noisy, bins, _ = n.shape
+    rows, right = (
+        list(np.kron(np.eye(noisy), np.eye(bins)[:-1] - np.eye(bins)[1:])),
+        [0.0] * noisy * (bins - 1),
+    )
+    for _ in range(300):
+        found = linprog(
+            (n[..., 0] - n[..., 1]).ravel(), A_ub=np.array(rows), b_ub=right, bounds=(0, 1), method="highs"
+        )
+        assert found.status == 0
+        F, fresh = found.x.reshape(noisy, bins), False
+        for rate, sign in DEMANDS[parity]:
+            labels = list(LABELS[rate])
+            own = n[..., labels].sum(-1) / n[..., labels].sum()
+            for j in range(noisy):
+                p = farthest(n, j, radii[j], np.stack([F, F], -1), labels, sign).sum(-1)
+                row = sign * (own - p).ravel()
+                if row @ F.ravel() > slack + 1e-9:
+                    rows.append(row)
+                    right.append(slack)
+                    fresh = True
+        if not fresh:
+            return float(found.fun + n[..., 1].sum())
+    raise AssertionError
+
+
+@pytest.mark.parametrize("parity", list(DEMANDS))
+def test_thresholds_within_radii_are_what_cutting_planes_find(parity: str) -> None:
+    useful = 0
+    for seed in range(examples(4)):
+        rng = np.random.default_rng(seed)
+        n = rng.dirichlet(np.ones(16)).reshape(2, 4, 2) * np.linspace([2.0, 0.5], [0.5, 2.0], 4)
+        n /= n.sum()
+        radii = rng.choice([0.0, 0.03, 0.1], 2)
+        found = solve_noisy(n, radii, parity, 0.1, Radii())
+        assert found.feasible
+        assert found.violation <= 1e-7
+        assert found.error == pytest.approx(least_error(n, radii, parity, 0.1), abs=1e-6)
+        for rate, sign in DEMANDS[parity]:
+            ends = rate_bounds(n, radii, found.F, rate, Radii())
+            own = n[..., list(LABELS[rate])].sum(-1)
+            for j in range(2):
+                p = farthest(n, j, radii[j], np.stack([found.F, found.F], -1), list(LABELS[rate]), sign).sum(
+                    -1
+                )
+                assert (p * found.F).sum() == pytest.approx(ends[0 if sign > 0 else 1][j], abs=1e-7)
+                assert sign * ((own * found.F).sum() / own.sum() - (p * found.F).sum()) <= 0.1 + 1e-7
+        useful += found.error < min(n[..., 0].sum(), n[..., 1].sum()) - 0.01
+    assert useful >= 2
+
+
+def test_radii_that_are_none_are_refused() -> None:
+    """One for each group, in [0, 1]."""
+    n = np.full((2, 2, 2), 0.125)
+    for radii in (np.array([0.1]), np.array([0.1, 1.5]), np.array([0.1, np.nan])):
+        with pytest.raises(ValueError, match="a radius in"):
+            solve_noisy(n, radii, "demographic_parity", 0.1, Radii())
