@@ -14,6 +14,12 @@ Each is of one of three kinds of flips: ``under_flips`` of the attribute's level
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
 value, as in the paper's *spouse consistency*, single people too.
 
+Copies of people that the user gives (:mod:`fairfix.individual.counterfactuals`) are of a fourth kind,
+``under_counterfactuals``: of each person ``k`` goes over the person's row and all copies, and the mean is over those
+who have copies. Beside these numbers there is
+
+* ``counterfactual_gap``: ``E[mean_k |h(x_k) - h(x)|]``, ``k`` over the copies (CTF, Garg et al. 2019)
+
 From scores alone, without a model: :func:`of_scores` compares rows that are equal in all other columns
 (``matched_effect``) and what other columns do not foretell (``residual_effect``), see
 :mod:`fairfix.individual.contrasts`. How fast a score changes with its features is no discrimination and is not
@@ -22,17 +28,19 @@ reported.
 References
 ----------
 M. Yurochkin and Y. Sun, *SenSeI: sensitive set invariance for enforcing individual fairness*, ICLR 2021.
+S. Garg et al., *Counterfactual fairness in text classification through robustness*, AIES 2019.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from fairfix.auditing.results import ComparisonReport, Pair, Value
 from fairfix.data.counts import Floats
@@ -42,6 +50,7 @@ from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
 from fairfix.individual.residual import ResidualContrast, residual_effect
@@ -80,6 +89,8 @@ class Judge:
         Columns that it looks at; None where nobody knows.
     blind
         What to say where it looks at none of those that are changed.
+    decision
+        Table -> decisions or their chances, where these are not made of the score.
     """
 
     score: Callable[[Table], Floats]
@@ -88,6 +99,7 @@ class Judge:
     is_probability: bool = True
     looks_at: frozenset[str] | None = None
     blind: str = ""
+    decision: Callable[[Table], Floats] | None = None
 
 
 def under_flips(
@@ -119,12 +131,113 @@ def under_comparable(
     yield from _compared(table, everybody, judge, confidence, "under_everybody", comparable)
 
 
-def readable_table(source: Source, reading: Reading, features: Sequence[str] | None) -> Table:
-    """Return the rows with feature columns and, among these, the protected columns as they come."""
+def under_counterfactuals(
+    table: Table, copies: Counterfactuals, judge: Judge, confidence: float
+) -> Iterator[ComparisonReport]:
+    """Yield what is different for copies of the people in a table: numbers of one unit per person who has any."""
+    row, changed = copies.of(table)
+    if not row.size:
+        yield _undefined("decision_flips.under_counterfactuals", "none of these rows has a copy")
+        return
+    people, of = np.unique(row, return_inverse=True)
+    of, own = of.reshape(-1), table.take(people)
+    blind = judge.looks_at is not None and not judge.looks_at & copies.columns
+    # what it does not look at may not be there for it to refuse
+    tables = (own, own.take(of) if blind else changed)
+    score, others = (judge.score(one) for one in tables)
+    count = f"{row.size:,} copies of {people.size:,} people"
+    reason = (
+        UNSEEN
+        if np.isnan(others).any() or np.isnan(score).any()
+        else (judge.blind or count)
+        if blind
+        else count
+    )
+    weight, alpha, top = own.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
+
+    def widest(one: Floats, all_copies: Floats) -> Floats:
+        high, low = one.copy(), one.copy()
+        np.maximum.at(high, of, all_copies)
+        np.minimum.at(low, of, all_copies)
+        return np.asarray(high - low)
+
+    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Value] = _mean) -> ComparisonReport:
+        value = Value(0.0, 0.0, 0.0) if blind else how(x, weight, (0.0, largest), alpha)
+        return ComparisonReport(f"{metric}.under_counterfactuals", replace(value, reason=reason), ())
+
+    decided_by = None
+    if judge.decision is not None:
+        decided_by = tuple(map(judge.decision, tables))
+    elif judge.chance:
+        decided_by = score, others
+    elif judge.cut is not None:
+        decided_by = tuple(np.where(np.isnan(one), np.nan, one >= judge.cut) for one in (score, others))
+    if decided_by is not None:
+        yield mean("decision_flips", widest(*decided_by), 1.0, _share)
+    yield mean("score_change", widest(score, others), top)
+    yield mean("counterfactual_gap", np.bincount(of, np.abs(others - score[of])) / np.bincount(of), top)
+    if judge.is_probability:
+        logit, there = _log_odds(score), _log_odds(others)
+        worst = np.zeros(people.size)
+        np.maximum.at(worst, of, (there - logit[of]) ** 2)
+        yield mean("transport_cost", worst, 4 * FARTHEST**2)
+
+
+def readable_table(
+    source: Source,
+    reading: Reading,
+    features: Sequence[str] | None,
+    more: Mapping[str, pa.DataType] | None = None,
+) -> Table:
+    """Return the rows with feature columns and, among these, the protected columns as they come, and ``more``."""
     roles = [name for name in reading.columns.protected if features is None or name in features]
     source.require(roles)
     names = None if features is None else [name for name in features if name not in roles]
-    return read_table(source, reading, names, {name: source.schema.field(name).type for name in roles})
+    return read_table(
+        source, reading, names, {name: source.schema.field(name).type for name in roles} | dict(more or {})
+    )
+
+
+def judge_of_model(reading: Reading, model: ScoringModel) -> Judge:
+    """Return a model file as a judge of a :func:`readable_table`."""
+    reading = reading.with_threshold()
+    decides, scale = model.score_scale == "decision", reading.score_scale
+    is_probability = not decides and scale != "raw" and reading.task == "classification"
+    names = list(model.feature_names)
+
+    def score(rows: Table) -> Floats:
+        scores = model.score(rows.features.select(names).to_pandas())
+        return to_probability(scores, scale) if is_probability else scores
+
+    cut = 0.5 if decides else reading.threshold
+    if cut is not None and is_probability:
+        cut = reading.cut
+    blind = "the model does not look at these columns"
+    return Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=blind)
+
+
+def judge_of_scores(reading: Reading) -> Judge:
+    """Return the scores or decisions that rows come with as a judge of them."""
+    reading = reading.with_threshold()
+    columns = reading.columns
+    decided = columns.prediction or columns.probability
+    plain = reading.task == "regression" or reading.score_scale == "raw" or not columns.score
+
+    def decision(rows: Table) -> Floats:
+        assert rows.rows.decision is not None
+        return rows.rows.decision
+
+    cut = reading.threshold if plain else reading.cut
+    by = decision if decided else None
+    return Judge(_score_of, None if decided else cut, is_probability=not plain, decision=by)
+
+
+def of_counterfactuals(
+    table: Table, judge: Judge, copies: Counterfactuals, confidence: float
+) -> dict[str, list[ComparisonReport]]:
+    """Return what is different for copies of people: all protected columns together -> comparisons."""
+    where = attribute_name(table.reading.columns.protected)
+    return {where: [*under_counterfactuals(table, copies, judge, confidence)]}
 
 
 def of_model(
@@ -141,23 +254,10 @@ def of_model(
         probabilities.
     """
     check_comparable(table, comparable)
-    reading = table.reading.with_threshold()
-    decides, scale = model.score_scale == "decision", reading.score_scale
-    is_probability = not decides and scale != "raw" and reading.task == "classification"
-    names = list(model.feature_names)
-
-    def score(rows: Table) -> Floats:
-        scores = model.score(rows.features.select(names).to_pandas())
-        return to_probability(scores, scale) if is_probability else scores
-
-    cut = 0.5 if decides else reading.threshold
-    if cut is not None and is_probability:
-        cut = reading.cut
-    blind = "the model does not look at these columns"
-    judge = Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=blind)
+    judge = judge_of_model(table.reading, model)
     out = _by_attribute(table, comparable, judge, confidence)
     if radius is not None:
-        if not is_probability:
+        if not judge.is_probability:
             raise UsageError("`radius` compares log-odds, so the model has to give probabilities")
         columns = table.reading.columns.protected
         out[attribute_name(columns)].append(
@@ -343,9 +443,13 @@ MOST_SCORES = 4_000_000
 
 
 def of_predictor(
-    table: Table, predictor: RepairedPredictor, comparable: Comparable, confidence: float
+    table: Table,
+    predictor: RepairedPredictor,
+    comparable: Comparable,
+    confidence: float,
+    copies: Counterfactuals | None = None,
 ) -> dict[str, list[ComparisonReport]]:
-    """Return what flips do to a predictor that makes its own scores: attribute -> comparisons.
+    """Return what flips, and copies, do to a predictor that makes its own scores: attribute -> comparisons.
 
     Of a predictor that looks at somebody else's score nobody knows what flips would do to that: it has none.
     """
@@ -360,7 +464,11 @@ def of_predictor(
         cut = table.reading.cut
     looks = frozenset((*predictor.inputs, *predictor.features))
     judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
-    return _by_attribute(rows, comparable, judge, confidence)
+    out = _by_attribute(rows, comparable, judge, confidence)
+    if copies is not None:
+        for name, comparisons in of_counterfactuals(table, judge, copies, confidence).items():
+            out[name] += comparisons
+    return out
 
 
 def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Table) -> Floats:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -106,9 +106,38 @@ class Sensei(Repairer):
     )
     directions: str = param(
         "none",
-        "learned directions that do not count either (linear): of a logistic regression for the group, between the "
-        "group means of each label (means), or of both labels pooled, which is fewer; can cost much accuracy",
+        "learned directions that do not count either (linear, network): of a logistic regression for the group, "
+        "between the group means of each label (means), or of both labels pooled, which is fewer; can cost much "
+        "accuracy",
         choices=("none", "logistic", "means", "pooled"),
+    )
+    pair_directions: float = param(
+        0,
+        "directions of comparable pairs that do not count: 0 for their mean difference, k for the k along which their "
+        "differences are longest, whichever way they go (FACE)",
+        at_least=0,
+        at_most=1000,
+    )
+    balance: str = param(
+        "none",
+        "labels: both labels weigh alike in the fit (linear, network), as in balanced batches; the score is then no "
+        "chance among people as they are",
+        choices=("none", "labels"),
+    )
+    hidden: float | str = param(
+        "auto",
+        "ReLUs of the network's hidden layer; auto: one for ten rows that it learns from, 4 to 100",
+        words=("auto",),
+        at_least=1,
+        at_most=1000,
+        selectable=True,
+    )
+    batch: float = param(
+        1000,
+        "rows that are drawn for a step of the network's training, at most",
+        at_least=1,
+        at_most=1_000_000,
+        selectable=True,
     )
     learner: str = learner_param()
     l2: float = param(
@@ -120,9 +149,16 @@ class Sensei(Repairer):
         selectable=True,
     )
 
+    copied: bool = field(default=False, kw_only=True)
+    """Whether there are counterfactual copies of people, whose decisions the slack bounds then."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_comparable(self.comparable)
+        for name in ("pair_directions", "hidden", "batch"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and value != int(value):
+                raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
         if self.rho == math.inf and self.radius > 0:
             raise UsageError("sensei: with rho inf and a radius only a constant is left; set radius 0")
 
@@ -135,7 +171,13 @@ class Sensei(Repairer):
         """Return the identifier of the audit comparison that ``slack`` bounds; real values decide nothing."""
         if self.solver == "equal-rates":
             return "equalized_odds.difference.to_overall"
+        if self.copied:
+            return "decision_flips.under_counterfactuals"
         return "score_change.under_flips" if reading.task == "regression" else self.criterion
+
+    def heeding_copies(self) -> Sensei:
+        """Return the repairer with a slack of decisions that change with copies, as well as with flips."""
+        return replace(self, copied=True)
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: changes of real values have no end."""

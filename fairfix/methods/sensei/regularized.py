@@ -8,15 +8,14 @@ none is shown to hold the slack, an exact solution ships where there is one, fit
 A network is trained until a fifth of the rows that it may learn from, which it does not, say that it gets no better;
 at a radius the regularizer on these rows is between the value of a plan and a bound for all plans.
 
-Comparable pairs of people make their mean difference, oriented from the first to the second, a direction along which
-the score is constant. Learned directions (``directions``) are the paper's other fair metric: differences along
-directions that tell the group do not count. Features are standardised before; directions depend on that.
+The score is constant along directions that do not count (:mod:`fairfix.methods.sensei.directions`): a linear model has
+no part along them, and a network sees rows without their part along them, which its first layer takes off.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,20 +23,22 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.draws import occurrences
-from fairfix.data.plain import entries_of
-from fairfix.errors import DataError
+from fairfix.data.table import Table
+from fairfix.errors import DataError, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals, left_out
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import RepairProblem, Solver, anything, but, only
 from fairfix.methods.learned import FOLDS, label_of
+from fairfix.methods.sensei.directions import rows_of_pairs, span_of
 from fairfix.methods.sensei.merge import beside_plain, proposed
 from fairfix.models.features import Features
-from fairfix.models.learners import fit_classes, folds_of, hashed
+from fairfix.models.learners import folds_of, hashed
 from fairfix.models.members import LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.arrays import distinct_rows
-from fairfix.optim.invariant_linear import fit_linear
+from fairfix.optim.invariant_linear import CUT, fit_linear
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
 from fairfix.stats.estimates import Proportions
@@ -65,10 +66,20 @@ class Regularized(Solver):
     method: Sensei
     tasks = ("classification",)
     uses_labels = True
+    knows_copies = True
+    knows_pairs = True
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the model for one weight of the regularizer."""
         raise NotImplementedError
+
+    def weights_of(self, data: Training) -> Floats:
+        """Return what the rows weigh in the fit, shape (n,)."""
+        if self.method.balance == "none":
+            return data.weight
+        masses = [data.weight[data.y == label].sum() for label in (0.0, 1.0)]
+        each = np.divide(sum(masses) / 2, masses, out=np.zeros(2), where=np.array(masses) > 0)
+        return np.asarray(data.weight * each[(data.y == 1).astype(int)])
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the weight that is asked for, or choose one."""
@@ -78,16 +89,23 @@ class Regularized(Solver):
         X, y, weight, same = features.matrix(table), label_of(problem), problem.weight, method.comparables
         flips = protected_flips(table, groups, same) if groups or same else []
         changed = FlippedRows.of(X, (features.matrix(flipped(table, flip, same)) for flip in flips))
-        data = Training(X, y, weight, changed, self._span(problem, features, X, y), features.reach)
+        if problem.copies is not None:
+            changed = changed.with_copies(*_copied(problem.copies, table, features))
+        data = Training(X, y, weight, changed, span_of(problem, features, X, y, method), features.reach)
         notes: list[Note] = []
-        if not flips:
+        if problem.copies is not None:
+            notes += _said_of_copies(problem.copies, changed, method.rho)
+        if not changed.many:
             nothing = "nothing that does not count is looked at: the model is constant under flips anyway"
             notes.append(Note(nothing, "no_flips"))
         if problem.pairs:
-            pairs = f"{len(_rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
+            pairs = f"{len(rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
             notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
+        if method.balance == "labels":
+            balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
+            notes.append(Note(balanced, "uncalibrated"))
         notes += proposed(problem, method)
-        asked = method.rho if flips or method.radius else 0.0
+        asked = method.rho if changed.many or method.radius else 0.0
         if isinstance(asked, str):
             rho, member, trace, note = self._chosen(data, table.reading.cut, seed)
             notes.append(note)
@@ -105,33 +123,32 @@ class Regularized(Solver):
     def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, Note]:
         """Return the smallest weight of the regularizer that is shown to hold the slack, with its model and a note.
 
-        The limits of all weights hold together (Bonferroni), so the one that is chosen by them is as good as any. A
-        model that is constant by its form needs no measuring and is fitted to all rows.
+        The limits of all weights, of flips and of copies, hold together (Bonferroni), so the one that is chosen by them
+        is as good as any. A model that is constant under flips by its form needs no measuring and is fitted to all
+        rows; nothing is so under copies, which are different for every person.
         """
-        slack = self.method.slack
+        slack, copied = self.method.slack, data.changed.copied > 0
         if not data.changed.many:
             note = "no decision changes with flips: rho is the least of the grid; choose another with `rho`"
             return GRID[0], *self.member(data, GRID[0], seed), Note(note, "chosen")
         fit, away = data.parted(seed)
+        if copied and not data.changed.has_copies[away].any():
+            raise DataError(
+                f"none of the {away.size:,} rows that are set aside to choose `rho` by has a copy; give copies of more "
+                "people, or a number for `rho`"
+            )
         usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
-        judged = None
-        for rho in GRID if usable else ():
+        grid, judged = data.grid, None
+        for rho in grid if usable else ():
             member, trace = self.member(fit, rho, seed)
-            share, most = share_of_flips(member, data, away, cut, SURE / len(GRID))
-            rows = f"of decisions at {cut:g} change with flips"
-            flips = (
-                Quantity("flips at most", most, f"share {rows}, with {1 - SURE:.0%} confidence"),
-                Quantity("flips measured", share, f"share {rows}, on {away.size:,} rows not fitted to"),
-            )
+            changing = list(_changing(member, data, away, cut))
+            flips = (part for one in changing for part in one.quantities)
             judged = rho, member, replace(trace, quantities=(*trace.quantities, *flips))
-            shown = (
-                f"at most {most:.4f} {rows}, with {1 - SURE:.0%} confidence "
-                f"({share:.4f} of the {away.size:,} rows that rho was chosen by, which the model was not fitted to)"
-            )
-            if most <= slack:
+            shown = "; ".join(one.shown for one in changing)
+            if all(one.most <= slack for one in changing):
                 why = f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {shown}"
                 return *judged, Note(why, "chosen")
-        if isinstance(self, Linear) and not self.method.radius:
+        if isinstance(self, Linear) and not self.method.radius and not copied:
             why = (
                 f"rho inf: no smaller one is shown to hold the slack of {slack:g} by the {away.size:,} rows set "
                 "aside to choose it; no decision changes with flips, by the form of the model"
@@ -139,34 +156,14 @@ class Regularized(Solver):
             return math.inf, *self.member(data, math.inf, seed), Note(why, "chosen")
         if judged is None:
             why = "too few rows to choose rho by; the largest of the grid is taken, and the slack is not shown to hold"
-            return GRID[-1], *self.member(data, GRID[-1], seed), Caution(why, "slack")
-        why = (
-            f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; take "
-            "`solver=merge` or average, which are exact, more rows or more slack"
+            return grid[-1], *self.member(data, grid[-1], seed), Caution(why, "slack")
+        remedy = (
+            "more people with copies, or more slack, may do"
+            if copied
+            else "take `solver=merge` or average, which are exact, more rows or more slack"
         )
+        why = f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; {remedy}"
         return *judged, Caution(why, "slack")
-
-    def _span(self, problem: RepairProblem, features: Features, X: Floats, y: Floats) -> Floats:
-        """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones."""
-        out: list[Floats] = [_between(problem, X)] if problem.pairs else []
-        how, weight = self.method.directions, problem.weight
-        own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
-        for name in problem.cells.columns if how != "none" else ():
-            groups = problem.table.groups([name])
-            codes, many = groups.codes, len(groups.levels)
-            if many < 2:
-                continue
-            if how == "logistic":
-                other, l2 = np.where(own, 0.0, X), self.method.l2
-                member = fit_classes(other, codes, many, weight, learner="linear", l2=l2, seed=0)
-                assert isinstance(member, LinearMember)
-                out += list(np.where(own, 0.0, member.coef.T))
-            elif how == "means":
-                for label in (0.0, 1.0):
-                    out += list(distances_of_means(X, codes, many, np.where(y == label, weight, 0.0), y))
-            else:
-                out += list(distances_of_means(X, codes, many, weight, y))
-        return np.array(out).reshape(-1, X.shape[1])
 
     def _cost(self, data: Training, rho: float, cut: float, seed: int) -> Note:
         """Return what learned directions cost, on a fold that is not fitted to."""
@@ -186,17 +183,18 @@ class Linear(Regularized):
 
     option = "`solver=linear`"
     reads: ClassVar = {
-        **dict.fromkeys(("comparable", "rho", "radius", "directions", "l2"), anything),
+        **dict.fromkeys(
+            ("comparable", "rho", "radius", "directions", "pair_directions", "balance", "l2"), anything
+        ),
         "learner": only("linear"),
     }
-    knows_pairs = True
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the optimum, with its certificate."""
         one = fit_linear(
             data.X,
             data.y,
-            data.weight,
+            self.weights_of(data),
             data.changed,
             data.span,
             rho=rho,
@@ -204,8 +202,9 @@ class Linear(Regularized):
             l2=self.method.l2,
             metric_inverse=np.diag(data.reach),
         )
+        balanced = "" if self.method.balance == "none" else ", both labels weighing alike,"
         proven = Certificate(
-            "mean log loss plus rho times the regularizer plus the penalty",
+            f"mean log loss{balanced} plus rho times the regularizer plus the penalty",
             one.objective,
             one.objective - one.gap,
             "linear models without a part along directions that do not count",
@@ -225,16 +224,31 @@ class Network(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
     option = "`solver=network`"
-    reads: ClassVar = {"comparable": anything, "rho": but(math.inf), "radius": anything, "l2": anything}
+    reads: ClassVar = {
+        **dict.fromkeys(("comparable", "radius", "directions", "pair_directions"), anything),
+        **dict.fromkeys(("balance", "hidden", "batch", "l2"), anything),
+        "rho": but(math.inf),
+    }
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the network, stopped by rows that it is not trained on."""
-        radius, judged = self.method.radius, np.flatnonzero(set_aside(data, seed + 1))
+        method = self.method
+        radius, judged = method.radius, np.flatnonzero(set_aside(data, seed + 1))
+        if radius > 0 and len(data.span):
+            raise UsageError(
+                "sensei: `solver=network` with `radius` has no directions that do not count; leave out `radius`, or "
+                "`directions` and `pairs`, or take `solver=linear`"
+            )
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
-        weights: dict[str, Any] = {"rho": rho, "l2": self.method.l2, "seed": seed}
-        fit = fit_network(data.X, data.y, data.weight, data.changed, judged, **weights, **free)
-        net, converged, notes = fit.network, fit.converged, list[Note]()
+        sizes: dict[str, Any] = {"batch": int(method.batch)}
+        sizes |= {} if method.hidden == "auto" else {"hidden": int(method.hidden)}
+        weights: dict[str, Any] = {"rho": rho, "l2": method.l2, "seed": seed, **sizes}
+        seen = WithoutPart.of(data.changed, data.span)
+        rows = seen.without(data.X)
+        fit = fit_network(rows, data.y, self.weights_of(data), seen, judged, **weights, **free)
+        net = replace(fit.network, W1=seen.without(fit.network.W1.T).T)
+        converged, notes = fit.converged, list[Note]()
         quantities = [Quantity("rho", rho, "weight of the regularizer")]
         if radius > 0:
             sample = data.take(
@@ -277,6 +291,14 @@ class Training:
     changed: FlippedRows
     span: Floats
     reach: Floats
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Weights of the regularizer to try: it is a mean over all rows, of which only some may have copies."""
+        if not self.changed.copied or self.changed.copied < self.changed.many:
+            return GRID
+        share = float(self.weight[self.changed.has_copies].sum() / self.weight.sum())
+        return tuple(float(f"{rho / share:.3g}") for rho in GRID) if share else GRID
 
     def take(self, rows: Ints) -> Training:
         """Return the rows at the given positions."""
@@ -321,14 +343,75 @@ def set_aside(data: Training, seed: int) -> Bools:
     return np.asarray(folds_of(drawn_by, FOLDS) == 0)
 
 
+@dataclass(frozen=True)
+class Changing:
+    """Which share of decisions changes: as measured, and its upper limit, with what is said of it."""
+
+    share: float
+    most: float
+    shown: str
+    quantities: tuple[Quantity, ...]
+
+
+def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterator[Changing]:
+    """Yield the shares of decisions that change under flips, and with copies, on rows that were set aside."""
+    copied, flips = data.changed.copied > 0, data.changed.many > data.changed.copied
+    alpha = SURE / len(GRID) / (copied + flips)
+    sure, chosen_by = (
+        f"with {1 - SURE:.0%} confidence",
+        "that rho was chosen by, which the model was not fitted to",
+    )
+    if flips:
+        share, most = share_of_flips(member, data, away, cut, alpha)
+        rows = f"of decisions at {cut:g} change with flips"
+        shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {away.size:,} rows {chosen_by})"
+        yield Changing(
+            share,
+            most,
+            shown,
+            (
+                Quantity("flips at most", most, f"share {rows}, {sure}"),
+                Quantity("flips measured", share, f"share {rows}, on {away.size:,} rows not fitted to"),
+            ),
+        )
+    if copied:
+        share, most = share_of_copies(member, data, away, cut, alpha)
+        people = int(data.changed.has_copies[away].sum())
+        rows = f"of people with copies are decided otherwise in one of them, at {cut:g}"
+        shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {people:,} {chosen_by})"
+        yield Changing(
+            share,
+            most,
+            shown,
+            (
+                Quantity("changes with copies at most", most, f"share {rows}, {sure}"),
+                Quantity("changes with copies measured", share, f"share {rows}, of {people:,} not fitted to"),
+            ),
+        )
+
+
 def share_of_flips(
     member: Member, data: Training, rows: Ints, cut: float, alpha: float
 ) -> tuple[float, float]:
     """Return the share of rows whose decision is not the same under all flips, and its upper limit."""
-    decided = np.stack(
-        [member.predict(data.changed.variant(k, rows)) >= cut for k in range(data.changed.many)]
-    )
-    differs, w = decided.any(axis=0) & ~decided.all(axis=0), data.weight[rows]
+    flips = range(data.changed.many - data.changed.copied)
+    decided = np.stack([member.predict(data.changed.variant(k, rows)) >= cut for k in flips])
+    return _share(decided, data.weight[rows], alpha)
+
+
+def share_of_copies(
+    member: Member, data: Training, rows: Ints, cut: float, alpha: float
+) -> tuple[float, float]:
+    """Return the share of people with copies whose decision is not that of all of these, and its upper limit."""
+    rows = rows[data.changed.has_copies[rows]]
+    copies = range(data.changed.many - data.changed.copied, data.changed.many)
+    parts = (data.X[rows], *(data.changed.variant(k, rows) for k in copies))
+    return _share(np.stack([member.predict(X) >= cut for X in parts]), data.weight[rows], alpha)
+
+
+def _share(decided: Bools, w: Floats, alpha: float) -> tuple[float, float]:
+    """Return the weighted share of rows, (n,), whose decisions, (K, n), are not one; and its upper limit."""
+    differs = decided.any(axis=0) & ~decided.all(axis=0)
     sums = ([(w**power)[where].sum()] for power in (1, 2) for where in (differs, ~differs))
     share = Proportions.weighted(*sums)
     return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
@@ -339,11 +422,13 @@ class FlippedRows:
     """Rows under flips, as :mod:`fairfix.optim` asks for them: the few columns and values that a flip leaves.
 
     ``flips`` has for each flip the columns that it changes, shape (C,), their values afterwards, each once, shape
-    (G, C), and which of these each row gets, shape (n,).
+    (G, C), and which of these each row gets, shape (n,); -1 where it stays as it is. The last ``copied`` of them are no
+    flips: the first copy of every person who has one, the second, and so on.
     """
 
     X: Floats
     flips: tuple[tuple[Ints, Floats, Ints], ...]
+    copied: int = 0
 
     @classmethod
     def of(cls, X: Floats, matrices: Iterable[Floats]) -> FlippedRows:
@@ -355,60 +440,95 @@ class FlippedRows:
             flips.append((own, whole[np.ix_(first, own)], kind))
         return cls(X, tuple(flips))
 
+    def with_copies(self, rows: Ints, copies: Floats) -> FlippedRows:
+        """Return it with copies, shape (c, d), of some rows, shape (c,), in any order and number."""
+        order = np.argsort(rows, kind="stable")
+        rows, copies = rows[order], copies[order]
+        rank = np.arange(rows.size) - np.searchsorted(rows, rows)
+        flips = list(self.flips)
+        for k in range(int(rank.max(initial=-1)) + 1):
+            here, after = rows[rank == k], copies[rank == k]
+            own = np.flatnonzero((after != self.X[here]).any(axis=0))
+            first, among = distinct_rows(after[:, own])
+            kind = np.full(len(self.X), -1)
+            kind[here] = among
+            flips.append((own, after[np.ix_(first, own)], kind))
+        return FlippedRows(self.X, tuple(flips), len(flips) - len(self.flips))
+
     @property
     def many(self) -> int:
-        """Number of flips."""
+        """Number of flips, and of copies of one person at most."""
         return len(self.flips)
 
+    @property
+    def has_copies(self) -> Bools:
+        """Which rows have copies, shape (n,)."""
+        return self.flips[-self.copied][2] >= 0 if self.copied else np.zeros(len(self.X), dtype=bool)
+
     def variant(self, k: int, rows: Ints) -> Floats:
-        """Return rows after a flip."""
+        """Return rows after a flip, or the copy of this number where they have one."""
         columns, after, kind = self.flips[k]
-        out = self.X[rows]
-        out[:, columns] = after[kind[rows]]
+        out, place = self.X[rows], kind[rows]
+        there = np.flatnonzero(place >= 0)
+        out[np.ix_(there, columns)] = after[place[there]]
         return np.asarray(out)
 
     def take(self, rows: Ints) -> FlippedRows:
         """Return the rows at the given positions."""
-        return FlippedRows(
-            self.X[rows], tuple((columns, after, kind[rows]) for columns, after, kind in self.flips)
+        flips = tuple((columns, after, kind[rows]) for columns, after, kind in self.flips)
+        return FlippedRows(self.X[rows], flips, self.copied)
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutPart:
+    """Rows and their variants without their part along directions, whose orthonormal basis is ``span``, (d, r)."""
+
+    changed: FlippedRows
+    span: Floats
+
+    @classmethod
+    def of(cls, changed: FlippedRows, span: Floats) -> WithoutPart:
+        """Return it for directions in any number, shape (m, d), dependent or not."""
+        size = np.linalg.norm(span, axis=1)
+        left, value, _ = np.linalg.svd((span[size > 0] / size[size > 0, None]).T, full_matrices=False)
+        return cls(changed, left[:, value > CUT * value.max(initial=0.0)])
+
+    def without(self, X: Floats) -> Floats:
+        """Return rows, shape (n, d), without the part."""
+        return X if not self.span.size else np.asarray(X - (X @ self.span) @ self.span.T)
+
+    @property
+    def many(self) -> int:
+        """Number of variants."""
+        return self.changed.many
+
+    def variant(self, k: int, rows: Ints) -> Floats:
+        """Return rows after a flip, or a copy of them, without the part."""
+        return self.without(self.changed.variant(k, rows))
+
+
+def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[Ints, Floats]:
+    """Return the rows of copies of people in a table, shape (c,), and the copies as a matrix, shape (c, d)."""
+    rows, changed = copies.of(table)
+    if copies.columns.isdisjoint(one.name for one in features.columns):
+        raise UsageError(
+            f"copies in {copies.source} differ in {', '.join(sorted(copies.columns))}, which the model does not look "
+            "at; leave out `counterfactuals`, or say `protected_as_feature`"
         )
-
-
-def distances_of_means(X: Floats, codes: Ints, many: int, weight: Floats, y: Floats) -> Floats:
-    """Return how the means of groups lie apart within labels, shape (K, d).
-
-    The coefficients of the groups in a regression of the features on group and label, those of least norm: they sum to
-    0, and every difference of two groups is in their span. With the rows of one label, the differences of means.
-    """
-    inside = weight > 0
-    X, y, root = X[inside], y[inside], np.sqrt(weight[inside])[:, None]
-    member = (codes[inside, None] == np.arange(many)).astype(np.float64)
-    both = np.concatenate([member, X], axis=1)
-    for label in np.unique(y):
-        rows = y == label
-        both[rows] -= np.average(both[rows], axis=0, weights=root[rows, 0] ** 2)
-    both *= root
-    return np.asarray(np.linalg.lstsq(both[:, :many], both[:, many:], rcond=1e-10)[0])
-
-
-def _between(problem: RepairProblem, X: Floats) -> Floats:
-    """Return the mean difference of the second of each pair from the first, shape (d,); units are those of ``X``.
-
-    The mean and not the principal directions: differences within pairs that go either way are no direction.
-    """
-    pairs = _rows_of_pairs(problem)
-    if not pairs:
+    if not rows.size:
         raise DataError(
-            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
+            f"none of the people with copies in {copies.source} is among the {len(table):,} rows of the fit; add "
+            "copies of more people"
         )
-    first, second = np.array(pairs).T
-    return np.asarray((X[second] - X[first]).mean(axis=0))
+    return rows, features.matrix(changed)
 
 
-def _rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
-    """Return the rows of the pairs whose people are both there."""
-    name = problem.table.reading.columns.id
-    if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with `id` which column has their names")
-    place = {str(one): i for i, one in enumerate(entries_of(problem.table.features.column(name)))}
-    return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]
+def _said_of_copies(copies: Counterfactuals, changed: FlippedRows, rho: float | str) -> Iterator[Note]:
+    """Yield what is fitted to, and what is left out."""
+    many = sum(int((kind >= 0).sum()) for _, _, kind in changed.flips[-changed.copied :])
+    people = int(changed.has_copies.sum())
+    fitted = f"{many:,} copies, of {people:,} people, are fitted to, of {len(copies.people):,} copies in all"
+    if rho == math.inf:
+        fitted += "; the score is constant under these, and may change with the copies of others"
+    yield Note(fitted, "copies")
+    yield from left_out(copies)

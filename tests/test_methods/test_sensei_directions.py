@@ -1,0 +1,121 @@
+"""Directions that do not count, for the network as for the linear model, and how a fit is weighed and sized."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.sensei import Sensei
+from fairfix.methods.sensei.directions import span_of
+from fairfix.models.features import Features
+
+from tests.data import couples
+
+NAMES = ("age", "role")
+
+
+def problem_of(many: int = 150, pairs: int = 0) -> RepairProblem:
+    """Return couples, with pairs of neighbours."""
+    data = couples(many=many).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
+    columns = Columns(("sex",), label="label", id="person")
+    table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
+    two = tuple((f"p{2 * i}", f"p{2 * i + 1}") for i in range(pairs))
+    return RepairProblem(table, features=NAMES, pairs=two)
+
+
+def fitted(problem: RepairProblem, **parameters: Any) -> Any:
+    """Return the fit of a method, and its member and matrix."""
+    predictor = Sensei(**parameters).fit(problem, rng=np.random.default_rng(0))
+    (scorer,) = predictor.scorers
+    return predictor, scorer.member, scorer.features.matrix(problem.table)
+
+
+def small(solver: str) -> dict[str, Any]:
+    """Return what keeps a network small enough for a test."""
+    return {"solver": solver, "hidden": 6} if solver == "network" else {"solver": solver}
+
+
+@pytest.mark.parametrize(
+    "given", [{"directions": "logistic"}, {"directions": "pooled"}, {"pair_directions": 2}, {}]
+)
+@pytest.mark.parametrize("solver", ["linear", "network"])
+def test_the_score_is_constant_along_directions(solver: str, given: dict[str, Any]) -> None:
+    """Learned ones, the leading ones of pairs and their mean difference: rows moved along them keep their score."""
+    problem = problem_of(pairs=0 if "directions" in given else 60)
+    method = Sensei(**small(solver), rho=0.0, **given)
+    predictor, member, X = fitted(problem, **small(solver), rho=0.0, **given)
+    features = Features.learn(problem.table, NAMES)
+    span = span_of(problem, features, X, problem.table.rows.label, method)
+    rng = np.random.default_rng(0)
+    along = rng.normal(size=(len(X), len(span))) @ (span / np.linalg.norm(span, axis=1)[:, None])
+    plain = fitted(replace(problem, pairs=()), **small(solver), rho=0.0)[1]
+
+    assert len(span) == {"logistic": 1, "pooled": 2}.get(
+        given.get("directions", ""), given.get("pair_directions", 1)
+    )
+    np.testing.assert_allclose(member.predict(X + 3.0 * along), member.predict(X), atol=1e-9)
+    assert np.abs(plain.predict(X + 3.0 * along) - plain.predict(X)).max() > 0.01
+    assert np.ptp(predictor.predict(problem.table)) > 0.01
+
+
+def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
+    """Of differences that go either way the mean is about 0, and the leading direction is theirs."""
+    problem = problem_of(many=200, pairs=100)
+    features = Features.learn(problem.table, NAMES)
+    X = np.zeros((200, len(features.titles)))
+    X[1::2, 0] = np.where(np.arange(100) % 2, 3.0, -3.0)
+    X[1::2, 1] = 0.1
+    one = span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=1))
+    mean = span_of(problem, features, X, np.zeros(200), Sensei(solver="network"))
+
+    assert abs(one[0, 0]) > 0.999
+    np.testing.assert_allclose(mean[0, :2], [0.0, 0.1], atol=1e-12)
+    with pytest.raises(DataError, match="go in 2 directions; ask for no more"):
+        span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=3))
+
+
+def test_what_directions_need_is_said() -> None:
+    """Pairs for their directions; and a network with a radius has none."""
+    problem = problem_of(many=120, pairs=20)
+    with pytest.raises(UsageError, match="name a file of these with `pairs`"):
+        fitted(replace(problem, pairs=()), solver="linear", pair_directions=1)
+    with pytest.raises(UsageError, match="with `radius` has no directions"):
+        fitted(problem, solver="network", rho=1.0, radius=0.1)
+
+
+@pytest.mark.parametrize("solver", ["linear", "network"])
+def test_balanced_labels_weigh_alike(solver: str) -> None:
+    """The mean score is about a half however rare the label is; without the balance it is the label's share."""
+    data = couples(many=800)
+    data = data[(data["label"] == 0) | (np.arange(len(data)) % 5 == 0)]
+    table = read_table(data, Reading(Columns(("sex",), label="label")), NAMES)
+    problem, y = RepairProblem(table, features=NAMES), np.asarray(table.rows.label)
+    plain, even = (
+        fitted(problem, **small(solver), rho=0.0, balance=balance)[0].predict(table)
+        for balance in ("none", "labels")
+    )
+    weight = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
+
+    assert y.mean() < 0.3
+    assert plain.mean() == pytest.approx(y.mean(), abs=0.03)
+    assert np.average(even, weights=weight) == pytest.approx(0.5, abs=0.03)
+    assert "weigh alike" in " ".join(
+        map(str, fitted(problem, **small(solver), rho=0.0, balance="labels")[0].trace.notes)
+    )
+
+
+def test_a_network_has_the_size_that_is_asked_for() -> None:
+    """As many ReLUs, and a fit that hangs on the rows drawn for a step."""
+    problem = problem_of()
+    _, seven, X = fitted(problem, solver="network", rho=0.0, hidden=7)
+    _, other, _ = fitted(problem, solver="network", rho=0.0, hidden=7, batch=20)
+
+    assert seven.hidden.shape == (X.shape[1], 7)
+    assert np.abs(seven.predict(X) - other.predict(X)).max() > 1e-6
