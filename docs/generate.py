@@ -35,6 +35,7 @@ from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import as_options
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS
+from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 from house import rooms_below
 
@@ -81,7 +82,8 @@ def of_method(name: str) -> str:
 
 def completion() -> str:
     """Return what the shell completes of the methods, so that it need not import them."""
-    rules = [pair for method in available().values() for pair in method.rules()]
+    own = hyper_parameters()
+    rules = [pair for method in available().values() for pair in method.rules() if pair[0] in own]
     choices = {
         name.replace("_", "-"): sorted({c for one, rule in rules if one == name for c in rule.choices})
         for name, _ in rules

@@ -200,6 +200,8 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "alarm": "equal rates are bought with decisions that change with a column that stands for the group",
         "proposed": "comparable values that the data suggest; whether their difference counts is yours to say",
         "pairs": "how many comparable pairs the fit could use",
+        "copies": "how many counterfactual copies the fit could use, and of whom",
+        "unknown_copies": "counterfactual copies are of people whom no row that is used has",
         "no_flips": "no column that must not count is looked at, so there is nothing to hold",
         "regularizer": "limits of the regularizer on rows that the model was not fitted to",
         "infeasible": "no rule that was met holds the constraint: this one misses it by the least",

@@ -50,6 +50,7 @@ def audit(
     settings: Settings | None = None,
     more: More | None = None,
     true_groups: OfTrueGroups | None = None,
+    uncertain: Mapping[str, tuple[str, ...]] | None = None,
 ) -> AuditReport:
     """Audit a file, a frame or a table.
 
@@ -64,6 +65,8 @@ def audit(
         What to compute and which limits to hold.
     more, true_groups
         Comparisons, and values of true groups for checks, that were made elsewhere.
+    uncertain
+        Attributes of a table that are known by probabilities alone, as in :func:`judge`.
 
     Raises
     ------
@@ -73,11 +76,11 @@ def audit(
     settings = settings or Settings()
     if isinstance(data, Table):
         table = replace(data, reading=data.reading.with_threshold())
-        return judge(count_table(table), settings, "data", None, more, true_groups)
+        return judge(count_table(table), settings, "data", None, more, true_groups, uncertain)
     reading.check()
     source = open_source(data)
     scanned = scan(source, reading, exact=settings.exact)
-    return judge(scanned, settings, source.name, source, more, true_groups)
+    return judge(scanned, settings, source.name, source, more, true_groups, uncertain)
 
 
 def judge(
@@ -371,6 +374,7 @@ REMEDIES = {
     "within_radius": "ask for it with `individual`, the model file and `radius`; only transport_cost has it",
     "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
+    "under_counterfactuals": "give copies of people with `counterfactuals=FILE`; score_effect has none",
     **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
 }
 """Scope -> what gives a comparison that an audit has not; the reference group's remedy names the attribute."""
@@ -407,6 +411,11 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     elif of.exists:
         remedy = REMEDIES.get(of.scope, remedy)
     raise UsageError(f"check {check.text!r}: there is no {of.id}; {remedy}")
+
+
+def joined(one: More, other: More) -> More:
+    """Return the comparisons of both by attribute."""
+    return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
 def require_two_groups(report: AuditReport) -> None:

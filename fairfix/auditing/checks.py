@@ -243,10 +243,10 @@ def _metric(name: str) -> str:
 def _comparison(metric: str, rest: list[str]) -> Comparison:
     """Return what a check compares, whose parts after the metric are ``rest``."""
     entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES)
-    if entry.scopes == FLIP_SCOPES:
-        scope = rest.pop(0) if rest else FLIP_SCOPES[0]
-        if rest or scope not in FLIP_SCOPES:
-            raise UsageError(f"write {metric} or {metric}.SCOPE with {', '.join(FLIP_SCOPES)}")
+    if entry.scopes and set(entry.scopes) <= set(FLIP_SCOPES):
+        scope = rest.pop(0) if rest else entry.scopes[0]
+        if rest or scope not in entry.scopes:
+            raise UsageError(f"write {metric} or {metric}.SCOPE with {', '.join(entry.scopes)}")
         return Comparison(metric, "", scope)
     if entry.kinds == ("difference",) and not rest:
         return Comparison(metric, "difference", *entry.scopes)

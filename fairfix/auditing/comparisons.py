@@ -37,6 +37,7 @@ MEANINGS: Mapping[str, str] = {
     "under_flips": "every row gets every level of the attribute, and keeps the rest",
     "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
     "under_everybody": "every row gets each of the comparable values, and keeps the rest",
+    "under_counterfactuals": "people get the values of each of their copies in the file, and keep the rest",
     "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
     "min": "smallest value over the groups",
     "max": "largest value over the groups",

@@ -28,7 +28,10 @@ Entries = tuple[tuple[int, int], ...]
 SCOPES = ("between_groups", "to_overall", "to_reference", "within_strata")
 """Which groups a comparison compares."""
 
-FLIP_SCOPES = ("under_flips", "under_comparable", "under_everybody", "within_radius")
+FLIP_SCOPES = (
+    *("under_flips", "under_comparable", "under_everybody"),
+    *("under_counterfactuals", "within_radius"),
+)
 """How rows are changed before they are compared with themselves."""
 
 KINDS_OF_VALUES = ("difference", "ratio", "min", "max")
@@ -123,6 +126,7 @@ NEEDS: Mapping[str, str] = {
     "second pass": "all rows, not only counts (no `one_pass`)",
     "individual": "`individual`",
     "model": "a model file (`model`), which scores changed rows",
+    "copies": "counterfactual copies of people (`counterfactuals`), with a model file or their scores",
 }
 """What data must have, in words."""
 
@@ -209,7 +213,14 @@ def _mean(
 
 
 def _individual(
-    name: str, formula: str, phrase: str, source: str = "model", of: Of = "scores", **titles: str
+    name: str,
+    formula: str,
+    phrase: str,
+    source: str = "model",
+    of: Of = "scores",
+    aliases: tuple[str, ...] = (),
+    scopes: tuple[str, ...] = FLIP_SCOPES,
+    **titles: str,
 ) -> Metric:
     """Return a metric of what changed rows would get, or of what scores tell of it; ``titles`` are by scope."""
     by_scores = source == "score"
@@ -220,7 +231,8 @@ def _individual(
         percent=of == "decisions",
         needs=("individual", source),
         kinds=("difference",) if by_scores else (),
-        scopes=("between_groups",) if by_scores else FLIP_SCOPES,
+        scopes=("between_groups",) if by_scores else scopes,
+        aliases=aliases,
         of=of,
         titles={f"difference.{scope}" if by_scores else scope: title for scope, title in titles.items()},
     )
@@ -382,12 +394,14 @@ _ENTRIES: tuple[Metric, ...] = (
         under_flips="decisions that change with the group",
         under_comparable="decisions that change with comparable values",
         under_everybody="the same, if everybody gets these values",
+        under_counterfactuals="decisions that change with counterfactual copies",
     ),
     _individual(
         "score_change",
         "mean over rows of largest minus smallest score over the flips",
         "the mean of a row's largest change of score",
         under_flips="largest change of the score with the group, mean",
+        under_counterfactuals="largest change of the score with counterfactual copies, mean",
     ),
     _individual(
         "score_effect",
@@ -399,6 +413,15 @@ _ENTRIES: tuple[Metric, ...] = (
         "transport_cost",
         "mean over rows of the largest squared change of the log-odds, kept within 8",
         "the mean of a row's largest squared change of log-odds",
+    ),
+    _individual(
+        "counterfactual_gap",
+        "mean over people of the mean absolute change of the score from the row to its copies",
+        "the mean change of a person's score",
+        "copies",
+        aliases=("ctf",),
+        scopes=("under_counterfactuals",),
+        under_counterfactuals="counterfactual gap: change of the score with copies, mean",
     ),
     _individual(
         "matched_effect",

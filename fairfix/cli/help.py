@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("noise", "noise_columns", "noise_probability", "noise_keep", "noise_radius", "noise_epsilon"),
         *("noise_class_conditional", "noise_membership", "noise_independent"),
     ),
-    "Individual": ("individual", "comparable", "radius"),
+    "Individual": ("individual", "comparable", "radius", "counterfactuals"),
     "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
     "Run": (
         *("seed", "cluster", "threads", "dry_run", "config", "no_config"),

@@ -24,14 +24,22 @@ Hashes = npt.NDArray[np.uint64]
 BITS = np.uint64(53)
 """Bits of a draw: as many as a float from 0 to 1 has."""
 
+SEPARATOR = b"\x1f"
+"""Between the entries of an identity: the unit separator."""
+
 Seen = dict[int, int]
 """How often each row has occurred, by its hash."""
 
 
 def hashes_of(identities: Iterable[bytes], key: bytes) -> Hashes:
     """Return BLAKE2b of 8 bytes of each identity, read big-endian and cut to the upper 53 bits, shape (n,)."""
-    blake2b = hashlib.blake2b
-    whole = b"".join([blake2b(one, digest_size=8, key=key).digest() for one in identities])
+    begun = hashlib.blake2b(digest_size=8, key=key).copy  # three quarters of the time of a new one for each
+    out = []
+    for one in identities:
+        hashed = begun()
+        hashed.update(one)
+        out.append(hashed.digest())
+    whole = b"".join(out)
     return np.asarray(np.frombuffer(whole, dtype=">u8").astype(np.uint64) >> np.uint64(11))
 
 
@@ -181,12 +189,13 @@ def identity_of(entries: Sequence[Any]) -> bytes:
     """Return the identity of a row from its entries, the same for equal entries in any file format.
 
     Whole numbers are written without a fraction, other numbers as their shortest exact decimal, a missing
-    entry as NUL; the entries are joined by the unit separator.
+    entry as NUL; :data:`SEPARATOR` is between them.
     """
-    return b"\x1f".join(map(_canonical, entries))
+    return SEPARATOR.join(map(canonical, entries))
 
 
-def _canonical(value: Any) -> bytes:
+def canonical(value: Any) -> bytes:
+    """Return an entry as an identity has it."""
     if value is None or value != value:  # NaN differs from itself
         return b"\x00"
     if isinstance(value, float):

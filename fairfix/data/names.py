@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+INDEX_NAME = re.compile(r"__index_level_\d+__")
+"""What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
+
 
 def attribute_name(columns: Iterable[str]) -> str:
     """Return the name of an attribute of one or more columns: ``race x sex``."""

@@ -26,11 +26,13 @@ from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
+from fairfix.noisy.prices import Behind
 
 Made = TypeVar("Made")
 Key = ParamSpec("Key")
@@ -51,6 +53,7 @@ class Rule:
     words: tuple[str, ...] = ()
     selectable: bool = False
     text: bool = False
+    listed: bool = False
 
     def parse(self, owner: str, name: str, text: str) -> Any:
         """Return the value that a text stands for: a choice, a word, or a number; UsageError where it is none."""
@@ -74,6 +77,8 @@ class Rule:
             return
         if isinstance(value, str) and (self.text or value in self.words):
             return
+        if self.text:
+            raise UsageError(f"{owner}: {name} must be a text, got {value!r}")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
             raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
         for words, limit, holds in (
@@ -93,7 +98,8 @@ def param(
     """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`Rule`.
 
     ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
-    values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself.
+    values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself;
+    ``listed``: of entries with commas between, which programs may give as a list, or as a mapping of KEY=ENTRY.
     """
     return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
 
@@ -125,6 +131,9 @@ class RepairProblem:
         How the groups differ from the true ones, and what is said of it, for a method that knows noise.
     seen_by_model
         Protected columns that the model behind the score looks at, as far as that is known.
+    copies
+        Counterfactual copies of people, whose difference does not count; the identities are a feature column, as for
+        ``pairs``.
     many_fits
         Whether several fits will be made of the problem, so that work which only pays for many is done.
     """
@@ -137,6 +146,7 @@ class RepairProblem:
     pairs: tuple[tuple[str, str], ...] = ()
     noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
+    copies: Counterfactuals | None = None
     many_fits: bool = False
 
     @cached_property
@@ -161,16 +171,22 @@ def once_per_problem(
 ) -> Callable[Concatenate[RepairProblem, Key], Made]:
     """Keep what a function makes of a problem as long as the problem lives, so that its fits share a sort or a model.
 
-    Further arguments are the key, so they are hashable and given by position.
+    Further arguments are the key, so they are hashable and given by position. A warning is given again to each fit.
     """
-    kept: WeakKeyDictionary[RepairProblem, dict[Any, Made]] = WeakKeyDictionary()
+    kept: WeakKeyDictionary[RepairProblem, dict[Any, tuple[Made, list[Warning | str]]]] = WeakKeyDictionary()
 
     @wraps(make)
     def made(problem: RepairProblem, /, *key: Key.args, **no: Key.kwargs) -> Made:
         own = kept.setdefault(problem, {})
         if key not in own:
-            own[key] = make(problem, *key, **no)
-        return own[key]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                out = make(problem, *key, **no)
+            own[key] = out, [one.message for one in caught]
+        out, warned = own[key]
+        for one in warned:
+            warnings.warn(one, stacklevel=2)
+        return out
 
     return made
 
@@ -225,6 +241,8 @@ class Solver:
     """Whether the protected columns have to be features (True), or must not be (False)."""
     knows_pairs: ClassVar[bool] = False
     """Whether it heeds pairs of people whose difference does not count."""
+    knows_copies: ClassVar[bool] = False
+    """Whether it heeds counterfactual copies of people."""
     averages: ClassVar[bool] = False
     """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
     streams: ClassVar[bool] = False
@@ -368,9 +386,70 @@ class Repairer:
         """Columns with values whose difference does not count, as the parameters declare them."""
         return ()
 
+    @property
+    def membership(self) -> Mapping[str, str]:
+        """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
+        return {}
+
+    def without_copies(self, features: Sequence[str] | None) -> str:
+        """Return why counterfactual copies are refused, and what would heed them; empty where they are heeded."""
+        solver = self.solver_in_force
+        this = f"{self.name}: {solver.option}" if solver.option else self.name
+        if not solver.knows_copies:
+            ways = [one.option for one in self.solvers.values() if one.knows_copies]
+            ways = ways or ["`method=sensei` with `solver=linear`"]
+            return f"{this} knows no counterfactual copies; leave out `counterfactuals`, or take {' or '.join(ways)}"
+        alone = "counterfactual copies differ in features, and here it learns from the score alone"
+        return f"{this}: {alone}; name columns with `features`" if features is None else ""
+
+    def heeding_copies(self) -> Repairer:
+        """Return the repairer of a problem with counterfactual copies, whose slack may bound something else."""
+        return self
+
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of people who are not in the data, and what could be; empty where it is."""
         return ""
+
+    def largest_gaps(self, groups: Groups) -> Floats | None:
+        """Return the gaps that are asked, of all groups alike, (1,), or of each, (K,); None where no fit hangs on them.
+
+        A ratio that lacks ``g`` to 1 is a gap of ``g``.
+        """
+        return None if self.slack_of_all is None else np.array([self.slack_of_all])
+
+    @property
+    def granted(self) -> str:
+        """What a promise takes for granted beside the rows, as the end of a sentence; empty where nothing."""
+        return ""
+
+    @property
+    def asked_by(self) -> str:
+        """Name of the parameter that asks for these gaps."""
+        return "slack"
+
+    def tighter(self, by: Floats) -> Repairer:
+        """Return the repairer that leaves gaps which are smaller by so much, in the shape of :meth:`largest_gaps`."""
+        return replace(self, slack=max(self.slack - float(by[0]), 0.0))
+
+    def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+        """Return a rule as something can be promised of it to people who are not among the rows of the fit."""
+        return rule
+
+    def losses_of(
+        self, rule: RepairedPredictor, fitted: Table, table: Table
+    ) -> tuple[str, Floats, float] | None:
+        """Return the name of the loss whose group means are bounded, that of each row, (n,), and the largest there is.
+
+        None where no losses are bounded. ``fitted``: the rows of the fit.
+        """
+        return None
+
+    def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind | None:
+        """Return the true groups that may be behind recorded ones, ``names`` of ``column``; None where none are held.
+
+        ``alpha``: chance that limits of a survey may be wrong with.
+        """
+        return None
 
     @property
     def demands(self) -> tuple[tuple[str, float], ...]:
@@ -474,10 +553,13 @@ class Repairer:
             f"{this} treats groups apart, so it needs the protected attribute at predict time: say "
             "`protected_as_feature`, or take another solver": not paf and solver.sees_groups is True,
         }
+        if problem.copies is not None and (why := self.without_copies(problem.features)):
+            raise UsageError(why)
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
-        require_two(groups.columns, groups.names)
+        if not self.membership:
+            require_two(groups.columns, groups.names)
         mass = _group_masses(problem)
         if not mass.all():
             empty = groups.names[int(np.argmin(mass))]

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -49,7 +49,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
+from fairfix.methods.base import Repairer, RepairProblem, between_groups, once_per_problem, param
 from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
@@ -174,7 +174,7 @@ class LogLoss(Repairer):
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
-        base = game.solve(l2, math.inf)
+        base = _unconstrained(problem, self.constraint, self.intercept, l2)
         best = game.solve(l2, self.slack, start=base if self.estimates else None)
         rounded = self.decisions == "deterministic"
         rule = game.rule(best, rounded)
@@ -372,15 +372,39 @@ class Game:
             )
 
 
+@once_per_problem
+def _unconstrained(problem: RepairProblem, constraint: str, intercept: str, l2: float) -> Solution:
+    """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
+    method = LogLoss(constraint=constraint, intercept=intercept)
+    return Game(method, problem, label_of(problem)).solve(l2, math.inf)
+
+
+@once_per_problem
+def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
+    """Return the class of each row, shape (n,), and of each class with rows its group + K label, shape (C,)."""
+    code = problem.cells.codes
+    if about_labels:
+        code = code + len(problem.cells.levels) * label_of(problem).astype(np.int64)
+    there = np.unique(code[problem.table.weight > 0])
+    return np.minimum(np.searchsorted(there, code), there.size - 1), there
+
+
+@once_per_problem
+def _class_model(problem: RepairProblem, about_labels: bool, numbers: bytes | None) -> Member:
+    """Return the model of the classes fitted to some rows, their numbers as bytes, or to all: that of every slack."""
+    rows = slice(None) if numbers is None else np.frombuffer(numbers, dtype=np.intp)
+    code, there = _classes(problem, about_labels)
+    X, weight = design_of(problem, "linear").matrix[rows], problem.table.rows.weight
+    weight = None if weight is None else weight[rows]
+    return fit_classes(X, code[rows], there.size, weight, learner="linear", l2=DEFAULT / 2.0, seed=0)
+
+
 @dataclass(frozen=True, eq=False)
 class EstimatedGame(Game):
     """The same where a rule goes by chances of what a row does not tell: its label, and perhaps its group.
 
     A class is a group, or a group and a label where the constraint is about labels; those without rows are left out.
     """
-
-    fitted: dict[bytes, Member] = field(default_factory=dict)
-    """Models of the classes, by the rows that they are fitted to."""
 
     @property
     def told_by(self) -> str:
@@ -391,28 +415,16 @@ class EstimatedGame(Game):
     @cached_property
     def _coded(self) -> tuple[Ints, Ints, Ints]:
         """The class of each row, shape (n,); of each class the group and the cell, -1 for none, shape (C,) each."""
-        groups, events = self.problem.cells, EVENTS[self.method.constraint]
-        many = len(groups.levels)
-        code = groups.codes + many * self.y.astype(np.int64) * self.method.about_labels
-        there = np.unique(code[self.problem.table.weight > 0])
-        label = there // many
-        event = [
-            events.index(own) if own in events else -1
-            for own in (label.tolist() if self.method.about_labels else [None] * there.size)
-        ]
-        cell = np.where(np.array(event) < 0, -1, there % many + many * np.array(event))
-        return np.minimum(np.searchsorted(there, code), there.size - 1), there % many, cell
+        events, many = EVENTS[self.method.constraint], len(self.problem.cells.levels)
+        code, there = _classes(self.problem, self.method.about_labels)
+        label = (there // many).tolist() if self.method.about_labels else [None] * there.size
+        event = np.array([events.index(own) if own in events else -1 for own in label])
+        return code, there % many, np.where(event < 0, -1, there % many + many * event)
 
     def member(self, rows: Ints | slice) -> Member:
         """Return the model of the classes fitted to some rows."""
-        key = b"" if isinstance(rows, slice) else rows.tobytes()
-        if key not in self.fitted:
-            code, _, cell = self._coded
-            X, _, _, weight = self._rows(rows)
-            self.fitted[key] = fit_classes(
-                X, code[rows], cell.size, weight, learner="linear", l2=DEFAULT / 2.0, seed=0
-            )
-        return self.fitted[key]
+        numbers = None if isinstance(rows, slice) else rows.tobytes()
+        return _class_model(self.problem, self.method.about_labels, numbers)
 
     @property
     def _owners(self) -> Ints:

@@ -27,16 +27,15 @@ only the user can say.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairfix.data.codec import ABOVE_0, list_of, need, one_of, plain, real, record, text, truth
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.encoder import group_codes, numbers
 from fairfix.data.table import NotPlainError, OneRow, Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
@@ -144,8 +143,12 @@ class Features:
         """Return the matrix of a table's rows, shape (n, d); with ``gaps``, missing numbers are NaN, for trees."""
         if isinstance(table, OneRow):
             return np.array([[entry for one in self.columns for entry in _entries(table, one, gaps=gaps)]])
-        parts = [part for one in self.columns for part in _columns(table, one, gaps=gaps)]
-        return np.column_stack(parts) if len(table) else np.zeros((0, len(parts)))
+        width = sum(len(one.titles) - (one.missing and gaps) for one in self.columns)
+        out = np.empty((width, len(table)))
+        parts = (part for one in self.columns for part in _columns(table, one, gaps=gaps))
+        for row, part in zip(out, parts, strict=True):
+            row[:] = part
+        return out.T  # a column lies together, as those who read it take them
 
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""
@@ -283,12 +286,12 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
     )
 
 
-def _columns(table: Table, one: Feature, *, gaps: bool) -> list[Floats]:
+def _columns(table: Table, one: Feature, *, gaps: bool) -> Iterable[Floats | Bools]:
     """Return a feature's columns of the matrix."""
     if one.levels:
         codes, names = _coded(table, one.name, one.kind, one.same)
         place = {level: i for i, level in enumerate(names)}
-        return [(codes == place.get(level, -1)).astype(np.float64) for level in one.levels]
+        return (codes == place.get(level, -1) for level in one.levels)
     if one.kind == "score":
         scaled = (_score(table) - one.mean) / one.scale
         return [scaled, *(np.maximum(scaled - knot, 0.0) for knot in one.knots)]
@@ -362,6 +365,8 @@ def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
 
     ``width`` is the d of the fit; None takes that of the rows.
     """
+    import pyarrow.compute as pc
+
     column = _column(table, name)
     if kind_of(name, column.type) != "vector":
         raise ColumnError(
@@ -370,17 +375,14 @@ def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
     here = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False)
     if width is None:
-        if not lengths.size or not 0 < lengths[0] <= LONGEST:
-            raise DataError(
-                f"feature column {name!r} holds "
-                + (
-                    f"lists of {lengths[0]:,} numbers, and 1 to {LONGEST:,} can be learned from"
-                    if lengths.size
-                    else "no list"
-                )
-                + "; leave it out with `features`"
-            )
+        if not lengths.size:
+            raise DataError(f"feature column {name!r} holds no list; leave it out with `features`")
         width = int(lengths[0])
+        if not 0 < width <= LONGEST:
+            raise DataError(
+                f"feature column {name!r} holds lists of {width:,} numbers, and 1 to {LONGEST:,} can be learned from; "
+                "leave it out with `features`"
+            )
     if (lengths != width).any():
         at = int(np.argmax(lengths != width))
         raise DataError(

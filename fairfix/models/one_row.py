@@ -64,7 +64,7 @@ class RowRule:
         """
         predictor = repaired.predictor
         if repaired.base["kind"] == "file" or not (
-            isinstance(predictor, OfScorers) or not predictor.features
+            isinstance(predictor, OfScorers) or {*predictor.features} == {*predictor.memberships}
         ):
             return None
         names = repaired.required, tuple(repaired.output.names)

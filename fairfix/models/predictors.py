@@ -18,6 +18,7 @@ import numpy as np
 
 from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.memberships import memberships
 from fairfix.data.table import OneRow, Table
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
@@ -54,8 +55,18 @@ class RepairedPredictor(Saved):
         return {}
 
     @property
+    def vectors(self) -> tuple[str, ...]:
+        """Those of the feature columns that hold a list of numbers in each row."""
+        return tuple(name for name, kind in self.features.items() if kind == "vector")
+
+    @property
+    def memberships(self) -> tuple[str, ...]:
+        """Those of the feature columns that hold the row's probabilities to be of each group, which sum to 1."""
+        return ()
+
+    @property
     def needs_protected(self) -> bool:
-        """Whether some group column is needed at predict time."""
+        """Whether some group column is needed at predict time, or what else is known of the group."""
         return bool(self.inputs)
 
     @property
@@ -206,6 +217,59 @@ class GroupwiseRamp(OfGroups):
             return math.nan, False
         share = 2.0 * row.own_probability - 1.0 - float(self.offsets[code]) - float(self.remainders[code])
         return min(max(share / self.gamma, 0.0), 1.0), False
+
+
+@dataclass(frozen=True, eq=False)
+class SoftRamp(RepairedPredictor):
+    r"""A ramp on the score ``f = 2 p - 1`` for groups of which each row has probabilities of membership ``z_k``.
+
+    .. math:: P(\text{decision} = 1 \mid f, z) = \mathrm{clip}((f - \textstyle\sum_k t_k z_k) / \gamma,\, 0,\, 1)
+    """
+
+    kind: ClassVar[str] = "soft_ramp"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "groups": Setting(list_of(text), "groups"),
+        "columns": Setting(list_of(text), "groups"),
+        "offsets": Array("<f8", ("groups",)),
+        "gamma": Setting(real(ABOVE_0)),
+    }
+    randomized: ClassVar[bool] = True
+
+    groups: tuple[str, ...]
+    columns: tuple[str, ...]
+    """The groups, and the column of the probabilities of each."""
+    offsets: Floats
+    """``t``, shape (K,)."""
+    gamma: float
+    """Width of the ramp."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether each group has a column of its own."""
+        return len(self.columns) >= 2 and len(set(self.columns)) == len(self.columns)
+
+    @property
+    def features(self) -> Mapping[str, str]:
+        """The columns of probabilities."""
+        return dict.fromkeys(self.columns, "number")
+
+    @property
+    def memberships(self) -> tuple[str, ...]:
+        """The columns of probabilities."""
+        return self.columns
+
+    @property
+    def needs_protected(self) -> bool:
+        """Whether it looks at the group: at what is known of it."""
+        return True
+
+    def predict(self, table: Table) -> Floats:
+        """Return the ramp of each row; a DataError where probabilities of membership are none."""
+        z = memberships(table, self.columns)
+        price = np.zeros(len(z))
+        for part, offset in zip(z.T, self.offsets.tolist(), strict=True):  # in this order, as exports add up
+            price += part * offset
+        return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
 
 
 class OfCurves(OfGroups):

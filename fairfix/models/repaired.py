@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -42,7 +42,7 @@ from fairfix.data.codec import (
 )
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, identity_of, is_random
+from fairfix.data.draws import SEPARATOR, Seen, SharedDraws, canonical, decided, draws_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source, require
 from fairfix.data.ids import may_repeat
@@ -483,11 +483,17 @@ def _kind(kind: pa.DataType, *, as_text: bool) -> str:
 
 def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the identity of each row from its columns, in the order of ``kinds``."""
-    lists = [entries_of(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
-    texts = pa.types.is_string(columns[0].type) or pa.types.is_large_string(columns[0].type)
-    if len(lists) == 1 and texts and not columns[0].null_count:
-        return map(str.encode, lists[0])  # an id as it is, in a fifth of the time
-    return map(identity_of, zip(*lists, strict=True))
+    parts = [_written(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return iter(parts[0]) if len(parts) == 1 else map(SEPARATOR.join, zip(*parts, strict=True))
+
+
+def _written(column: pa.Array) -> Iterable[bytes]:
+    """Return the entries of a column as an identity has them."""
+    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    of_entry = (
+        str.encode if texts and not column.null_count else canonical
+    )  # the same, in a tenth of the time
+    return map(of_entry, entries_of(column))
 
 
 def _as(column: pa.Array, kind: str) -> pa.Array:
@@ -570,7 +576,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
 def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
     """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
-        reading.check(protected=predictor.needs_protected)
+        reading.check(protected=bool(predictor.inputs))
     except UsageError as error:
         raise ArtifactError(f"the manifest contradicts itself: {error}") from error
     if not set(predictor.inputs) <= set(reading.columns.cell_keys):

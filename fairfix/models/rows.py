@@ -38,9 +38,7 @@ def predict_rows(
         repaired = replace(repaired, unseen_group=unseen_group)
     if isinstance(data, Sequence) and not isinstance(data, str) and not data:
         return []
-    source, back = _opened(
-        data, {name for name, kind in repaired.predictor.features.items() if kind == "vector"}
-    )
+    source, back = _opened(data, repaired.predictor.vectors)
     source = scored(source, repaired, model, trust_model)
     batches = repaired.predict_source(source, missing_score=missing, duplicate_ids=share_ids)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))

@@ -202,6 +202,8 @@ def fit_network(
     seed: int,
     bounds: Floats | None = None,
     metric_inverse: Floats | None = None,
+    hidden: int | None = None,
+    batch: int = BATCH,
 ) -> NetworkFit:
     """Return a network that is trained until rows it does not learn from say that it gets no better.
 
@@ -226,6 +228,10 @@ def fit_network(
         Least and greatest value of each column, shape (2, d), for the free steps; None for those of ``X``.
     metric_inverse
         ``Sigma^+`` of the free steps, shape (d, d); None for the identity.
+    hidden
+        Number of ReLUs; None for one in so many rows, within limits.
+    batch
+        Rows drawn for a step, at most.
     """
     if not 0 <= rho < math.inf:
         raise ValueError(f"rho must be finite and not negative: {rho}")
@@ -253,10 +259,10 @@ def fit_network(
             share[learned] / share[learned].sum(),
             replace(candidates, own=candidates.own[learned], kind=candidates.kind[learned]),
             ascent,
-            hidden=int(np.clip(learned.size // ROWS_PER_HIDDEN, FEWEST, HIDDEN)),
+            hidden=hidden or int(np.clip(learned.size // ROWS_PER_HIDDEN, FEWEST, HIDDEN)),
             rho=rho,
             l2=l2,
-            batch=min(BATCH, learned.size),
+            batch=min(batch, learned.size),
             seed=seed,
         )
         listed = candidates.take(judged)

@@ -20,6 +20,10 @@ per unit of mass, and by weak duality no rates within the bands are better than
 which is computed here from the prices alone: the certificate does not trust the solver.
 
 Rates of a vertex lie at breakpoints, but for as many as there are constraints: only these leave ties to chance.
+
+**Covariances** (:func:`solve_step_covariances`). With the mean of all in place of free centres, ``p_c |r_c - sum_b p_b
+r_b| <= epsilon`` and ``p_c`` the cell's part of the mass, the program is the same with other rows: ``epsilon / p_c`` is
+the half of a band, and prices need not sum to 0, since no centre is free.
 """
 
 from __future__ import annotations
@@ -77,31 +81,83 @@ def solve_overlaps(cells: Sequence[Staircase], groups: Ints, slack: float) -> Ov
     (C, J). ``slack``: largest allowed difference between the means of two groups of one kind, 0 to infinity.
     """
     check_band(cells, slack)
-    d, mass = min(slack, 2.0) / 2, np.array([cell.total for cell in cells])
-    mass = mass / mass.sum()
+    mass = _parts(cells)
     member, kind = _members(groups)
     weight = member @ mass
-    means = member * mass / weight[:, None]
+    centres = (kind[:, None] == np.arange(kind.max() + 1)).astype(np.float64)
+    d = np.full(kind.size, min(slack, 2.0) / 2)
+    return _solved(cells, _Bands(mass, member * mass / weight[:, None], centres, d, weight))
+
+
+def solve_step_covariances(cells: Sequence[Staircase], slack: float) -> OverlapSolution:
+    """Return the optimal shares of cells whose indicators have a covariance of at most ``slack`` with the shares.
+
+    ``cells``: C of them, at least one. ``slack``: largest allowed absolute covariance, ``epsilon``; 0 to infinity.
+    """
+    check_band(cells, slack)
+    mass = _parts(cells)
+    rows = np.eye(mass.size) - mass
+    return _solved(cells, _Bands(mass, rows, np.zeros((mass.size, 0)), min(slack, 1.0) / mass, mass))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bands:
+    """Rows of means that lie within bands: ``|rows @ r - centres @ rho| <= d``, shape (G,), ``rho`` free."""
+
+    mass: Floats
+    """Of each cell, of sum 1, shape (C,)."""
+    rows: Floats
+    """Shape (G, C)."""
+    centres: Floats
+    """Which centre belongs to which row, shape (G, J); no columns where there are none."""
+    d: Floats
+    """Half of each band, shape (G,)."""
+    weight: Floats
+    """Mass that a price is counted by, shape (G,)."""
+
+    def balanced(self, prices: Floats) -> Floats:
+        """Return the nearest prices, (G,), that leave free centres no pull."""
+        if not self.centres.size:
+            return prices
+        return prices - self.centres @ (
+            self.centres.T @ (self.weight * prices)
+        )  # rows of a centre have the mass 1
+
+    def outside(self, rates: Floats) -> float:
+        """Return how far rates, (C,), are beyond the bands around the best centres."""
+        means = self.rows @ rates
+        if not self.centres.size:
+            return float((self.weight * (np.abs(means) - self.d)).max())
+        spread = [np.ptp(means[own > 0]) - 2 * self.d[own > 0][0] for own in self.centres.T]
+        return float(max(spread))
+
+
+def _parts(cells: Sequence[Staircase]) -> Floats:
+    """Return the mass of each cell as a part of all, shape (C,)."""
+    mass = np.array([cell.total for cell in cells])
+    return np.asarray(mass / mass.sum())
+
+
+def _solved(cells: Sequence[Staircase], bands: _Bands) -> OverlapSolution:
+    """Return the optimum by column generation."""
+    mass = bands.mass
     kept = [_spread(0, cell.worth.size) for cell in cells]
     rounds = 0
     while rounds < ROUNDS:
         rounds += 1
         coarse = [_at(cell, places) for cell, places in zip(cells, kept, strict=True)]
-        rates, prices = _program(coarse, mass, means, kind, d)
-        prices = prices - np.bincount(kind, weight * prices)[kind]  # the groups of a kind have the mass 1
-        at = member.T @ prices
+        rates, prices = _program(coarse, bands)
+        prices = bands.balanced(prices)
+        at = bands.rows.T @ (bands.weight * prices) / mass
         best = [int((cell.gains - t * cell.rates).argmax()) for cell, t in zip(cells, at, strict=True)]
         bound = float(mass @ [c.gains[b] - t * c.rates[b] for c, t, b in zip(cells, at, best, strict=True)])
-        bound += d * float(weight @ np.abs(prices))
+        bound += float((bands.d * bands.weight) @ np.abs(prices))
         value = float(mass @ [cell.gain(rate) for cell, rate in zip(cells, rates, strict=True)])
         more = [_more(*one) for one in zip(cells, kept, rates, best, strict=True)]
         if bound - value <= PROVEN or sum(map(len, more)) == sum(map(len, kept)):
             break
         kept = more
-    least, most = (
-        np.array([end(means[kind == j] @ rates) for j in range(kind.max() + 1)]) for end in (np.min, np.max)
-    )
-    converged = bool((most - least).max() <= 2 * d + PROMISED and abs(bound - value) <= PROMISED)
+    converged = bool(bands.outside(rates) <= PROMISED and abs(bound - value) <= PROMISED)
     steps = tuple(cell.step(float(rate)) for cell, rate in zip(cells, rates, strict=True))
     return OverlapSolution(steps, rates, value, bound - value, converged, rounds)
 
@@ -135,31 +191,28 @@ def _more(cell: Staircase, places: Ints, rate: float, best: int) -> Ints:
     return np.unique(np.concatenate([places, near, _spread(low, high)]))
 
 
-def _program(
-    cells: Sequence[Staircase], mass: Floats, means: Floats, kind: Ints, d: float
-) -> tuple[Floats, Floats]:
+def _program(cells: Sequence[Staircase], bands: _Bands) -> tuple[Floats, Floats]:
     """Return rates (C,) and multipliers (G,) of the linear program.
 
     The variables are what is taken of each segment, as a share of its cell, and the centres.
     """
     sizes = [cell.worth.size for cell in cells]
     owner = np.repeat(np.arange(len(cells)), sizes)
-    centre = -(kind[:, None] == np.arange(kind.max() + 1)).astype(np.float64)
-    above = hstack([csr_matrix(means[:, owner]), csr_matrix(centre)])
+    above = hstack([csr_matrix(bands.rows[:, owner]), csr_matrix(-bands.centres)])
     worth = np.concatenate([cell.worth for cell in cells])
     width = np.concatenate([np.diff(cell.rates) for cell in cells])
-    free = np.full(centre.shape[1], np.inf)  # a centre need not be told to stay in [0, 1]
+    free = np.full(bands.centres.shape[1], np.inf)  # a centre need not be told to stay in [0, 1]
     most, least = np.concatenate([width, free]), np.concatenate([np.zeros(width.size), -free])
     program: Any = linprog
     answer = program(
-        np.concatenate([-worth * mass[owner], np.zeros(centre.shape[1])]),
+        np.concatenate([-worth * bands.mass[owner], np.zeros(free.size)]),
         A_ub=vstack([above, -above]),
-        b_ub=np.full(2 * kind.size, d),
+        b_ub=np.tile(bands.d, 2),
         bounds=np.stack([least, most], axis=1),
         method="highs",
         options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
     )
     taken, paid = answer.x, -answer.ineqlin.marginals
     rates = np.bincount(owner, taken[: owner.size], len(cells)).astype(np.float64)
-    weight = np.array([mass[row > 0].sum() for row in means])
-    return rates, (paid[: kind.size] - paid[kind.size :]) / weight
+    size = bands.d.size
+    return rates, (paid[:size] - paid[size:]) / bands.weight

@@ -22,6 +22,10 @@ and ``u_kj`` is positive only at the upper edge of its band, negative only at th
 points, and has few unknowns: sequential quadratic programs find it. Newton's method on the constraints that are active
 then gives the last digits; a step of it is kept only if it makes the violation smaller.
 
+**Soft cells** (:func:`solve_soft`). A point may also belong to all cells of one kind, to cell ``k`` with the part
+``z_ik >= 0``: then ``W_k = sum_i w_i z_ik``, ``r_k = sum_i w_i z_ik q_i / W_k``, and the point pays ``sum_k u_k z_ik``.
+All else is as above.
+
 The shares above attain the minimum of the Lagrangian, so ``sum_kj W_kj (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
 from the optimum of any shares within the band, computed without cancellation.
 
@@ -85,7 +89,26 @@ def solve_pairs(
     width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more. ``weights``:
     positive, shape (n,); None for 1 each.
     """
-    problem = _Problem.of(scores, slopes, cells, gamma, slack, weights)
+    return _solution(_Problem.of(scores, slopes, cells, gamma, slack, weights), slack)
+
+
+def solve_soft(
+    scores: npt.ArrayLike,
+    parts: npt.ArrayLike,
+    gamma: float,
+    slack: float,
+    weights: npt.ArrayLike | None = None,
+) -> PairsSolution:
+    """Return the optimal multipliers of cells to which every point belongs in part; one kind, shape (K, 1).
+
+    ``parts``: how much of each point belongs to each cell, 0 or more, each cell with some; shape (n, K). The others
+    are those of :func:`solve_pairs`.
+    """
+    return _solution(_SoftProblem.soft(scores, parts, gamma, slack, weights), slack)
+
+
+def _solution(problem: _Problem, slack: float) -> PairsSolution:
+    """Return the optimum of a problem."""
     idle = np.zeros((problem.size, problem.kinds))
     least, most = problem.ends(problem.means(problem.shares(idle)))
     if (most - least).max(initial=0.0) <= slack:
@@ -200,6 +223,37 @@ class _Problem:
         unbalanced = float(np.abs((self.share * u).sum(axis=0)).max(initial=0.0))
         good = outside <= PROMISED and abs(gap) <= PROMISED and unbalanced <= PROMISED
         return PairsSolution(u, c, c + off, objective, gap, bool(good), steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _SoftProblem(_Problem):
+    """A problem of one kind of cells, to which points belong in parts ``z``, (n, K)."""
+
+    @classmethod
+    def soft(
+        cls, scores: npt.ArrayLike, parts: npt.ArrayLike, gamma: float, slack: float, weights: Any
+    ) -> _SoftProblem:
+        """Return the problem of parts."""
+        z = np.asarray(parts, dtype=np.float64)
+        if z.ndim != 2 or not (z >= 0).all():  # NaN is refused too
+            raise ValueError(f"parts must be 0 or more, of shape (n, K), got {z.shape}")
+        whole = _Problem.of(scores, z, np.zeros(z.shape, dtype=np.int64), gamma, slack, weights)
+        share = (whole.w @ z)[:, None]
+        if not share.all():
+            raise ValueError("every cell needs a part of a point")
+        return cls(whole.f, z, whole.cell, whole.w, gamma, min(slack, 2.0) / 2, share)
+
+    def means(self, q: Floats) -> Floats:
+        """Return ``r``, shape (K, 1)."""
+        return np.asarray(((self.w * q) @ self.z)[:, None] / self.share)
+
+    def pull(self, u: Floats) -> Floats:
+        """Return ``sum_k u_k z_ik`` per point."""
+        return np.asarray(self.z @ u[:, 0])
+
+    def curvature(self, each: Floats) -> Floats:
+        """Return sums of ``each * z_k * z_l`` over the points, shape (K, K)."""
+        return np.asarray((self.z * each[:, None]).T @ self.z)
 
 
 def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:

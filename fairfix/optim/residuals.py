@@ -64,9 +64,14 @@ class Residuals:
             if low == high:
                 return low
             return falling_root(lambda d: (-float(self.slope(np.full(1, d))[0]), 0.0), low, high)
-        level = 0.5 if self.loss == "absolute" else number_of(self.loss)
+        level, _ = self._pinball
         at = int(np.searchsorted(self.mass[1:], level - 1e-12))
         return float(self.places[min(at, self.places.size - 1)])
+
+    @property
+    def _pinball(self) -> tuple[float, float]:
+        """The level of the pinball loss that this is so many times."""
+        return (0.5, 2.0) if self.loss == "absolute" else (number_of(self.loss), 1.0)
 
     def cost(self, d: Floats) -> Floats:
         """Return the loss that is expected of ``u - s = d``, same shape."""
@@ -79,7 +84,7 @@ class Residuals:
             far = self.first[-1] - self.first[upto] - d * (1.0 - self.mass[upto])
             ends = self.mass[below] + 1.0 - self.mass[upto]
             return np.asarray(near + delta * (short + far - delta / 2.0 * ends))
-        level, factor = (0.5, 2.0) if self.loss == "absolute" else (number_of(self.loss), 1.0)
+        level, factor = self._pinball
         at = np.searchsorted(self.places, d, side="right")
         short = d * self.mass[at] - self.first[at]
         return np.asarray(factor * (level * (self.first[-1] - d) + short))
@@ -91,7 +96,7 @@ class Residuals:
             below, upto = self._within(d, delta)
             near = d * (self.mass[upto] - self.mass[below]) - (self.first[upto] - self.first[below])
             return np.asarray(near + delta * (self.mass[below] - (1.0 - self.mass[upto])))
-        level, factor = (0.5, 2.0) if self.loss == "absolute" else (number_of(self.loss), 1.0)
+        level, factor = self._pinball
         at = np.searchsorted(self.places, d, side="right")
         return np.asarray(factor * (self.mass[at] - level))
 

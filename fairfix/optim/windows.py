@@ -66,7 +66,7 @@ def _near_the_ramp(
     gamma: float,
     slack: float,
     rho: float | None,
-    ratio: float = 1.0,
+    ratio: float,
 ) -> RampSolution | None:
     """Return the solution from the points near the ramps; None if the sample misled or most points are near."""
     samples = [_sample(f, w) for f, w in zip(scores, weights, strict=True)]

@@ -45,6 +45,7 @@ CHANGED = {
     "under_flips": "with {attribute} alone, all other columns being equal,",
     "under_comparable": "with the comparable value alone, in rows that have one of these values,",
     "under_everybody": "with the comparable value alone, if everybody gets each of these values,",
+    "under_counterfactuals": "with the counterfactual copies, of people who have any,",
     "within_radius": "with {attribute}, if rows may also move to near rows as far as the radius,",
 }
 """Kind of flip -> with what something changes."""

@@ -244,8 +244,20 @@ def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Gr
 
 
 def _individual(block: Json, result: Json) -> Iterator[Section]:
-    """Yield what the group alone does to a person's result, with what has to be assumed for that, in words."""
-    own = [one for one in block["comparisons"] if "individual" in Comparison.parse(one["id"]).entry.needs]
+    """Yield what the group alone does to a person's result, with what has to be assumed for that, in words.
+
+    What counterfactual copies get is told apart: more than the group may be different in them.
+    """
+    every = [one for one in block["comparisons"] if "individual" in Comparison.parse(one["id"]).entry.needs]
+    of_copies = [one for one in every if Comparison.parse(one["id"]).scope == "under_counterfactuals"]
+    own = [one for one in every if one not in of_copies]
+    if of_copies:
+        sentences = tuple(
+            statement(one, result, block["attribute"]) for one in of_copies if one["id"] in HEADLINES
+        )
+        yield Section(
+            "People and their counterfactual copies", (BY_COPIES, *sentences), kind="individual", about=block
+        )
     if own:
         by_model = any("model" in Comparison.parse(one["id"]).entry.needs for one in own)
         sentences = tuple(statement(one, result, block["attribute"]) for one in own if one["id"] in HEADLINES)
@@ -258,6 +270,10 @@ def _individual(block: Json, result: Json) -> Iterator[Section]:
 BY_MODEL = (
     "Individual fairness: the model scores a row again with another value, and all other columns as they are. What "
     "goes through other columns, such as a proxy of the group, is not in these numbers"
+)
+BY_COPIES = (
+    "Individual fairness by the copies that were given: they differ from the person in what their file says, and in "
+    "nothing else. Whether the person would have these values is not for the data to say"
 )
 BY_SCORES = (
     "Individual fairness from scores alone: this assumes that the other columns of the data are all that may count. A "

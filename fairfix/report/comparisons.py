@@ -111,7 +111,14 @@ def _of_gap(
 def answer(result: Json) -> Iterator[str]:
     """Yield the advice for the leading gap of every attribute, and what it rests on."""
     leading = _leading(result)
-    lines = [line for gap in leading for line in (_as_is(result, gap), *advised(result, gap))]
+    base: Json | None = next((one for one in result["points"] if one["title"] == "base"), None)
+    lines = [
+        line
+        for gap in leading
+        for line in (*(() if base is None else (_as_is(base, gap),)), *advised(result, gap))
+    ]
+    if lines and base is None:
+        yield "There is no score of a model as it is, so what a method changes beside one is not known."
     yield from lines
     if lines:
         many = sum("failure" not in point for point in result["points"])
@@ -135,14 +142,11 @@ def _leading(result: Json) -> list[str]:
     return out
 
 
-def _as_is(result: Json, gap: str) -> str:
+def _as_is(base: Json, gap: str) -> str:
     """Return the gap and the accuracy of the model as it is."""
     name, attribute = parted(gap)
     title = f"By {attribute[1:-1]}, the {titled(name)} of the model as it is (base)"
-    base: Json = next(
-        (point for point in result["points"] if point["title"] == "base" and "gaps" in point), {}
-    )
-    value = base.get("gaps", {}).get(gap, NONE)
+    value = base["gaps"].get(gap, NONE)
     if value["value"] is None:
         return f"{title} is undefined on held-out rows."
     quality = base["qualities"].get("accuracy", NONE)

@@ -70,10 +70,9 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     concerned = _whom(result, held or fit or {})
     for one in people:
         yield _people(one, rows, in_answer=held is not None and one in concerned)
-    crossed = [one for one in people if one["attribute"] == _crossed(result)]
-    whole = next(
-        iter((crossed if len(concerned) > 1 else []) + concerned), None
-    )  # a rule has the groups of all columns
+    if len(concerned) > 1:  # a rule has the groups of all columns
+        concerned = [one for one in people if one["attribute"] == _crossed(result)] or concerned
+    whole = next(iter(concerned), None)
     rank = _by_change(whole) if whole else lambda group: 0.0
     if result.get("rule"):
         yield _rule(result, rank)
@@ -123,6 +122,11 @@ def answer(result: Json) -> Iterator[str]:
             yield _gap_of_fit(row, held["rows"])
             continue
         yield _gap(result, row, held["rows"], fitted.get(row["attribute"]))
+        if result["parameters"].get("noise_membership"):
+            yield (
+                "Rates are weighted by the probabilities of membership; that they are those of the true groups is "
+                "assumed (N4), and the data cannot show it."
+            )
         of = next((one for one in concerned if one["attribute"] == row["attribute"]), None)
         if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
             yield f"{who}."
@@ -167,9 +171,14 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     before, after, change = row["before"], row["after"], row.get("change")
     confidence = in_percent(result["settings"]["confidence"])
     title = f"by {row['attribute']}, the {of.title}" if row["attribute"] else of.title
+    whose = (
+        f"{after['reason']} among "
+        if of.scope == "under_counterfactuals" and after["low"] is not None
+        else ""
+    )
     text = (
         f"{title[0].upper()}{title[1:]} is {_with_ends(before, write)} before the repair and "
-        f"{_with_ends(after, write)} after it, on {rows:,} held-out rows ({confidence} intervals)"
+        f"{_with_ends(after, write)} after it, on {whose}{rows:,} held-out rows ({confidence} intervals)"
     )
     if change is not None and change["low"] is not None and change["high"] is not None:
         ends = f"the change is {ends_of(change['low'], change['high'], write)}"

@@ -17,12 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairfix.stats.estimates import Floats
-from fairfix.stats.tails import largest_difference, reach_of, share_distance, upper_mean
+from fairfix.stats.tails import (
+    Reach,
+    largest_difference,
+    reach_of,
+    share_distance,
+    stake_of,
+    upper_by_bets,
+    upper_mean,
+)
 
 Ints: TypeAlias = NDArray[np.int64]
 
 SHARES = 0.1
 """Part of the miscoverage that goes to the shares of groups, which matter little: they weigh gaps that are small."""
+
+
+NONE = np.zeros(1)
+"""Losses of a group without rows, where it is asked how many it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +48,34 @@ class Evidence(ABC):
     alpha: float
     tail: str = ""
 
+    most: float = 1.0
+    """No gap is larger."""
+
     @property
     @abstractmethod
-    def measured(self) -> float:
-        """The gap on these rows."""
+    def seen(self) -> Floats:
+        """The gaps on these rows, shape (m,): the largest alone, or that of each group."""
 
     @abstractmethod
-    def of(self, rows: Ints) -> float:
-        """Return the bound if the same had been seen on so many rows."""
+    def of(self, rows: Ints) -> Floats:
+        """Return the bounds if the same had been seen on so many rows, shape (m,)."""
 
     @cached_property
+    def bounds(self) -> Floats:
+        """The bounds on the gaps of the population, shape (m,)."""
+        if not self.rows.min() > 0:
+            return np.full(self.seen.shape, self.most)
+        return np.clip(self.of(self.rows), 0.0, self.most)
+
+    @property
+    def measured(self) -> float:
+        """The largest gap on these rows."""
+        return float(self.seen.max())
+
+    @property
     def bound(self) -> float:
-        """The bound on the gap of the population."""
-        return min(max(self.of(self.rows), 0.0), 1.0) if self.rows.min() > 0 else 1.0
+        """The bound on the largest gap of the population."""
+        return float(self.bounds.max())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +88,10 @@ class OfPairs(Evidence):
     """Which of them are compared with one another, shape (m,)."""
 
     @property
-    def measured(self) -> float:
+    def seen(self) -> Floats:
         """The largest difference."""
-        return max(
-            (float(np.ptp(inside)) for inside in self._by_block(self.rates) if inside.size > 1), default=0.0
-        )
+        each = [float(np.ptp(inside)) for inside in self._by_block(self.rates) if inside.size > 1]
+        return np.array([max(each, default=0.0)])
 
     def _by_block(self, numbers: Any) -> list[Any]:
         return [numbers[self.blocks == block] for block in np.unique(self.blocks)]
@@ -78,16 +104,48 @@ class PairsOfRules(OfPairs):
     variation: Floats
     """Of the rule, shape (m,)."""
 
-    def of(self, rows: Ints) -> float:
+    @cached_property
+    def pairs(self) -> Ints:
+        """The groups that are compared, shape (P, 2)."""
+        number = np.arange(self.rows.size)
+        pairs = [pair for inside in self._by_block(number) for pair in combinations(inside, 2)]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    def _reach(self, rows: Ints) -> Reach:
+        """Return what all rates may be off at once."""
+        ones = np.ones(self.pairs.shape)
+        return reach_of(ones, rows[self.pairs], self.alpha, groups=rows.size, balls=len(self.pairs))
+
+    def of(self, rows: Ints) -> Floats:
         """Return the largest difference with what both rates may be off; pairs of blocks are all compared at once."""
-        number = np.arange(rows.size)
-        pairs = np.array([pair for inside in self._by_block(number) for pair in combinations(inside, 2)])
+        pairs = self.pairs
         if not pairs.size:
-            return 0.0
-        ones = np.ones(pairs.shape)
-        reach = reach_of(ones, rows[pairs], self.alpha, groups=rows.size, balls=len(pairs))
+            return np.zeros(1)
         far = np.abs(self.rates[pairs[:, 0]] - self.rates[pairs[:, 1]])
-        return float((far + reach(self.variation[pairs], rows[pairs])).max())
+        return np.array([(far + self._reach(rows)(self.variation[pairs], rows[pairs])).max()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatiosOfRules(PairsOfRules):
+    """The same rates, of which the ratio of the smallest to the largest is looked at; a gap is what it lacks to 1."""
+
+    @property
+    def seen(self) -> Floats:
+        """What the smallest ratio lacks; of rates that are all 0 there is none, and it lacks everything."""
+        each = [
+            1.0 - float(inside.min() / inside.max()) if inside.max() > 0 else 1.0
+            for inside in self._by_block(self.rates)
+            if inside.size > 1
+        ]
+        return np.array([max(each, default=0.0)])
+
+    def of(self, rows: Ints) -> Floats:
+        """Return what the smallest ratio may lack, each pair either way round."""
+        if not self.pairs.size:
+            return np.zeros(1)
+        ways = np.concatenate([self.pairs, self.pairs[:, ::-1]])
+        least = self._reach(rows).least_ratio(self.rates[ways], self.variation[ways], rows[ways])
+        return np.array([1.0 - min(float(least.min()), 1.0)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +154,13 @@ class PairsHeldOut(OfPairs):
 
     counted: bool
 
-    def of(self, rows: Ints) -> float:
+    def of(self, rows: Ints) -> Floats:
         """Return the largest difference by the tails of both groups together, each block at its part of alpha."""
         parts = list(zip(self._by_block(self.rates), self._by_block(rows), strict=True))
         parts = [(rates, many) for rates, many in parts if many.size > 1]
         alpha = self.alpha / max(len(parts), 1)
-        return max(
-            (largest_difference(rates, many, alpha, counted=self.counted) for rates, many in parts),
-            default=0.0,
-        )
+        each = [largest_difference(rates, many, alpha, counted=self.counted) for rates, many in parts]
+        return np.array([max(each, default=0.0)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +176,12 @@ class Distances(Evidence):
     total: int
 
     @property
-    def measured(self) -> float:
-        """The largest distance to everybody."""
-        return float(self.far.max())
+    def seen(self) -> Floats:
+        """The distance of each group to everybody."""
+        return self.far
 
-    def of(self, rows: Ints) -> float:
-        """Return the largest distance with what the distributions and the shares may be off."""
+    def of(self, rows: Ints) -> Floats:
+        """Return the distance of each group with what the distributions and the shares may be off."""
         many = len(self.names)
         alpha = self.alpha * (1 - SHARES)
         weights: Floats = np.tile(self.shares, (many, 1))
@@ -134,7 +190,7 @@ class Distances(Evidence):
         pairs = np.array(list(combinations(range(many), 2)))
         apart = self.apart + float(reach(np.ones(pairs.shape), rows[pairs]).max())
         off = share_distance(round(self.total * rows.sum() / self.rows.sum()), many, self.alpha * SHARES)
-        return float(np.max(self.far + reach(weights, rows))) + off * min(apart, 1.0)
+        return self.far + reach(weights, rows) + off * min(apart, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,15 +206,15 @@ class ToOthers(Evidence):
     counted: bool
 
     @property
-    def measured(self) -> float:
+    def seen(self) -> Floats:
         """The largest distance to everybody."""
-        return float((np.abs(np.diff(self.rates, axis=1)[:, 0]) * self._others(self.rows)).max())
+        return np.array([(np.abs(np.diff(self.rates, axis=1)[:, 0]) * self._others(self.rows)).max()])
 
     def _others(self, rows: Ints) -> Floats:
         each = rows.reshape(-1, 2)
         return np.asarray(each[:, 1] / each.sum(axis=1))
 
-    def of(self, rows: Ints) -> float:
+    def of(self, rows: Ints) -> Floats:
         """Return the largest distance; all of them share alpha."""
         each, alpha = rows.reshape(-1, 2), self.alpha / len(self.rates)
         total = each.sum(axis=1)
@@ -167,7 +223,7 @@ class ToOthers(Evidence):
             largest_difference(rate, many, alpha * (1 - SHARES), counted=self.counted)
             for rate, many in zip(self.rates, each.astype(np.float64), strict=True)
         ]
-        return float((np.array(far) * most).max())
+        return np.array([(np.array(far) * most).max()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +234,37 @@ class OfEverybody(Evidence):
     counted: bool
 
     @property
-    def measured(self) -> float:
+    def seen(self) -> Floats:
         """The share."""
-        return self.share
+        return np.array([self.share])
 
-    def of(self, rows: Ints) -> float:
+    def of(self, rows: Ints) -> Floats:
         """Return its upper limit."""
-        return float(upper_mean(self.share, rows, -math.log(self.alpha), counted=self.counted)[0])
+        return upper_mean(self.share, rows, -math.log(self.alpha), counted=self.counted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses(Evidence):
+    """Mean losses of groups, of a finished rule whose losses have an end, ``most``."""
+
+    losses: tuple[Floats, ...]
+    """Of the rows of each group."""
+    spread: Floats
+    """Standard deviation of the losses of each group on other rows, shape (K,): stakes are set by it."""
+
+    @property
+    def seen(self) -> Floats:
+        """The mean of each group."""
+        return np.array([float(own.mean()) if own.size else 0.0 for own in self.losses])
+
+    def of(self, rows: Ints) -> Floats:
+        """Return the upper limit of each group; all of them share alpha."""
+        cost = math.log(len(self.losses) / self.alpha)
+        stakes = stake_of(self.spread / self.most, rows, cost)
+        each = zip(self.losses, stakes.tolist(), rows.tolist(), strict=True)
+        return self.most * np.array(
+            [
+                upper_by_bets(own / self.most if own.size else NONE, stake, cost, many)
+                for own, stake, many in each
+            ]
+        )

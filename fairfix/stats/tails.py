@@ -21,6 +21,8 @@ References
 ----------
 A. Dvoretzky, J. Kiefer and J. Wolfowitz (1956), Annals of Mathematical Statistics 27. P. Massart (1990), Annals of
 Probability 18. W. Hoeffding (1963), JASA 58. R. A. Fisher (1932), Statistical Methods for Research Workers, 21.1.
+E. C. Fieller (1954), Journal of the Royal Statistical Society B 16. I. Waudby-Smith and A. Ramdas (2024), *Estimating
+means of bounded random variables by betting*, Journal of the Royal Statistical Society B 86.
 """
 
 from __future__ import annotations
@@ -101,6 +103,10 @@ def largest_difference(mean: Floats, rows: Floats, alpha: float, *, counted: boo
     return float(min(far.max(), 1.0))
 
 
+ONE_MORE = 1e-9
+"""What is added to a limit that Newton's steps come to from below; they end where they are shorter."""
+
+
 @dataclass(frozen=True)
 class Reach:
     """How far means of all rules of a score lie from their expectations, group by group, at once.
@@ -119,6 +125,22 @@ class Reach:
         total = each.sum(axis=-1) if self.box else np.sqrt((each**2).sum(axis=-1))
         return np.asarray(math.sqrt(self.cost) * total)
 
+    def least_ratio(self, mean: Floats, weight: Floats, rows: ArrayLike) -> Floats:
+        """Return the least ratio of two expectations of which both means may be, shape (m,); 0 where the first may be.
+
+        ``mean``, ``weight``, ``rows``: shape (m, 2). In the ball the ratio is at least ``r`` where no point of the
+        quarter circle has ``(x - a cos) - r (y + b sin)`` below 0, so where ``x - r y >= sqrt(a^2 + r^2 b^2)``: the
+        lower end of Fieller's interval.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.where(weight > 0, weight * np.sqrt(self.cost / (2.0 * np.asarray(rows))), 0.0)
+        (x, y), (a, b) = mean.T, off.T
+        there = x > a
+        if self.box:
+            return np.asarray(np.where(there, (x - a) / np.where(there, y + b, 1.0), 0.0))
+        root = np.sqrt(np.where(there, (x * b) ** 2 + (y**2 - b**2) * a**2, 0.0))
+        return np.asarray(np.where(there, (x - a) * (x + a) / np.where(there, x * y + root, 1.0), 0.0))
+
 
 def reach_of(weights: Floats, rows: ArrayLike, alpha: float, *, groups: int, balls: int) -> Reach:
     """Return the shape in which the largest sum is smaller, which numbers of rows alone decide.
@@ -136,6 +158,34 @@ def reach_of(weights: Floats, rows: ArrayLike, alpha: float, *, groups: int, bal
     box = Reach(math.log(2 * groups / alpha), box=True)
     ball = Reach(budget(alpha / balls, members) + members * math.log(2), box=False)
     return min(ball, box, key=lambda one: float(one(weights, rows).max()))
+
+
+def stake_of(spread: ArrayLike, rows: ArrayLike, cost: float) -> Floats:
+    """Return what to bet on each row that a mean of numbers in [0, 1] is smaller, broadcast: at most 1.
+
+    ``spread``: their standard deviation as far as other rows tell. It makes :func:`upper_by_bets` least where they are
+    near to normal; any other stake is allowed too.
+    """
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(np.sqrt(2.0 * cost / np.asarray(rows)) / np.asarray(spread), 1.0))
+
+
+def upper_by_bets(numbers: Floats, stake: float, cost: float, rows: float | None = None) -> float:
+    """Return the largest expectation ``m`` of numbers in [0, 1] that bets against it do not refute, at ``exp(-cost)``.
+
+    Whoever bets ``stake``, fixed before the numbers are seen, has ``prod (1 + stake (m - x_i))`` in the end, which is
+    never negative and expected to be 1 where ``m`` is the expectation, so it is above ``exp(cost)`` with a chance of at
+    most ``exp(-cost)`` (Markov; I. Waudby-Smith and A. Ramdas 2024, section 4). ``rows``: as if so many had been seen.
+    """
+    target = cost / (numbers.size if rows is None else rows)
+    m = float(numbers.mean())
+    for _ in range(HALVINGS):  # Newton's steps: the logarithm is concave in m, so that none goes too far
+        inside = 1.0 + stake * (m - numbers)  # above 0: where one of them is 1, m is not 0
+        step = (target - float(np.log(inside).mean())) / float((stake / inside).mean())
+        m += step
+        if m >= 1.0 or step < ONE_MORE:
+            break
+    return min(m + ONE_MORE, 1.0)
 
 
 def share_distance(rows: int, groups: int, alpha: float) -> float:

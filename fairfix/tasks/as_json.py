@@ -90,6 +90,7 @@ def repair_dict(
     """Return the JSON form of a repair; ``rows`` is that of :func:`rows_dict`."""
     verdict, settings = outcome.judged.after.verdict, outcome.judged.after.settings
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
+    same += f"; what the copies in {outcome.copies} change" if outcome.copies else ""
     individual = outcome.repairer.criterion.startswith("decision_flips")
     return {
         "schema": REPAIR_SCHEMA,

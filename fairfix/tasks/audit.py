@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fairfix.auditing.as_json import audit_dict
-from fairfix.auditing.audit import More, require_two_groups
+from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, compare, require_comparable
 from fairfix.auditing.checks import checks_of, worst
@@ -28,7 +28,7 @@ from fairfix.data.workers import workers_of
 from fairfix.errors import MALFORMED, DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
-from fairfix.models.trace import messages
+from fairfix.models.trace import Note, messages
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import (
     COLUMNS,
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile, Loss
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
+
+
+BY_ID = ("baseline_data", "share", "counterfactuals")
+"""Parameters that look at the ids of rows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,24 +96,25 @@ def _run(request: AuditRequest) -> AuditResult:
     waivers, old = waivers_of(request), _baseline(request.baseline)
     counts: CountFile | None = None
     data: Dataset | None = None
+    notes: list[Note] = []
     if request.from_counts is not None:
         report = _of_counts(request)
     else:
         data = open_data(
-            request if request.baseline_data is not None or request.share else replace(request, id=None),
+            request if any(map(request.has, BY_ID)) else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
         if is_dry() and request.baseline_data is not None:
             sources = opened(request, request.baseline_data), data.source
             of_ids = (partial(_with_ids, one, data.reading, str(request.id)) for one in sources)
-            unsent(partial(_read, request, data), *of_ids)
+            unsent(partial(_read, request, data, []), *of_ids)
         with explaining(data):
-            made, counts, why = _read(request, data)
+            made, counts, why = _read(request, data, notes)
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
     wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
-    notes = messages((*wrong, *of_source(data.source if data else None)))
+    notes = [*messages((*notes, *wrong, *of_source(data.source if data else None)))]
     content = audit_dict(report)
     if notes:
         content["messages"] = list(map(message_dict, notes))
@@ -141,7 +146,7 @@ def _check_bands(request: AuditRequest) -> None:
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
-    crossed = request.individual or request.profile == "ll144"
+    crossed = request.individual or request.counterfactuals is not None or request.profile == "ll144"
     return Settings(
         confidence=request.confidence,
         intersect=request.intersect or (crossed and len(protected) > 1),
@@ -166,11 +171,18 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 # ---------------------------------------------------------------------- data
 
 
-def _read(request: AuditRequest, data: Dataset) -> tuple[AuditReport | None, CountFile | None, str]:
-    """Return report and counts of data; of a piece of data that makes no report the reason why."""
+def _read(
+    request: AuditRequest, data: Dataset, notes: list[Note]
+) -> tuple[AuditReport | None, CountFile | None, str]:
+    """Return report and counts of data; of a piece of data that makes no report the reason why.
+
+    What there is to say of it goes into ``notes``.
+    """
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
+        if request.counterfactuals is not None:
+            more = joined(more or {}, _counterfactuals(request, data, notes))
     if not request.counts_out:
         with workers_of(request.cluster, request.threads) as workers:
             return (
@@ -241,10 +253,10 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     """Audit data: by recorded groups, behind noise, or by probabilities of membership."""
     source, reading = data.source, data.reading
     noise = _noise(request, data)
-    if request.noise_membership:
-        from fairfix.noisy.membership import audit_membership, parse_membership
+    if noise is not None and noise.membership is not None:
+        from fairfix.noisy.membership import audit_membership
 
-        groups, independent = parse_membership(request.noise_membership), request.noise_independent  # type: ignore[arg-type]  # a tuple in a request
+        groups, independent = noise.membership, noise.independent
         report = audit_membership(
             source, reading, groups, settings, independent=independent, seed=request.seed, more=more
         )
@@ -301,6 +313,25 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
     if aside:
         log.info("left aside, since nothing is learned from them: %s", ", ".join(aside))
     return comparisons
+
+
+def _counterfactuals(request: AuditRequest, data: Dataset, notes: list[Note]) -> More:
+    """Return the comparisons of people with the copies in a file; what is left out of it goes into ``notes``."""
+    from fairfix.individual.by_model import (
+        judge_of_model,
+        judge_of_scores,
+        of_counterfactuals,
+        readable_table,
+    )
+    from fairfix.individual.counterfactuals import left_out, read_counterfactuals
+
+    model, reading = data.model, data.reading
+    names = {str(reading.columns.id): pa.string()}
+    table = readable_table(data.source, reading, model.feature_names if model else (), names)
+    copies = read_counterfactuals(request.counterfactuals, table, data.source.columns, scored=model is None)
+    notes += left_out(copies)
+    judge = judge_of_scores(table.reading) if model is None else judge_of_model(table.reading, model)
+    return of_counterfactuals(table, judge, copies, request.confidence)
 
 
 # ---------------------------------------------------------------------- counts

@@ -32,7 +32,15 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.advice import Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
-from fairfix.tasks.dataset import Dataset, explaining, learned_features, log, noise_of, open_data
+from fairfix.tasks.dataset import (
+    Dataset,
+    explaining,
+    learned_features,
+    log,
+    membership_columns,
+    noise_of,
+    open_data,
+)
 from fairfix.tasks.doubts import area_of
 from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
 from fairfix.tasks.messages import of_direction
@@ -226,21 +234,26 @@ class _Judge:
         Of a probability, what is about itself (losses, KS distances) stands with decisions drawn with it, whose rates
         and errors are its own; decisions that are rounded from it have their own rates and errors, and nothing else.
         """
-        held = self.held
-        _, repaired, random = results_on(held, predictor)
-        flips = of_predictor(held, predictor, comparable, self.confidence)
-        decided = predictor.gives == "decision"
+        _, repaired, random = results_on(self.held, predictor)
         point = replace(
-            self.scored(repaired, flips, decided=decided or predictor.is_probability),
-            randomized=float(np.average(random, weights=held.rows.weight)),
+            self._of(predictor, repaired, comparable),
+            randomized=float(np.average(random, weights=self.held.rows.weight)),
             needs_protected=predictor.needs_protected,
         )
-        point = self.with_true_groups(point, repaired, predictor if decided else None)
         if self.points > 1:
-            point = self.with_costs(point, self.surest.repaired(predictor, ()), repaired)
+            point = self.with_costs(point, self.surest._of(predictor, repaired, ()), repaired)
+        return point
+
+    def _of(self, predictor: RepairedPredictor, repaired: Table, comparable: Comparable) -> Point:
+        """Return the numbers of the repaired rows."""
+        decided = predictor.gives == "decision"
+        flips = of_predictor(self.held, predictor, comparable, self.confidence)
+        point = self.scored(repaired, flips, decided=decided or predictor.is_probability)
+        point = self.with_true_groups(point, repaired, predictor if decided else None)
         if not (decided and predictor.is_probability):
             return point
-        own = self.scored(held.with_score(predictor.predict(held)))
+        assert repaired.rows.decision is not None
+        own = self.scored(self.held.with_score(repaired.rows.decision))
         distances = {name: gap for name, gap in own.gaps.items() if name.startswith("ks")}
         return replace(
             point, gaps={**distances, **point.gaps}, qualities={**own.qualities, **point.qualities}
@@ -272,7 +285,8 @@ class _Judge:
         if self.noise is None or table.reading.task != "classification":
             return point
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
-        claim = Told(replace(self.noise, epsilon=None, class_conditional=False), (), math.inf)
+        weakest = replace(self.noise, epsilon=None, class_conditional=False, independent=False)
+        claim = Told(weakest, (), math.inf)
         behind = true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor)
         return replace(point, gaps={**point.gaps, **worst_of(behind)})
 
@@ -345,7 +359,7 @@ class Plan:
         """Make the comparison; ``begin`` is called before every fit with its name, ``done`` after it with 1."""
         request, data = self.request, self.data
         with explaining(data):
-            table = read_table(data.source, data.reading)
+            table = read_table(data.source, data.reading, raw=membership_columns(self.noise, data))
         with threads_of_fits(request.threads):
             outcome = compare_table(
                 table,
@@ -371,6 +385,9 @@ class Plan:
         if self.noise is not None and self.noise.table is not None:
             noisy = self.noise.table
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
+        elif self.noise is not None and self.noise.membership is not None:
+            columns = ", ".join(self.noise.membership.values())
+            settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         return CompareResult(add_record(content, request), outcome)
 
@@ -382,7 +399,8 @@ def plan_of(request: CompareRequest) -> Plan:
         raise UsageError("a comparison needs labels to judge by; name the column with `label`")
     if data.reading.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
-    features, noise = learned_features(request, data), noise_of(request)
+    noise = noise_of(request)
+    features = learned_features(request, data, noise)
     contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
     if request.protected_as_feature:  # then a method chooses by itself what sees the group
         contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
@@ -418,7 +436,7 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     if learned and not method.learns and not reading.columns.score:
         return "it works on scores; name a score column with `score`"
     if method.knows_noise and noise is None:
-        return "it needs to know the noise of the groups; give a table with `noise`"
+        return "it needs to know the noise of the groups; give `noise`, `noise_radius` or `noise_membership`"
     return ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.bands import PARTS, band_names, parse_bands
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
+from fairfix.data.names import INDEX_NAME
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
@@ -36,14 +36,11 @@ log = logging.getLogger("fairfix")
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
 """Parameters that name the columns of all data."""
 
-INPUTS = ("data", "baseline_data", "against_data", "unlabelled", "pairs", "noise")
+INPUTS = ("data", "baseline_data", "against_data", "unlabelled", "pairs", "counterfactuals", "noise")
 """Parameters that name rows."""
 
 READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
-
-INDEX_NAME = re.compile(r"__index_level_\d+__")
-"""What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +168,27 @@ def explaining(data: Dataset) -> Iterator[None]:
         raise explained(error, data.source, data.reading) from error
 
 
-def learned_features(request: DataRequest, data: Dataset) -> tuple[str, ...] | None:
+def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataType]:
+    """Return the columns of probabilities of membership, with the type that text is read as; none where none say."""
+    if noise is None or noise.membership is None:
+        return {}
+    from fairfix.noisy.membership import check_columns
+
+    check_columns(data.source, data.reading, noise.membership)
+    return dict.fromkeys(noise.membership.values(), pa.float64())
+
+
+def learned_features(
+    request: DataRequest, data: Dataset, noise: Noise | None = None
+) -> tuple[str, ...] | None:
     """Return the feature columns that a method learns from; None for the score alone."""
     asked, columns = tuple(request.features), data.reading.columns
     if data.model is not None or asked == ("score",) or (not asked and columns.score):
         if columns.score is None:
             raise UsageError("`features=score`: there is no score column; name it with `score`")
         return None
-    free = [name for name in data.source.columns if name not in columns.roles]
+    taken = {*columns.roles, *membership_columns(noise, data)}
+    free = [name for name in data.source.columns if name not in taken]
     usual = [name for name in free if not INDEX_NAME.fullmatch(name)]
     names = usual if asked in ((), ("all",)) else list(asked)
     data.source.require(names)
@@ -196,6 +206,12 @@ def learned_features(request: DataRequest, data: Dataset) -> tuple[str, ...] | N
 
 def noise_of(request: DataRequest) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
+    if request.noise_membership:
+        from fairfix.noisy.description import Noise
+        from fairfix.noisy.membership import parse_membership
+
+        groups: Any = request.noise_membership
+        return Noise(membership=parse_membership(groups), independent=request.noise_independent)
     if request.noise is None and request.noise_radius is None:
         return None
     from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate

@@ -110,11 +110,14 @@ class Asked:
 
     def away(self, value: Value) -> Value:
         """Return how far groups are from alike, with its interval: a gap itself, or what a ratio lacks of 1."""
-        return (
-            replace(value, value=1 - value.value, low=1 - value.high, high=1 - value.low)
-            if self.is_ratio
-            else value
+        low, high = (value.high, value.low) if self.is_ratio else (value.low, value.high)
+        return replace(
+            value, value=self.distance(value.value), low=self.distance(low), high=self.distance(high)
         )
+
+    def distance(self, number: float) -> float:
+        """Return how far from alike a number is."""
+        return 1 - number if self.is_ratio else number
 
 
 def show(value: Value) -> str:
@@ -152,7 +155,7 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
 
 def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
     """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
-    allowed, away = asked.allowed, 1 - reached if asked.is_ratio else reached
+    allowed, away = asked.allowed, asked.distance(reached)
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
             f"{asked.limit} does not hold: {asked.name} is {reached:.4f} on the rows of the fit",
@@ -242,9 +245,8 @@ def of_rounding(
     if not asked.is_gap or math.isnan(fitted.value):
         return
     was, now = asked.away(before).value, asked.away(after).value
-    left = 1 - drawn if asked.is_ratio else drawn
     missed = asked.allowed is not None and asked.away(fitted).value > asked.allowed + step
-    kept = not now < was and not left >= now
+    kept = not now < was and not asked.distance(drawn) >= now
     if not (missed or kept):
         return
     what = "leaves the gap" if kept else f"misses {asked.limit}"

@@ -174,7 +174,7 @@ def _method(name: str, text: str) -> Explanation:
 
 def needs_of(metric: Metric) -> str:
     """Return what data must have for a metric, in words."""
-    return "; ".join(NEEDS[need] for need in metric.needs)
+    return NEEDS["copies"] if "copies" in metric.needs else "; ".join(NEEDS[need] for need in metric.needs)
 
 
 def _metric(metric: Metric) -> Explanation:
@@ -238,6 +238,7 @@ ASKED_BY: Mapping[str, str] = {
     "under_flips": "`individual` `model=FILE`",
     "under_comparable": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
+    "under_counterfactuals": "`counterfactuals=FILE` `id=COLUMN` `model=FILE`",
 }
 """Parameters by which comparisons of a scope are asked for."""
 

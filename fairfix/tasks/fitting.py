@@ -27,6 +27,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods.base import Repairer, RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
@@ -34,11 +35,12 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import area_of
 from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
-from fairfix.tasks.guarantee import Guarantee, promise_of
+from fairfix.tasks.guarantee import promise_of
 from fairfix.tasks.held_out import cost_of_blindness, cost_of_rounding, criterion_of, doubts_of, ties
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, prove, results_on
+from fairfix.tasks.sentence import Guarantee
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Outcome:
     """The probability of a yes by group and score, where decisions hang on nothing else."""
     guarantee: Guarantee | None = None
     """What is promised of people who are not in the data, where that was asked."""
+    copies: str = ""
+    """Name of the file of counterfactual copies, where there is one."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -184,6 +188,7 @@ def repair_table(
     pairs: tuple[tuple[str, str], ...] = (),
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
+    copies: Counterfactuals | None = None,
     guarantee: float | None = None,
 ) -> Outcome:
     """Split, select, fit and prove.
@@ -199,7 +204,7 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
-    features, protected_as_feature, pairs, noise, seen_by_model
+    features, protected_as_feature, pairs, noise, seen_by_model, copies
         As in :class:`~fairfix.methods.base.RepairProblem`.
     guarantee
         With which confidence the slack is to hold for people who are not among the rows, see
@@ -212,11 +217,12 @@ def repair_table(
     """
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=table.reading.with_threshold(learned=True))
+    repairer = repairer if copies is None else repairer.heeding_copies()
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     promise = None
     if guarantee is not None:
         criterion = criterion_of(repairer, table.reading)
-        promise = promise_of(repairer, guarantee, table, criterion, features)
+        promise = promise_of(repairer, guarantee, table, criterion, features, noise)
     alike = None if promise is None else promise.strata
     split = split_rows(
         table, split_rng, validation=validation if choices else 0.0, holdout=holdout, alike=alike
@@ -225,7 +231,7 @@ def repair_table(
     if choices:
         _check_choice(table, split, next(iter(choices)), validation)
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
-    learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model)
+    learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model, copies)
     with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
@@ -254,7 +260,14 @@ def repair_table(
     claim = None
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
-    more: Any = {"also": (criterion_of(best, table.reading),), "comparable": best.comparables, "claim": claim}
+    elif best.membership:
+        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack)
+    more: Any = {
+        "also": (criterion_of(best, table.reading),),
+        "comparable": best.comparables,
+        "copies": copies,
+        "claim": claim,
+    }
     proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
 
@@ -262,7 +275,14 @@ def repair_table(
         problem = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
         return made.fit(problem, rng=np.random.default_rng(seed))
 
-    free = noise is None and unlabelled is None and not pairs and fitted.rows.label is not None
+    free = (
+        noise is None
+        and claim is None
+        and unlabelled is None
+        and not pairs
+        and copies is None
+        and fitted.rows.label is not None
+    )
     first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
@@ -272,9 +292,8 @@ def repair_table(
         notes = [*promised.messages, *notes]
     rule = rules_of(held, predictor)
     reading = table.reading
-    return Outcome(
-        best, predictor, split, sizes, selection, of_fit, proof, messages(notes), reading, rule, promised
-    )
+    facts = messages(notes), reading, rule, promised, "" if copies is None else copies.source
+    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
 
 
 def _fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:

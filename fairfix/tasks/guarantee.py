@@ -22,30 +22,26 @@ Derivations are in docs/guarantee.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
 
 import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.criteria import events_of
-from fairfix.auditing.results import in_percent
-from fairfix.data.counts import Ints
-from fairfix.data.names import attribute_name, group_name
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.names import attribute_name
 from fairfix.data.plain import texts_of
 from fairfix.data.table import Table
-from fairfix.errors import UsageError
-from fairfix.individual.by_model import decisions_that_change
+from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import GroupTube
-from fairfix.models.trace import Caution, Note
-from fairfix.stats.population import Distances, Evidence, OfEverybody, PairsHeldOut, PairsOfRules, ToOthers
-from fairfix.tasks.proof import results_on
-
-Way = Literal["uniform", "held-out", "construction"]
+from fairfix.noisy.description import Noise
+from fairfix.noisy.prices import Behind
+from fairfix.stats.population import Evidence, OfEverybody
+from fairfix.tasks.behind import SURVEY
+from fairfix.tasks.evidence import Witness
+from fairfix.tasks.sentence import Guarantee, Limit, Way
 
 ROUNDING = 1e-9
 """Slack that is kept back, far above the tolerance of the exact solvers and below what is shown."""
@@ -55,6 +51,9 @@ TRIES = 8
 
 MORE = 1.1
 """... each with this much less than was missing, so that they do not creep up to the slack without reaching it."""
+
+MORE_TRIES = 2
+"""Fits with still less slack where the rule with less slack is not expected to be proven on held-out rows either."""
 
 ALLOWANCE = {"ks": 0.8}
 """By metric, the part of the width of a bound on held-out rows that is kept back for chance: how far above the gap of
@@ -66,145 +65,22 @@ USUAL = 0.4
 MOST_ROWS = 10**9
 """No more rows are ever said to be needed."""
 
+GRAIN = 0.03
+"""Numbers of rows that are needed are found to this part of them, ..."""
+
 DIGITS = 2
-"""Digits of numbers of rows that are needed, which are rounded up."""
+"""... and rounded up to so many digits."""
 
-BY = {
-    "uniform": "uniform over all rules of this kind, by the inequality of Dvoretzky, Kiefer and Wolfowitz",
-    "held-out": "the finished rule on held-out rows, by {tail}",
-    "construction": "by construction: the rule does not look at what is changed",
+NAME_IT = {
+    "slack": "name the largest gap that is allowed with `slack`, such as `slack=0.05`",
+    "group_slack": "name the largest gap of each group with `group_slack`",
+    "min_ratio": "name a smaller `min_ratio`, such as `min_ratio=0.8`",
+    "bound": "name the largest loss that is allowed with `bound`",
 }
-"""How a bound is known, in words."""
+"""By the parameter that asks, what to ask instead."""
 
-
-@dataclass(frozen=True)
-class Guarantee:
-    """A bound on the gap of the population, and whether it is within the slack.
-
-    Attributes
-    ----------
-    criterion, attribute
-        What is bounded, and of which groups.
-    bound
-        The gap of the population is at most this, with the confidence.
-    measured
-        The gap on the rows that the bound is made of.
-    slack, inner_slack
-        What was asked, and what the fit was given; None where the slack does not change the fit.
-    rows
-        Name of each group that is looked at -> rows that the bound is made of.
-    needed
-        Groups that have too few rows, and how many of each would do; of all rows of the data.
-    left_out
-        Rows of the data that were left out: they are of people of whom nothing is promised.
-    """
-
-    confidence: float
-    criterion: str
-    attribute: str
-    way: Way
-    tail: str
-    bound: float
-    measured: float
-    slack: float
-    inner_slack: float | None
-    rows: tuple[tuple[str, int], ...]
-    needed: tuple[tuple[str, ...], int] | None
-    left_out: int
-    learned: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether the bound is within the slack."""
-        return self.bound <= self.slack
-
-    @property
-    def by(self) -> str:
-        """How the bound is known, in words."""
-        return BY[self.way].format(tail=self.tail)
-
-    @property
-    def says(self) -> str:
-        """The promise, to be read alone."""
-        what = f"by {self.attribute}, the {Comparison.parse(self.criterion).title} of this rule"
-        sure = f"with {in_percent(self.confidence)} confidence over the draw of these rows"
-        least = self.slack if self.holds else self.bound
-        of_fit = "the rows of the fit" if self.way == "uniform" else "held-out rows"
-        measured = (
-            ""
-            if self.way == "construction"
-            else f"; on {of_fit}, {self._number_of_rows:,}, it is {self.measured:.4f}"
-        )
-        text = (
-            f"{sure}, {what} is at most {_up(least)} among people like them (bound {_up(self.bound)}, {self.by}"
-            f"{measured})"
-        )
-        if self.way != "construction":
-            text += f". This takes the rows for independent draws of the people it is about{self._conditions}"
-        if self.holds:
-            return f"{text[0].upper()}{text[1:]}."
-        return f"not proven within the slack {self.slack:g}: {text}. {self._remedy}"
-
-    @property
-    def _number_of_rows(self) -> int:
-        return sum(many for _, many in self.rows)
-
-    @property
-    def _conditions(self) -> str:
-        """What the promise rests on besides."""
-        text = "" if self.learned else ", and the score for one that was not learned from them"
-        if self.left_out:
-            text += f"; nothing is promised of people like the {self.left_out:,} rows that were left out"
-        return text
-
-    @property
-    def _remedy(self) -> str:
-        """What would make it proven."""
-        if self.needed is None:
-            return "More rows alone do not help; allow more `slack`"
-        groups, many = self.needed
-        counts = dict(self.rows)
-        named = ", ".join(f"{name!r} ({counts[name]:,} here)" for name in groups[:3])
-        more = f" and {len(groups) - 3:,} more" if len(groups) > 3 else ""
-        return f"It takes about {many:,} rows in the data of each of {named}{more}; or allow more `slack`"
-
-    @property
-    def messages(self) -> tuple[Note, ...]:
-        """A caution where it does not hold, and of which slack the fit speaks."""
-        out: list[Note] = [] if self.holds else [Caution(self.says, "guarantee")]
-        if self.inner_slack is not None and self.inner_slack != self.slack:
-            inner = (
-                f"for the guarantee the fit was given a slack of {self.inner_slack:.4g} instead of {self.slack:g}, and "
-                "what it says of its slack and its optimum is of that one"
-            )
-            out.append(Note(inner, "guarantee"))
-        return tuple(out)
-
-    def state(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        out: dict[str, Any] = {
-            "confidence": self.confidence,
-            "criterion": self.criterion,
-            "attribute": self.attribute,
-            "holds": self.holds,
-            "bound": self.bound,
-            "measured": self.measured,
-            "slack": self.slack,
-            "inner_slack": self.inner_slack,
-            "way": self.way,
-            "by": self.by,
-            "rows": [{"group": name, "rows": many} for name, many in self.rows],
-            "says": self.says,
-        }
-        if self.needed is not None:
-            out["needed"] = {"groups": list(self.needed[0]), "rows": self.needed[1]}
-        return out
-
-
-def _up(number: float) -> str:
-    """Return a number to four decimals, not rounded down."""
-    return f"{math.ceil(round(number * 1e4, 6)) / 1e4:.4g}" if number > 0 else "0"
-
+PARTS = (1.0, 0.5, 0.25)
+"""Of what is kept back of a bound on losses, from the whole of it: a bound that no rule holds is none."""
 
 # ---------------------------------------------------------------------- how a repair is guaranteed
 
@@ -218,26 +94,85 @@ class Promise:
     table: Table
     """All rows that are used."""
     criterion: str
+    noise: Noise | None = None
+    """What is known of the recorded groups, where true ones are held alike."""
 
     @cached_property
     def of(self) -> Comparison:
         """The criterion, read."""
         return Comparison.parse(self.criterion)
 
+    @cached_property
+    def attributes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns whose groups are held alike, each for itself."""
+        return self.repairer.alike(self.table.reading.columns.protected)
+
     @property
     def whole(self) -> bool:
-        """Whether rates over everybody count, so that rows are parted without looking at groups."""
-        return self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
+        """Whether rates over everybody count, or groups that overlap: rows are parted without looking at groups."""
+        against_all = self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
+        return against_all or len(self.attributes) > 1 or self.behind is not None
+
+    @cached_property
+    def behind(self) -> Behind | None:
+        """The true groups behind recorded ones; None where groups are as they are recorded."""
+        if self.noise is None:
+            return None
+        names, column = self.table.groups().names, attribute_name(self.table.reading.columns.protected)
+        return self.repairer.behind(self.noise, names, column, self.alpha * SURVEY)
 
     @property
     def alpha(self) -> float:
         """Chance at which the promise may be false."""
         return 1.0 - self.confidence
 
+    @cached_property
+    def _asked(self) -> Floats:
+        """The largest gaps that are asked, of all groups alike, (1,), or of each, (K,)."""
+        asked = self.repairer.largest_gaps(self.table.groups())
+        return np.array([self.repairer.slack]) if asked is None else asked
+
+    @cached_property
+    def _bounded(self) -> Ints:
+        """Numbers of those that are bounded: a loss need not be in every group."""
+        return np.flatnonzero(np.isfinite(self._asked) | (self.of.kind != "max"))
+
     @property
-    def slack(self) -> float:
-        """The slack that was asked."""
-        return self.repairer.slack
+    def gaps(self) -> Floats:
+        """The largest gaps that are asked, where they are bounded, shape (m,)."""
+        return self._asked[self._bounded]
+
+    @property
+    def impossible(self) -> str:
+        """Why no number of rows shows what is asked, or why it is no promise; empty where neither is so."""
+        name, of_ratio = self.repairer.asked_by, self.of.kind == "ratio"
+        finite = self.gaps[np.isfinite(self.gaps)]
+        if not finite.size:
+            return f"a gap of at most inf among people who are not in the data is no promise; {NAME_IT[name]}"
+        if finite.min() > 0 or self.of.scope == "under_flips":  # which may be none, whatever the rows
+            return ""
+        what = "a ratio of 1" if of_ratio else f"a {'loss' if self.of.kind == 'max' else 'gap'} of at most 0"
+        return f"{what} among people who are not in the data cannot be shown by any number of rows; {NAME_IT[name]}"
+
+    def _tighter(self, by: Floats) -> Repairer:
+        """Return the repairer that leaves gaps which are smaller by so much, (m,)."""
+        every = np.zeros(self._asked.size)
+        every[self._bounded] = np.minimum(by, self.gaps)
+        return self.repairer.tighter(every)
+
+    @cached_property
+    def _witness(self) -> Witness:
+        return Witness(
+            self.of, self.alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind
+        )
+
+    def _uniform(self, rule: RepairedPredictor) -> bool:
+        """Tell whether the bound is of all rules: groups that overlap, or are not seen, have none of a score alone."""
+        return rule.variation is not None and len(self.attributes) == 1 and self.behind is None
+
+    def _shaped(self, numbers: Floats) -> Floats:
+        """Return numbers of groups in the shape of the gaps that are asked: the largest where one is for all."""
+        return numbers if numbers.size == self.gaps.size else np.array([numbers.max()])
 
     @property
     def strata(self) -> Ints:
@@ -255,39 +190,76 @@ class Promise:
 
         ``held``: numbers of the held-out rows, of which nothing but the cells is looked at.
         """
+
+        def made_by(repairer: Repairer) -> RepairedPredictor:
+            return repairer.promisable(fit(repairer), fitted)
+
         made = replace(self.repairer)
-        rule = fit(made)
-        if self._constant(rule) or self.repairer.slack_of_all is None:
+        rule = made_by(made)
+        if self._constant(rule) or made.largest_gaps(self.table.groups()) is None:
             return made, rule
-        if rule.variation is None:
+        if not self._uniform(rule):
             away, shown = self._width(rule, fitted, self.table.take(held))
-            if shown + away <= self.slack:
+            if (shown + away <= self.gaps).all():
                 return made, rule
-            made = replace(made, slack=max(self.slack - away, 0.0))
-            return made, fit(made)
-        evidence = self._of_rules(rule, fitted)
-        missing = evidence.bound - self.slack
-        if missing > 0:  # the first step goes all the way, as most rules use all of their slack
-            missing = evidence.bound - evidence.measured
+            made, rule = self._least_of(made_by, away, made, rule)
+            by = away
+            for _ in range(MORE_TRIES):  # of another rule the bound may be wider
+                again, shown = self._width(rule, fitted, self.table.take(held))
+                expected = shown + again / (1 + self._allowance)
+                if self.of.kind == "max" or (expected <= self.gaps).all() or (by >= self.gaps).all():
+                    break
+                by = by + np.maximum(shown + again - self.gaps, 0.0)
+                made = self._tighter(by)
+                rule = made_by(made)
+            return made, rule
+        evidence = self._witness.of_rules(rule, fitted)
+        missing = self._shaped(evidence.bounds) - self.gaps
+        if missing.max() > 0:  # the first step goes all the way, as most rules use all of their slack
+            all_the_way = self._shaped(evidence.bounds) - self._shaped(evidence.seen)
+            missing = np.where(missing > 0, all_the_way, 0.0)
+        by = np.zeros(missing.size)
         for _ in range(TRIES):
-            if missing <= 0 or made.slack == 0:
+            over = (missing > 0) & (by < self.gaps)
+            if not over.any():
                 break
-            made = replace(made, slack=max(made.slack - missing - ROUNDING, 0.0))
-            rule = fit(made)
-            missing = MORE * (self._of_rules(rule, fitted).bound - self.slack)
+            by = np.where(over, by + missing + ROUNDING, by)
+            made = self._tighter(by)
+            rule = made_by(made)
+            missing = MORE * (self._shaped(self._witness.of_rules(rule, fitted).bounds) - self.gaps)
         return made, rule
 
-    def _width(self, rule: RepairedPredictor, fitted: Table, held: Table) -> tuple[float, float]:
-        """Return how far above the gap the bound on held-out rows will be, chance allowed for, and the gap."""
-        shown = self._of_held(rule, fitted)
-        rows = self._of_held(rule, held).rows
-        part = ALLOWANCE.get(self.of.metric, USUAL)
-        measured = shown.measured
+    def _least_of(
+        self,
+        made_by: Callable[[Repairer], RepairedPredictor],
+        away: Floats,
+        made: Repairer,
+        rule: RepairedPredictor,
+    ) -> tuple[Repairer, RepairedPredictor]:
+        """Return the rule of so much less slack, or, where no rule leaves so little loss, of as little as is found."""
+        for part in PARTS:
+            tighter = self._tighter(part * away)
+            try:
+                return tighter, made_by(tighter)
+            except DataError:
+                if self.of.kind != "max":
+                    raise
+        return made, rule
+
+    @property
+    def _allowance(self) -> float:
+        return ALLOWANCE.get(self.of.metric, USUAL)
+
+    def _width(self, rule: RepairedPredictor, fitted: Table, held: Table) -> tuple[Floats, Floats]:
+        """Return how far above the gaps the bounds on held-out rows will be, chance allowed for, and the gaps."""
+        shown = self._witness.of_held(rule, fitted, fitted)
+        rows = self._witness.of_held(rule, fitted, held).rows
+        measured = self._shaped(shown.seen)
         if isinstance(shown, OfEverybody):  # a share is known the better the smaller it is, none as well as 0
-            shown = replace(shown, share=max(measured, self.slack / 2), counted=False)
+            shown = replace(shown, share=max(float(measured[0]), self.repairer.slack / 2), counted=False)
         if rows.shape != shown.rows.shape or not rows.min() > 0:
-            return self.slack, measured
-        return (1 + part) * (shown.of(rows) - shown.measured), measured
+            return self.gaps, measured
+        return (1 + self._allowance) * (self._shaped(shown.of(rows)) - self._shaped(shown.seen)), measured
 
     def judged(self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table) -> Guarantee:
         """Return the guarantee of a finished rule, which ``made`` made of ``fitted``."""
@@ -295,194 +267,95 @@ class Promise:
         evidence: Evidence | None
         if self._constant(rule):
             way, evidence, kept = "construction", None, 0
-        elif rule.variation is not None:
-            way, evidence, kept = "uniform", self._of_rules(rule, fitted), len(fitted)
+        elif self._uniform(rule):
+            way, evidence, kept = "uniform", self._witness.of_rules(rule, fitted), len(fitted)
         else:
-            way, evidence, kept = "held-out", self._of_held(rule, held), len(held)
-        inner = None if self.repairer.slack_of_all is None or way == "construction" else made.slack
+            way, evidence, kept = "held-out", self._witness.of_held(rule, fitted, held), len(held)
         used = np.array([len(self.table)]) if evidence is None else evidence.rows
         names = ("everybody",) if evidence is None else evidence.names
+        losses = self.repairer.losses_of(rule, fitted, held)
+        groups = " and ".join(map(attribute_name, self.attributes))
+        if self.behind is not None:
+            groups = f"the true groups behind {groups}"
         return Guarantee(
             self.confidence,
             self.criterion,
-            attribute_name(self.table.reading.columns.protected),
+            groups if len(self.attributes) == 1 else f"{groups}, each alone",
+            self.of.title if losses is None else f"mean {losses[0]}",
             way,
             "" if evidence is None else evidence.tail,
-            0.0 if evidence is None else evidence.bound,
-            0.0 if evidence is None else evidence.measured,
-            self.slack,
-            inner,
+            self._limits(made, evidence, way),
+            self.repairer.asked_by,
             tuple(zip(names, map(int, used), strict=True)),
             None if evidence is None else self._needed(evidence, kept / len(self.table)),
             sum(self.table.rows.excluded.values()),
             not rule.needs_score,
+            self.repairer.granted if self.behind is None else self.behind.words,
         )
+
+    def _limits(self, made: Repairer, evidence: Evidence | None, way: Way) -> tuple[Limit, ...]:
+        """Return what was asked with what is known of it."""
+        given = made.largest_gaps(self.table.groups())
+        names = self.table.groups().names if self._asked.size > 1 else ("",)
+        zero = np.zeros(self.gaps.size)
+        bounds, seen = (
+            (zero, zero) if evidence is None else (self._shaped(evidence.bounds), self._shaped(evidence.seen))
+        )
+        out = []
+        for at, bound, shown in zip(self._bounded, bounds.tolist(), seen.tolist(), strict=True):
+            inner = None if given is None or way == "construction" else float(given[at])
+            own = Limit(names[at], float(self._asked[at]), bound, shown, inner)
+            if self.of.kind == "ratio":  # gaps are what ratios lack to 1
+                assert inner is not None
+                asked, least = self.repairer.least_ratio, made.least_ratio
+                assert asked is not None
+                own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, least)
+            out.append(own)
+        return tuple(out)
 
     def _needed(self, evidence: Evidence, kept: float) -> tuple[tuple[str, ...], int] | None:
         """Return the groups that have too few rows, with how many of each the data would need."""
-        if evidence.bound <= self.slack:
+        if (self._shaped(evidence.bounds) <= self.gaps).all():
             return None
 
         def enough(many: int) -> bool:
-            return evidence.of(np.maximum(evidence.rows, many)) <= self.slack
+            return bool((self._shaped(evidence.of(np.maximum(evidence.rows, many))) <= self.gaps).all())
 
         if not enough(MOST_ROWS):
             return None
         low, high = 1, MOST_ROWS
-        while high > low + 1:
+        while high > low + 1 + low * GRAIN:
             middle = math.isqrt(low * high)
             middle = min(max(middle, low + 1), high - 1)
             low, high = (low, middle) if enough(middle) else (middle, high)
-        few = tuple(name for name, many in zip(evidence.names, evidence.rows, strict=True) if many < high)
+        over = (
+            evidence.bounds > self.gaps if evidence.bounds.size == evidence.rows.size else evidence.rows > -1
+        )
+        few = tuple(
+            name
+            for name, many, beyond in zip(evidence.names, evidence.rows, over, strict=True)
+            if many < high and beyond
+        )
         rows = high / kept
         grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
         return few, int(math.ceil(rows / grain) * grain)
-
-    # ------------------------------------------------------------------ what rows show
 
     def _constant(self, rule: RepairedPredictor) -> bool:
         """Tell whether nothing that is changed is looked at."""
         looked = {*rule.inputs, *rule.features}
         return self.of.scope == "under_flips" and looked.isdisjoint(self.table.reading.columns.protected)
 
-    def _events(self, table: Table) -> list[tuple[str, Any]]:
-        """Return the rows over which rates are means: a name and a mask for each."""
-        label = table.rows.label
-        events = events_of(self.of.metric)
-        return [
-            (
-                "" if one is None else f", label {one}",
-                np.full(len(table), True) if one is None else label == one,
-            )
-            for one in events
-        ]
-
-    def _of_rules(self, rule: RepairedPredictor, fitted: Table) -> Evidence:
-        """Return what the rows of the fit show of a rule of the score."""
-        variation = rule.variation
-        assert variation is not None
-        if self.of.metric == "ks":
-            assert isinstance(rule, GroupTube)
-            return self._distances(rule, fitted)
-        columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
-        strata = len(columns) - len(fitted.reading.columns.protected)
-        place = {
-            name: number for number, name in enumerate(dict.fromkeys(level[:strata] for level in levels))
-        }
-        rates = self._rates(rule, fitted, columns, levels)
-        block = np.array([place[level[:strata]] for level in levels])
-        events = len(rates.pop("blocks")) // len(levels)
-        return PairsOfRules(
-            **rates,
-            alpha=self.alpha,
-            blocks=(block + len(place) * np.arange(events)[:, None]).ravel(),
-            variation=np.tile(variation, events),
-        )
-
-    def _rates(
-        self, rule: RepairedPredictor, table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]]
-    ) -> dict[str, Any]:
-        """Return names, numbers of rows and rates of the groups in each event, and the number of the event."""
-        code, chance = table.codes(columns, levels), results_on(table, rule)[1].chance
-        assert chance is not None
-        names, rows, rates = [], [], []
-        for name, inside in self._events(table):
-            many = np.bincount(code[inside], minlength=len(levels))
-            total = np.bincount(code[inside], chance[inside], len(levels))
-            names += [f"{group_name(level)}{name}" for level in levels]
-            rows.append(many)
-            rates.append(np.divide(total, many, out=np.zeros(len(levels)), where=many > 0))
-        return {
-            "names": tuple(names),
-            "rows": np.concatenate(rows),
-            "rates": np.concatenate(rates),
-            "blocks": np.repeat(np.arange(len(rows)), len(levels)),
-        }
-
-    def _of_held(self, rule: RepairedPredictor, held: Table) -> Evidence:
-        """Return what rows that had no part in a rule show of it."""
-        of = self.of
-        if of.metric == "ks":
-            return self._distances(rule, held)
-        if of.scope == "under_flips":
-            changed = decisions_that_change(held, rule, self.table)
-            counted = not rule.randomized
-            return OfEverybody(
-                names=("everybody",),
-                rows=np.array([len(held)]),
-                alpha=self.alpha,
-                tail=_tail(counted=counted),
-                share=float(changed.mean()),
-                counted=counted,
-            )
-        counted = not rule.randomized
-        more: dict[str, Any] = {"alpha": self.alpha, "tail": _tail(counted=counted), "counted": counted}
-        if of.scope == "to_overall":
-            return ToOthers(**self._against_others(rule, held), **more)
-        groups = self.table.groups()
-        return PairsHeldOut(**self._rates(rule, held, groups.columns, groups.levels), **more)
-
-    def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
-        """Return names, numbers of rows and rates of each group and all others, by column and event."""
-        chance = results_on(held, rule)[1].chance
-        assert chance is not None
-        names, rows, rates = [], [], []
-        for column in held.reading.columns.protected:
-            levels = self.table.groups([column]).levels
-            code = held.codes([column], levels)
-            for name, inside in self._events(held) if len(levels) > 1 else ():
-                for k, level in enumerate(map(group_name, levels)):
-                    for mine, title in ((code == k, level), (code != k, f"not {level}")):
-                        own = chance[inside & mine]
-                        rates.append(float(own.mean()) if own.size else 0.0)
-                        rows.append(own.size)
-                        names.append(f"{title}{name}")
-        return {"names": tuple(names), "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
-
-    def _distances(self, rule: RepairedPredictor, table: Table) -> Distances:
-        """Return distances of values: of a tube as expected over its draws, of others as their values are drawn."""
-        groups = self.table.groups()
-        code = table.codes(groups.columns, groups.levels)
-        shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(self.table)
-        value, mass, of = rule.predict(table), np.ones(len(table)), code
-        if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
-            own, at = rule.moved(table), table.codes(rule.columns, rule.levels)
-            parts = []
-            for k in range(len(rule.levels)):
-                inside = np.flatnonzero(at == k)
-                number, outcome, chance = rule.tube.outcomes(k, own[inside])
-                parts.append((code[inside][number], outcome, chance))
-            of, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
-        many = np.bincount(code, minlength=len(groups.levels))
-        order = np.argsort(value, kind="stable")
-        last = np.append(value[order][1:] != value[order][:-1], True)
-        below = np.stack(
-            [
-                np.cumsum(np.where(of[order] == k, mass[order], 0.0))[last] / max(many[k], 1)
-                for k in range(many.size)
-            ]
-        )
-        return Distances(
-            names=groups.names,
-            rows=many,
-            alpha=self.alpha,
-            tail="the inequality of Dvoretzky, Kiefer and Wolfowitz",
-            far=np.abs(below - shares @ below).max(axis=1),
-            apart=float(np.ptp(below, axis=0).max()),
-            shares=shares,
-            total=len(self.table),
-        )
-
-
-def _tail(*, counted: bool) -> str:
-    return "the binomial tails of Clopper and Pearson" if counted else "the tails of Chernoff and Hoeffding"
-
 
 # ---------------------------------------------------------------------- what is not promised
 
 
 def promise_of(
-    repairer: Repairer, confidence: float, table: Table, criterion: str, features: tuple[str, ...] | None
+    repairer: Repairer,
+    confidence: float,
+    table: Table,
+    criterion: str,
+    features: tuple[str, ...] | None,
+    noise: Noise | None = None,
 ) -> Promise:
     """Return what is to be promised; a UsageError where nothing can be, with what could.
 
@@ -498,13 +371,10 @@ def promise_of(
         )
     if why:
         raise UsageError(f"`guarantee`: {why}")
-    promise = Promise(repairer, confidence, table, criterion)
-    if not math.isfinite(promise.slack) or (promise.slack <= 0 and not flips):
-        raise UsageError(
-            f"`guarantee`: a gap of at most {promise.slack:g} among people who are not in the data "
-            + ("is no promise" if promise.slack > 0 else "cannot be shown by any number of rows")
-            + "; name the largest gap that is allowed with `slack`, such as `slack=0.05`"
-        )
+    promise = Promise(repairer, confidence, table, criterion, noise)
+    _ = promise.behind
+    if why := promise.impossible:
+        raise UsageError(f"`guarantee`: {why}")
     return promise
 
 

@@ -106,9 +106,9 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
         repaired = replace(repaired, unseen_group=request.unseen_group)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
     if repaired.predictor.needs_protected:
-        names = ", ".join(repaired.reading.columns.protected)
+        names = (*repaired.reading.columns.protected, *repaired.predictor.memberships)
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
-        log.info("%s use the protected attribute (%s)", what, names)
+        log.info("%s use the protected attribute (%s)", what, ", ".join(names))
     return repaired, source
 
 

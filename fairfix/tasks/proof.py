@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.audit import More, OfTrueGroups, audit
+from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
@@ -25,6 +25,7 @@ from fairfix.data.reading import to_probability
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
+from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import BinnedTube
@@ -40,6 +41,9 @@ FLIPPED = (
     "score_change.under_flips",
     "decision_flips.under_comparable",
     "decision_flips.under_everybody",
+    "decision_flips.under_counterfactuals",
+    "score_change.under_counterfactuals",
+    "counterfactual_gap.under_counterfactuals",
 )
 """Comparisons of rows with their changed copies, which are shown where the predictor makes its own scores."""
 
@@ -149,6 +153,7 @@ def prove(
     *,
     of_fit: bool = False,
     comparable: Comparable = (),
+    copies: Counterfactuals | None = None,
     claim: Told | None = None,
 ) -> Proof:
     """Audit the base and the repaired results on the same rows.
@@ -163,25 +168,30 @@ def prove(
         Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
     comparable
         Values whose difference does not count, for what changed copies of the rows get.
+    copies
+        Copies of people; those of people among the rows are looked at.
     claim
         What is known of the noise of the groups, for what can be said of the true ones.
     """
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
     plain = predictor.trace.base
-    was: More = of_predictor(table, plain, comparable, settings.confidence) if plain is not None else {}
-    now: More = of_predictor(table, predictor, comparable, settings.confidence)
+    was: More = (
+        of_predictor(table, plain, comparable, settings.confidence, copies) if plain is not None else {}
+    )
+    now: More = of_predictor(table, predictor, comparable, settings.confidence, copies)
     each: OfTrueGroups = {}
     claims: tuple[Note, ...] = ()
     if claim is not None:
         alpha = 1.0 - settings.confidence
         plainly = true_groups_of(base, claim, alpha)
-        was = _joined(was, comparisons_of(plainly, settings.checks))
+        was = joined(was, comparisons_of(plainly, settings.checks))
         behind = true_groups_of(repaired, claim, alpha, predictor)
-        now, each = _joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
+        now, each = joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
         claims = () if of_fit else tuple(said_of(plainly, behind, claim))
     shown = (*(COMPARED_VALUES if predictor.gives == "value" else COMPARED), *also)
-    before = audit(base, base.reading, replace(settings, checks=(), only=shown), was)
-    after = audit(repaired, repaired.reading, settings, now, each)
+    uncertain = {} if claim is None else claim.uncertain
+    before = audit(base, base.reading, replace(settings, checks=(), only=shown), was, uncertain=uncertain)
+    after = audit(repaired, repaired.reading, settings, now, each, uncertain)
     pairs = None if of_fit else _Pairs(base, repaired, settings)
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
@@ -286,11 +296,6 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
 def _of_score(identifier: str) -> bool:
     """Tell whether a row is about the score and not about decisions."""
     return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
-
-
-def _joined(one: More, other: More) -> More:
-    """Return the comparisons of both by attribute."""
-    return {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
 
 
 def _other_reading(

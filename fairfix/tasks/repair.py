@@ -19,6 +19,7 @@ from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
+from fairfix.individual.counterfactuals import Counterfactuals, read_counterfactuals
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
@@ -39,6 +40,7 @@ from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
+from fairfix.noisy.membership import check_columns
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
@@ -48,6 +50,7 @@ from fairfix.tasks.dataset import (
     file_name,
     learned_features,
     log,
+    membership_columns,
     noise_of,
     open_data,
     opened,
@@ -102,7 +105,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if request.guarantee is not None:
         check_guarantee(request.guarantee)
         check_bands(request.bands)
-    repairer, choices = chosen_method(request.method, request.parameters)
+    repairer, choices = chosen_method(request.method, _with_membership(request))
     checks = checks_of(request.fail_on, request.require)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if request.from_counts is not None:
@@ -119,12 +122,17 @@ def run_repair(request: RepairRequest) -> RepairResult:
             more={"counts": counted.content},
         )
         return _result(request, made, waivers)
+    if request.counterfactuals is not None and (why := repairer.without_copies(())):
+        raise UsageError(why)
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
-    data = open_data(request, score_needed=not repairer.learns)
+    data = open_data(request, score_needed=not repairer.learns, protected_needed=not repairer.membership)
+    check_columns(data.source, data.reading, repairer.membership)
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
-    features = _learned_from(request, data, repairer)
+    features = _learned_from(request, data, repairer, noise)
+    if request.counterfactuals is not None and (why := repairer.without_copies(features)):
+        raise UsageError(why)
     streams = repairer.solver_in_force.streams
     if is_dry():
         unsent(
@@ -132,10 +140,14 @@ def run_repair(request: RepairRequest) -> RepairResult:
             lambda: (
                 _from_stream(request, data, repairer, choices, asked)
                 if streams
-                else _read(request, data, repairer, features)
+                else _read(request, data, repairer, features, noise)
             ),
             lambda: _unlabelled(request, data),
             lambda: _pairs(request),
+            lambda: (
+                request.counterfactuals is not None
+                and _copies(request, data, _read(request, data, repairer, features, noise)[0])
+            ),
         )
     _check_ids(request, data)
     if streams:
@@ -143,8 +155,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
             outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
         with explaining(data):
-            table, data_fingerprint = _read(request, data, repairer, features)
+            table, data_fingerprint = _read(request, data, repairer, features, noise)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        copies = _copies(request, data, table)
         with threads_of_fits(request.threads):
             outcome = repair_table(
                 table,
@@ -160,6 +173,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 pairs=_pairs(request),
                 noise=noise,
                 seen_by_model=data.seen_by_model,
+                copies=copies,
                 guarantee=request.guarantee,
             )
     base = _base(request, data, outcome.predictor, averaged)
@@ -246,6 +260,10 @@ def chosen_method(
         rule, value = rules[one], given[one]
         if isinstance(value, str) and not rule.text:
             value = value.split(",")
+        elif rule.listed and isinstance(value, Mapping):
+            value = ",".join(f"{key}={entry}" for key, entry in value.items())
+        elif rule.listed and isinstance(value, (list, tuple)):
+            value = ",".join(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
         fixed[one], *others = parsed = [rule.parse(method.name, one, str(part)) for part in parts]
         if others and not rule.selectable:
@@ -257,22 +275,40 @@ def chosen_method(
     return repairer, choices
 
 
+def _with_membership(request: RepairRequest) -> Mapping[str, Any]:
+    """Return the parameters of the method, with the probabilities of membership where it weighs rates by them."""
+    method = available().get(request.method or "")
+    if request.noise_membership and method is not None and "noise_membership" in dict(method.rules()):
+        return {**request.parameters, "noise_membership": request.noise_membership}
+    return request.parameters
+
+
 def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     """Return what is said of noise, which a method that knows noise needs and others refuse."""
+    if repairer.membership:
+        return None
     noise = noise_of(request)
     if noise is None and repairer.knows_noise:
         raise UsageError(
             f"`method={repairer.name}` repairs true groups behind recorded ones: describe how they differ with "
-            "`noise=FILE` (columns true, noisy[, label] and count or probability)"
+            "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise_radius` or `noise_membership`"
         )
     if noise is not None and not repairer.knows_noise:
         raise UsageError(
-            f"`method={repairer.name}` takes groups as they are; leave out `noise`, or take `method=robust`"
+            f"`method={repairer.name}` takes groups as they are; leave out `{_given(request)}`, or take "
+            "`method=robust`"
         )
     return noise
 
 
-def _learned_from(request: RepairRequest, data: Dataset, repairer: Repairer) -> tuple[str, ...] | None:
+def _given(request: RepairRequest) -> str:
+    """Return the parameter that describes noise."""
+    return next(one for one in ("noise", "noise_radius", "noise_membership") if request.has(one))
+
+
+def _learned_from(
+    request: RepairRequest, data: Dataset, repairer: Repairer, noise: Noise | None
+) -> tuple[str, ...] | None:
     """Return the columns to learn from, and say which they are; None for the score."""
     columns = data.reading.columns
     if not repairer.learns:
@@ -285,7 +321,7 @@ def _learned_from(request: RepairRequest, data: Dataset, repairer: Repairer) -> 
                 f"{repairer.name} works on scores and learns from no features; leave out `features`"
             )
         return None
-    features = learned_features(request, data)
+    features = learned_features(request, data, noise)
     from_what = f"score {columns.score!r} alone" if features is None else f"features {', '.join(features)}"
     group = ", and the protected columns" if request.protected_as_feature else ""
     log.info("%s works on the %s%s", repairer.name, from_what, group)
@@ -293,7 +329,11 @@ def _learned_from(request: RepairRequest, data: Dataset, repairer: Repairer) -> 
 
 
 def _read(
-    request: RepairRequest, data: Dataset, repairer: Repairer, features: tuple[str, ...] | None
+    request: RepairRequest,
+    data: Dataset,
+    repairer: Repairer,
+    features: tuple[str, ...] | None,
+    noise: Noise | None,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     source, reading = data.source, data.reading
@@ -302,7 +342,9 @@ def _read(
     kept = repairer.draws or request.pairs is not None or by_id or few
     identity = _identity(data) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
-    raw = {name: types.get(name, source.schema.field(name).type) for name in identity}
+    members = dict.fromkeys(repairer.membership.values(), pa.float64()) | membership_columns(noise, data)
+    types |= members
+    raw = members | {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
     table = read_table(source, reading, (*(features or ()), *plain), raw)
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
@@ -360,6 +402,13 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
     if same := [a for a, b in out if a == b]:
         raise DataError(f"{source.name} has a pair of {same[0]!r} with itself, which says nothing; remove it")
     return out
+
+
+def _copies(request: RepairRequest, data: Dataset, table: Table) -> Counterfactuals | None:
+    """Return the counterfactual copies of people in a table."""
+    if request.counterfactuals is None:
+        return None
+    return read_counterfactuals(request.counterfactuals, table, data.source.columns, learned=True)
 
 
 def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
@@ -431,11 +480,12 @@ def _base(
 
 
 def hyper_parameters() -> dict[str, str]:
-    """Return the help of every parameter of every method."""
+    """Return the help of every parameter of a method that is not one of every repair."""
     users: dict[str, dict[str, list[str]]] = {}
     for name, method in available().items():
         for one, rule in method.rules():
-            users.setdefault(one, {}).setdefault(rule.help, []).append(name)
+            if one not in RepairRequest.__dataclass_fields__:
+                users.setdefault(one, {}).setdefault(rule.help, []).append(name)
     return {
         one: "; ".join(f"{', '.join(methods)}: {text}" for text, methods in texts.items())
         for one, texts in users.items()

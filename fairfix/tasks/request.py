@@ -172,6 +172,11 @@ class FilesRequest(Request):
     )
 
 
+COPIES = (
+    "Counterfactual copies of people: a file of the `id` column and the columns that change, with a row for each copy; "
+    "all other columns keep their values."
+)
+
 RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
@@ -268,6 +273,17 @@ class DataRequest(FilesRequest):
         False,
         "State that noise depends on nothing but the true group, and decisions not on the recorded one.",
     )
+    noise_membership: Names | Mapping[str, str] = parameter(
+        (),
+        "Nothing is recorded: these columns hold each row's probability to be of each true group; an audit needs no "
+        "`protected` then.",
+        "[GROUP=]COLUMN,...",
+        listed=True,
+    )
+    noise_independent: bool = parameter(
+        False,
+        "State that, given these probabilities, the true group is independent of label and decision.",
+    )
     seed: int = parameter(0, "Of everything that is drawn: the split, the fit, resampling.", at_least=0)
     record: Mapping[str, str] = field(default_factory=dict)
     """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
@@ -320,16 +336,9 @@ class AuditRequest(GateRequest):
         kind=float,
         at_least=0,
     )
-    noise_membership: Names | Mapping[str, str] = parameter(
-        (),
-        "Nothing is recorded: these columns hold each row's probability to be of each true group; `protected` can be "
-        "left out.",
-        "[GROUP=]COLUMN,...",
-        listed=True,
-    )
-    noise_independent: bool = parameter(
-        False,
-        "State that, given these probabilities, the true group is independent of label and decision.",
+    counterfactuals: Any = source(
+        COPIES + " Audited with the model file; without one, its score column holds their scores.",
+        "DATA",
     )
     suppress_below: int = parameter(
         0,
@@ -418,6 +427,9 @@ class RepairRequest(GateRequest):
     pairs: Any = source(
         "Pairs of people whose difference does not count: a file of two columns of ids, for methods that heed them.",
         "DATA",
+    )
+    counterfactuals: Any = source(
+        COPIES + " For methods that heed them: people get the score of their copies.", "DATA"
     )
     holdout: float = parameter(0.3, "Share of the rows kept for the proof.")
     validation: float = parameter(0.2, "Share of the rows that select, when a parameter has several values.")
@@ -524,6 +536,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("baseline_data", ("id",), "rows are matched by their ids"),
     ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
+    ("counterfactuals", ("id",), "people are named by their ids"),
     ("share", ("counts_out",), "a share is for counts"),
     ("proof_counts", ("from_counts",), "it proves a repair that is made of counts"),
 )
@@ -538,6 +551,7 @@ FITTED = (
     "model",
     "noise",
     "noise_radius",
+    "noise_membership",
 )
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
@@ -575,13 +589,14 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
-        ("individual", "counts_out", "noise_membership", "baseline_data"),
+        ("individual", "counterfactuals", "counts_out", "noise_membership", "baseline_data"),
         ROWS,
     ),
     ("unlabelled", ("from_counts",), ROWS),
     ("guarantee", ("from_counts",), "the bound is made of rows; repair from `data`"),
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
     ("guarantee", ("pairs",), "people who are paired are not drawn independently"),
+    ("guarantee", ("counterfactuals",), "it is about flips, and copies change something else"),
     ("pairs", ("from_counts",), ROWS),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),

@@ -236,6 +236,26 @@ def _pairs(column: str) -> Make:
     return make
 
 
+def _copies(column: str) -> Make:
+    """Return what writes copies of people: the id and one or two other columns, with entries of other rows."""
+
+    def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
+        others = [name for name in dict.fromkeys(table.column_names) if name != column] or ["x"]
+        names = [column, *draw.sample(others, min(len(others), draw.randint(1, 2)))]
+        lines = [",".join(map(files.quoted_csv, names))]
+        columns = [
+            [files.as_text(one) for one in table.column(table.column_names.index(name)).slice(0, 40)] or ["y"]
+            if name in table.column_names
+            else ["x", "y"]
+            for name in names
+        ]
+        lines += [",".join(files.quoted_csv(draw.choice(one)) for one in columns) for _ in range(30)]
+        (folder / "copies.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return "copies.csv"
+
+    return make
+
+
 def _model(columns: tuple[str, ...]) -> Make:
     def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
         import joblib
@@ -330,6 +350,9 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     ),
     "radius": lambda d: d.number(0.0, 0.1, 1.0),
     "group_slack": _radii,
+    "label_range": lambda d: (
+        "-1e6,1e6" if not d.wild() else d.draw.choice(("0,1", "1,0", "5", "nan,1", "0,inf"))
+    ),
     "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
     "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
     "share": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
@@ -341,6 +364,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "against_data": lambda d: d.file("more", _more),
     "unlabelled": lambda d: d.file("more", _more),
     "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
+    "counterfactuals": lambda d: d.file("copies", _copies(d.column("id"))),
     "holdout": lambda d: d.number(0.3, 0.5, 0.1, 0.0),
     "validation": lambda d: d.number(0.2, 0.5),
     "method": lambda d: d.draw.choice([*available(), *(["", "rampe"] if d.wild() else [])]),
@@ -499,7 +523,13 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
         and isinstance(param, click.Option)
         and name not in ("output",)
         and (name not in every or name in own or d.wild())
-        and not (command == "repair" and name.startswith("noise") and d.method != "robust" and not d.wild())
+        and not (
+            command == "repair"
+            and name.startswith("noise")
+            and name not in own
+            and d.method != "robust"
+            and not d.wild()
+        )
         and draw.random() < SELDOM.get(name, 1.0)
     ]
     if more is None:
@@ -551,9 +581,11 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
             chosen.setdefault("trust_model", "")
         elif "trust_model" in chosen:
             chosen.pop("trust_model")
-    if chosen.get("task") != "regression" and "bound" in chosen:
-        chosen.pop("bound")
-    if "noise_membership" in chosen and "protected" not in kept:
+    if chosen.get("task") != "regression":
+        chosen.pop("bound", None)
+        chosen.pop("label_range", None)
+    fits = "method" in params or "methods" in params  # these need the column of a rule's groups
+    if "noise_membership" in chosen and "protected" not in kept and not fits:
         chosen.pop("protected", None)
 
 

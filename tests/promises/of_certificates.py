@@ -77,7 +77,8 @@ def _slopes(rows: pd.DataFrame, world: World, values: Floats) -> Floats:
 
 
 @promise(
-    "the objective of the ramp is at most GAP above the least of all chances that hold the slack or the ratio",
+    "the objective of the ramp is at most GAP above the least of all chances that hold the slack, the covariance or "
+    "the ratio, between recorded groups, those of each column, or groups of which there are probabilities",
     level=0.0,
     quick=4,
     full=200,
@@ -92,22 +93,33 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
     ratio = float(rng.choice([0.0, 0.5, 0.8]))
     bound: tuple[Any, ...] = ("--min-ratio", ratio) if ratio else ("--slack", slack)
-    protected = {"group": code}
-    if not ratio and rng.random() < 0.6:  # two columns, each alone, that hang together
+    protected, parts = {"group": code}, np.eye(groups)[code]
+    way = "ratio" if ratio else str(rng.choice(["crossed", "each", "covariance", "membership"]))
+    if way == "each":  # two columns, each alone, that hang together
         protected["side"] = (rng.random(code.size) < 0.3 + 0.3 * (code == 0)).astype(int)
         frame["side"] = [f"s{k}" for k in protected["side"]]
         bound += ("--attributes", "each")
-    asked = ("--protected", ",".join(protected), "--score", "score", "--id", "id", "--method", "ramp")
+    if way == "covariance":
+        gamma = float(rng.choice([0.0, gamma]))
+        bound += ("--constraint", "covariance")
+    asked = ("--protected", ",".join(protected))
+    if way == "membership":
+        protected, parts = {}, rng.dirichlet(np.ones(groups), code.size)
+        frame = frame.assign(**{f"p{k}": parts[:, k] for k in range(groups)})
+        asked = ("--noise-membership", ",".join(f"p{k}" for k in range(groups)))
+    asked = (*asked, "--score", "score", "--id", "id", "--method", "ramp")
     told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)
     reading = Reading(Columns(tuple(protected), score="score"))
     table = read_table(pa.Table.from_pandas(frame[[*protected, "score"]]), reading)
     fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
     f, q, held = 2 * score[fit] - 1, cvxpy.Variable(fit.size), []
-    for own in (column[fit] for column in protected.values()):
-        rates = [q[own == k].sum() / (own == k).sum() for k in np.unique(own)]
-        center = cvxpy.Variable()
-        held += [cvxpy.abs(rate - center) <= slack / 2 for rate in rates if not ratio]
+    each = [np.eye(column.max() + 1)[column] for column in protected.values()] or [parts]
+    for own in (z[fit][:, z[fit].sum(axis=0) > 0] for z in each):
+        rates = [z @ q / z.sum() for z in own.T]
+        center = cvxpy.sum(q) / fit.size if way == "covariance" else cvxpy.Variable()
+        half = slack / own.mean(axis=0) if way == "covariance" else np.full(len(rates), slack / 2)
+        held += [cvxpy.abs(rate - center) <= d for rate, d in zip(rates, half, strict=True) if not ratio]
         held += [one >= ratio * other for one in rates for other in rates if ratio]
     held += [q >= 0, q <= 1]
     cost = (gamma / 2 * cvxpy.sum_squares(q) - f @ q) / fit.size

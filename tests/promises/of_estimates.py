@@ -53,19 +53,21 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = features(rng, int(rng.integers(1200, 3000)), groups, tells)
     world = features(np.random.default_rng(seed), 40_000, groups, tells)
     slack = float(rng.choice([0.02, 0.05]))
-    common = (
-        "repair",
-        data := shell.write(frame),
+    asked = (
         "--protected",
         "race",
         "--id",
         "id",
         "--features",
         "x1,x2",
+        "--method",
+        "logloss",
+        "--slack",
+        slack,
     )
-    common = (*common, "--method", "logloss", "--slack", slack)
-    done = shell.run(*common, "--group", "estimated", "-o", "blind.fairfix")
-    aware = shell.run(*common, "-o", "aware.fairfix")
+    line = ("repair", data := shell.write(frame), *asked)
+    done = shell.run(*line, "--group", "estimated", "-o", "blind.fairfix")
+    aware = shell.run(*line, "-o", "aware.fairfix")
     assert done.status == aware.status == 0, done.err
     if "not_converged" in [one["code"] for one in done.result["messages"]]:
         return NOT_SAID

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+from tests.promises.of_noise import CONSTRAINTS, Population, chances, people, survey, true_rates
 from tests.promises.of_repairs import RATES, largest_gap
 
 FRESH = 200_000
@@ -84,18 +85,20 @@ class World:
 
 def _exact_gap(frame: pd.DataFrame, chance: Any, mass: Any, rows: tuple[str, ...]) -> float:
     """Return the largest difference of rates of rows with masses."""
-    y, out = frame["label"].to_numpy(), 0.0
-    for kind in rows:
-        inside = {"all": mass > 0, "positives": (y == 1) & (mass > 0), "negatives": (y == 0) & (mass > 0)}[
-            kind
-        ]
-        parts = (
-            pd.DataFrame({"m": mass[inside], "q": (mass * chance)[inside]})
-            .groupby(frame["race"].to_numpy()[inside])
-            .sum()
-        )
-        out = max(out, float(np.ptp(parts["q"] / parts["m"])))
-    return out
+    return max(float(np.ptp(_ends(frame, chance, mass, kind))) for kind in rows)
+
+
+def _ends(frame: pd.DataFrame, chance: Any, mass: Any, kind: str) -> tuple[float, float]:
+    """Return the least and the largest rate of a group, among rows with masses."""
+    y = frame["label"].to_numpy()
+    inside = {"all": mass > 0, "positives": (y == 1) & (mass > 0), "negatives": (y == 0) & (mass > 0)}[kind]
+    parts = (
+        pd.DataFrame({"m": mass[inside], "q": (mass * chance)[inside]})
+        .groupby(frame["race"].to_numpy()[inside])
+        .sum()
+    )
+    rates = parts["q"] / parts["m"]
+    return float(rates.min()), float(rates.max())
 
 
 def _asked(
@@ -108,7 +111,8 @@ def _asked(
     if done.status == 2:
         return None, confidence
     told = done.result["guarantee"]
-    assert told["holds"] == (told["bound"] <= told["slack"])
+    least = told.get("min_ratio")
+    assert told["holds"] == (told["bound"] <= told["slack"] if least is None else told["bound"] >= least)
     assert done.status == (0 if told["holds"] else 3), (done.status, told)
     return told, confidence
 
@@ -117,7 +121,7 @@ def _few_or_many(rng: np.random.Generator, least: int, most: int) -> int:
     return int(np.exp(rng.uniform(np.log(least), np.log(most))))
 
 
-def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str) -> Tried:
+def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str, *, ratio: bool = False) -> Tried:
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 150, 12_000))
     more = ["--gamma", rng.choice([0, 0.05, 0.5]), "--shape", rng.choice(["one-sided", "centred"])]
@@ -125,11 +129,15 @@ def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str) -> Tried:
         more = ["--decisions", "deterministic"]
     elif rng.random() < 0.25:
         more = ["--gamma", "0,0.05,0.3"]
-    slack = round(float(rng.choice([0.02, 0.05, 0.1, 0.2])), 3)
-    told, _ = _asked(rng, shell, frame, "ramp", "--constraint", constraint, "--slack", slack, *more)
+    more += ["--constraint", constraint]
+    if ratio:
+        more += ["--min-ratio", rng.choice([0.5, 0.8, 0.9])]
+    else:
+        more += ["--slack", round(float(rng.choice([0.02, 0.05, 0.1, 0.2])), 3)]
+    told, _ = _asked(rng, shell, frame, "ramp", *more)
     if told is None:
         return NOT_SAID
-    of, exact = RATES[told["criterion"]], world.atoms is not None
+    of, exact = RATES[told["criterion"].replace(".ratio.", ".difference.")], world.atoms is not None
     if exact:
         everybody, mass = world.population()
     else:
@@ -137,9 +145,26 @@ def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str) -> Tried:
     there = everybody["race"].isin(frame["race"].unique())
     everybody, mass = everybody[there], mass[there]
     after = shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))["p_positive"].to_numpy()
+    if ratio:
+        return judged(*_least_ratio(told, everybody, after, mass, of, 0.0 if exact else TOLD / 2, str(more)))
     gap = _exact_gap(everybody, after, mass, of) if exact else largest_gap(everybody, after, of) - TOLD
-    where = f"{constraint} {more} slack {slack}: {gap:.4f} is above {told['bound']:.4f} ({told['way']})"
+    where = f"{more}: {gap:.4f} is above {told['bound']:.4f} ({told['way']})"
     return judged(gap <= told["bound"], where)
+
+
+def _least_ratio(
+    told: dict[str, Any],
+    frame: pd.DataFrame,
+    chance: Any,
+    mass: Any,
+    rows: tuple[str, ...],
+    off: float,
+    how: str,
+) -> tuple[bool, str]:
+    """Return whether the ratio of rates, each known to ``off``, is at least the bound, and where not; none is 0."""
+    low, high = _ends(frame, chance, mass, rows[0])
+    ratio = min((low + off) / max(high - off, 1e-12), 1.0) if high > 0 else 0.0
+    return ratio >= told["bound"] - 1e-12, f"{how}: {ratio:.4f} is below {told['bound']:.4f} ({told['way']})"
 
 
 @promise(
@@ -160,6 +185,101 @@ def guarantee_of_parity(rng: np.random.Generator, shell: Shell) -> Tried:
 )
 def guarantee_of_odds(rng: np.random.Generator, shell: Shell) -> Tried:
     return _of_ramp(rng, shell, str(rng.choice(["equal_opportunity", "equalized_odds"])))
+
+
+@promise(
+    "with 95 % confidence, the ratio of rates in the population is at least the bound (ramp)",
+    level=0.05,
+    quick=3,
+    full=1000,
+)
+def guarantee_of_ratios(rng: np.random.Generator, shell: Shell) -> Tried:
+    constraint = rng.choice(
+        ["demographic_parity", "equal_opportunity", "predictive_equality"], p=[0.6, 0.2, 0.2]
+    )
+    return _of_ramp(rng, shell, str(constraint), ratio=True)
+
+
+@promise(
+    "with 95 % confidence, rates are alike by each of two columns in the population within the bound (ramp)",
+    level=0.05,
+    quick=2,
+    full=1000,
+)
+def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Groups overlap, and how they do is as in the population: the second column hangs on the first and the score."""
+    world = World.drawn(rng, smooth=True)
+    lean, town = rng.normal(size=len(world.shares)), float(rng.normal())
+
+    def with_sex(frame: pd.DataFrame) -> pd.DataFrame:
+        code = frame["race"].str[1:].astype(int).to_numpy()
+        z = lean[code] + town * (frame["score"].to_numpy() - 0.5)
+        return frame.assign(sex=np.where(rng.random(len(frame)) < 1 / (1 + np.exp(-z)), "f", "m"))
+
+    frame = with_sex(world.people(rng, _few_or_many(rng, 400, 12_000)))
+    slack, constraint = (
+        float(rng.choice([0.05, 0.1, 0.2])),
+        rng.choice(["demographic_parity", "equal_opportunity"]),
+    )
+    more = ("--protected", "sex", "--attributes", "each", "--constraint", constraint, "--slack", slack)
+    told, _ = _asked(rng, shell, frame, "ramp", *more, "--gamma", rng.choice([0.05, 0.5]))
+    if told is None:
+        return NOT_SAID
+    everybody = with_sex(world.people(rng, FRESH))
+    cells = frame["race"] + frame["sex"]
+    everybody = everybody[(everybody["race"] + everybody["sex"]).isin(cells.unique())]
+    after = shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))["p_positive"].to_numpy()
+    of = RATES[told["criterion"]]
+    gap = (
+        max(largest_gap(everybody.assign(race=everybody[name]), after, of) for name in ("race", "sex")) - TOLD
+    )
+    return judged(gap <= told["bound"], f"{more}: {gap:.4f} is above {told['bound']:.4f} ({told['way']})")
+
+
+@promise(
+    "with 95 % confidence, the mean loss of each group in the population is within its bound (bounded group loss)",
+    level=0.05,
+    quick=3,
+    full=1000,
+)
+def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Of 0/1 labels, and of real ones with a few that are far from the others; bounds that bind and that do not."""
+    world = World.drawn(rng, smooth=True)
+    real, far = bool(rng.random() < 0.5), float(rng.choice([1.0, 10.0]))
+
+    def with_label(frame: pd.DataFrame) -> pd.DataFrame:
+        rare = 1 + (far - 1) * (rng.random(len(frame)) < 0.01)
+        return frame.assign(amount=(frame["x"] + rng.normal(size=len(frame)) * rare).clip(-8 * far, 8 * far))
+
+    frame = with_label(world.people(rng, _few_or_many(rng, 200, 6_000)))
+    loss = str(rng.choice(["square", "absolute", "quantile"] if real else ["logistic", "square"]))
+    about = {"square": 1.2 + far**2 / 80, "absolute": 1.0, "quantile": 0.5, "logistic": 0.68}[loss]
+    bound = round((about if real or loss == "logistic" else 0.24) * float(rng.choice([1.0, 1.1, 1.3])), 4)
+    more: tuple[object, ...] = ("--constraint", "bounded_group_loss", "--loss", loss, "--bound", bound)
+    if real:
+        more = (*more, "--task", "regression", "--label", "amount", "--label-range", f"{-8 * far},{8 * far}")
+    told, _ = _asked(rng, shell, frame, "fair-regression", *more, "--features", "x,x2")
+    if told is None:
+        return NOT_SAID
+    everybody = with_label(world.people(rng, FRESH))
+    everybody = everybody[everybody["race"].isin(frame["race"].unique())].reset_index(drop=True)
+    value = shell.predict("r.fairfix", shell.write(everybody, "everybody.parquet"))["prediction"].to_numpy()
+    y = everybody["amount" if real else "label"].to_numpy(float)
+    v = value.clip(1e-6, 1 - 1e-6)
+    lost = {
+        "square": (y - value) ** 2,
+        "absolute": abs(y - value),
+        "quantile": abs(y - value) / 2,
+        "logistic": -np.log(np.where(y == 1, v, 1 - v)),
+    }[loss]
+    means = pd.Series(lost).groupby(everybody["race"])
+    sure = 4 * means.std() / np.sqrt(means.size())  # what fresh people leave open
+    wrong = [
+        f"{own['group']}: {means.mean()[own['group']]:.4f} is above {own['bound']:.4f}"
+        for own in told["limits"]
+        if means.mean()[own["group"]] - sure[own["group"]] > own["bound"]
+    ]
+    return judged(not wrong, f"{more}: {', '.join(wrong)}")
 
 
 def _fresh(world: World, rng: np.random.Generator, shell: Shell, frame: pd.DataFrame) -> pd.DataFrame:
@@ -267,3 +387,63 @@ def _to_everybody(frame: pd.DataFrame) -> float:
         rates = own["p_positive"].groupby(own["race"]).mean()
         out = max(out, float((rates - own["p_positive"].mean()).abs().max()))
     return out
+
+
+def _farthest(population: Population, joint: Any, chance: Any, labels: tuple[int, ...]) -> float:
+    """Return how far from everybody a true group may be, by any people who make up these joint masses.
+
+    It takes the likeliest to be accepted of each recorded group, and label where the masses are by label, or the least.
+    """
+    recorded = population.recorded
+    parts = [(recorded[..., y], joint[y]) for y in labels] if joint.ndim == 3 else [(recorded.sum(-1), joint)]
+    about = recorded[..., list(labels)].sum(-1)
+    overall, out = float((about * chance).sum() / about.sum()), 0.0
+    for j in range(joint.shape[-2]):
+        total = sum(table[j].sum() for _, table in parts)
+        for way in (1, -1):
+            rate = 0.0
+            for mass, table in parts:
+                for k, own in enumerate(mass):
+                    at = np.argsort(chance[k])[::way]
+                    ends = np.cumsum(own[at])
+                    rate += np.clip(table[j, k] - ends + own[at], 0, own[at]) @ chance[k][at]
+            out = max(out, abs(rate / total - overall)) if total > 0 else out
+    return out
+
+
+@promise(
+    "with 95 % confidence, true groups that nobody sees are within the bound of everybody (robust)",
+    level=0.05,
+    quick=2,
+    full=1000,
+)
+def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
+    """By tables that are known and by surveys, under each assumption; people are the worst that it allows."""
+    true = int(rng.choice([2, 3, 4]))
+    noisy = max(true + int(rng.choice([-1, 0, 0, 0, 1])), 2)
+    assumption = str(rng.choice(["certified", "soft", "identified", "epsilon"], p=[0.35, 0.25, 0.25, 0.15]))
+    identified = assumption in ("identified", "epsilon")
+    by_label = assumption == "certified" or (identified and bool(rng.random() < 0.4))
+    population = people(rng, true, noisy, gap=2.0, by_label=by_label)
+    constraint = "demographic_parity" if assumption == "soft" else str(rng.choice(list(CONSTRAINTS)))
+    _, _, labels = CONSTRAINTS[constraint]
+    kept = "noisy-given-true" if identified else str(rng.choice(["noisy-given-true", "true-given-noisy"]))
+    form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([300, 2000, 20_000]))
+    table = survey(rng, population.joint(by_label), kept, form, rows)
+    more: tuple[object, ...] = ("--assumption", assumption, "--constraint", constraint)
+    if identified or rng.random() < 0.7:
+        more = (*more, "--noise-keep", kept)
+    more = (*more, "--slack", rng.choice([0.05, 0.2, 0.5]), "--thresholds", rng.choice(["group", "blind"]))
+    frame = population.frame(rng, _few_or_many(rng, 1000, 20_000))
+    told, _ = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv"), *more)
+    if told is None:
+        return NOT_SAID
+    chance = chances(shell, "r.fairfix", population, noisy)
+    if identified:
+        about = population.recorded[..., list(labels)].sum(-1)
+        overall = float((about * chance).sum() / about.sum())
+        gap = float(np.abs(true_rates(population, chance, labels) - overall).max())
+    else:
+        gap = _farthest(population, population.joint(by_label), chance, labels)
+    where = f"{true} of {noisy}, {form} {rows}, kept {kept}, {more}: {gap:.4f} is above {told['bound']:.4f}"
+    return judged(gap <= told["bound"] + 1e-9, where)

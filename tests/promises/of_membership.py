@@ -9,6 +9,7 @@ true group may lie in any cells (the bounds are written down here by themselves,
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -227,3 +228,58 @@ def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) ->
         bound["outer_low"] - 1e-9 <= truth <= bound["outer_high"] + 1e-9,
         f"{name} of group {group}: {truth:.4f} not in {bound}, {rows} rows, {world.z.shape}",
     )
+
+
+SAID = re.compile(
+    r"selection rates of the true groups differ by [\d.]+ if .*? \(N4; "
+    r".*?with sampling error by at most ([\d.]+) and ([\d.]+)"
+)
+"""What a repair by probabilities says of held-out rows: its limits under N4, and whatever ties group and decision."""
+
+
+def people(rng: np.random.Generator, vectors: Floats, tied: float, rows: int) -> tuple[pd.DataFrame, Any]:
+    """Return scored rows with probabilities, and their true groups; scores hang on the true group where ``tied``."""
+    z = vectors[rng.integers(0, len(vectors), rows)]
+    true = (rng.random(rows)[:, None] > np.cumsum(z, 1)[:, :-1]).sum(1)
+    logit = rng.normal(size=rows) + 1.5 * z[:, 0] - 0.7 * z[:, -1] + tied * (true == 0)
+    score = 1 / (1 + np.exp(-logit))
+    frame = pd.DataFrame({f"p{j}": z[:, j] for j in range(z.shape[1])})
+    return frame.assign(score=score, label=(rng.random(rows) < score).astype(int), id=np.arange(rows)), true
+
+
+@promise(
+    "what a ramp by probabilities of membership says of the gap of the true groups: under N4 where it holds, under N1 "
+    "whatever holds, and within the slack",
+    level=0.05,
+    quick=3,
+    full=500,
+)
+def ramp_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
+    groups, tied = int(rng.integers(2, 5)), float(rng.choice([0.0, rng.normal(0, 2)]))
+    vectors = rng.dirichlet(np.full(groups, rng.choice([0.3, 1.0, 4.0])), int(rng.choice([5, 2000])))
+    rows = int(np.exp(rng.uniform(np.log(400), np.log(20_000))))
+    columns = ",".join(f"p{j}" for j in range(groups))
+    slack, gamma = float(rng.choice([0.0, 0.05, 0.15])), float(rng.choice([0.01, 0.05, 0.5]))
+    asked = ["--method", "ramp", "--noise-membership", columns, "--slack", slack, "--gamma", gamma]
+    where, file = shell.folder / "r.fairfix", shell.write(people(rng, vectors, tied, rows)[0])
+    done = shell.run("repair", file, *asked, "--id", "id", "-o", where, "--format", "text")
+    if done.status == 2:
+        return NOT_SAID
+    many, true = people(rng, vectors, tied, 100_000)
+    chance = shell.predict(str(where), shell.write(many, "many.parquet"))["p_positive"].to_numpy()
+    rates = np.bincount(true, chance, groups) / np.maximum(np.bincount(true, minlength=groups), 1)
+    gap = float(np.ptp(rates))
+    near = 3 / math.sqrt(
+        max(np.bincount(true, minlength=groups).min(), 1)
+    )  # what a sample leaves open of the truth
+    text = " ".join((done.out + done.err).split())
+    likely, worst = (float(one) for one in SAID.search(text).groups())  # type: ignore[union-attr]  # it is always said
+    told = f"gap {gap:.4f}, N4 {likely}, N1 {worst}, slack {slack}, {rows} rows, {vectors.shape}, tied {tied:.2f}"
+    out = judged(gap - near <= worst, told)
+    if not tied:
+        out += judged(gap - near <= likely, told)
+        if "lies within the slack as a whole" in text:
+            out += judged(gap - near <= slack, told)
+        if "lies above the slack as a whole" in text:
+            out += judged(gap + near > slack, told)
+    return out

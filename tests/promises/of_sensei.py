@@ -128,6 +128,115 @@ def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(holds, f"{truth:.4f} not in [{row['low']}, {row['high']}] at {cut}")
 
 
+@dataclass(frozen=True)
+class Copied:
+    """A world whose people have copies: of another group, with numbers moved towards it and sometimes another text."""
+
+    world: World
+    move: np.ndarray[Any, Any]
+    noise: float
+    most: int
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> Copied:
+        world = World.drawn(rng, int(rng.integers(2, 8)))
+        move = rng.normal(size=world.units.size) * (rng.random(world.units.size) < 0.6)
+        return cls(world, move, rng.choice([0.0, 0.2]), int(rng.integers(1, 5)))
+
+    def people(self, rng: np.random.Generator, many: int) -> pd.DataFrame:
+        return self.world.people(rng, many).assign(person=[f"p{i}" for i in range(many)])
+
+    def copies(self, rng: np.random.Generator, people: pd.DataFrame) -> pd.DataFrame:
+        """Return from none to the most copies of each person, in any order."""
+        copies = people.loc[np.repeat(people.index, rng.integers(0, self.most + 1, len(people)))].copy()
+        there = rng.normal(size=(len(copies), self.move.size)) * self.noise + self.move
+        for j, unit in enumerate(self.world.units):
+            copies[f"x{j}"] += there[:, j] * unit
+        for j in range(self.world.texts):
+            copies[f"c{j}"] = np.where(rng.random(len(copies)) < 0.5, copies[f"c{j}"], "a")
+        copies["sex"] = f"g{rng.integers(0, self.world.groups)}"
+        return copies.drop(columns="label").sample(frac=1.0, random_state=int(rng.integers(2**31)))
+
+
+def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copied, float]:
+    """Return a linear repair with copies of some people, its world and threshold."""
+    world = Copied.drawn(rng)
+    cut, slack = round(rng.uniform(0.2, 0.8), 3), float(rng.choice([0.01, 0.05, 0.2]))
+    frame = world.people(rng, few_or_many(rng, 5000) + 200)
+    copies = world.copies(
+        rng, frame.sample(frac=rng.uniform(0.3, 1.0), random_state=int(rng.integers(2**31)))
+    )
+    more = ["--solver", "linear", "--threshold", cut, "--slack", slack, "--id", "person"]
+    more += ["--protected-as-feature"] if rng.random() < 0.5 else []
+    more += ["--counterfactuals", shell.write(copies, "copies.parquet")]
+    features = ",".join(name for name in frame if name not in ("sex", "label", "person"))
+    made = str(shell.folder / "made.fairfix")
+    usual = (
+        "--method",
+        "sensei",
+        "--protected",
+        "sex",
+        "--label",
+        "label",
+        "--features",
+        features,
+        "-o",
+        made,
+    )
+    done = shell.run("repair", shell.write(frame), *usual, *more)
+    assert done.status == 0, done.err
+    return done, made, world, cut
+
+
+def changes_with_copies(
+    rng: np.random.Generator, shell: Shell, made: str, world: Copied, cut: float
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return of new people with copies who is decided otherwise in one, and the mean change of the score of each."""
+    people = world.people(rng, PEOPLE)
+    copies = world.copies(rng, people)
+    own, others = (
+        shell.predict(made, shell.write(one, "people.parquet"), "--duplicate-ids", "share")[
+            "prediction"
+        ].to_numpy()
+        for one in (people, copies)
+    )
+    at = copies["person"].str[1:].astype(int).to_numpy()
+    each = pd.DataFrame(
+        {"at": at, "gap": np.abs(others - own[at]), "flip": (others >= cut) != (own[at] >= cut)}
+    ).groupby("at")
+    return each["flip"].any().to_numpy(), each["gap"].mean().to_numpy()
+
+
+@promise(
+    "at most this share of people is decided otherwise in a copy (rho auto)", level=0.05, quick=3, full=200
+)
+def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
+    done, made, world, cut = with_copies(rng, shell)
+    told = re.search(r"at most ([0-9.]+) of people with copies", said(done))
+    if not told:
+        return NOT_SAID
+    most, truth = float(told[1]), float(changes_with_copies(rng, shell, made, world, cut)[0].mean())
+    near = 3.0 * np.sqrt(most * (1.0 - most) / PEOPLE)
+    return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}")
+
+
+@promise("95 % intervals of what copies get", level=0.05, quick=3, full=200)
+def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
+    done, made, world, cut = with_copies(rng, shell)
+    rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
+    tried = Tried(0)
+    for name, each in zip(
+        ("decision_flips", "counterfactual_gap"),
+        changes_with_copies(rng, shell, made, world, cut),
+        strict=True,
+    ):
+        row = rows[f"{name}.under_counterfactuals [sex]"]
+        truth, near = float(each.mean()), 3.0 * float(each.std()) / np.sqrt(each.size)
+        holds = row["low"] - near <= truth <= row["high"] + near
+        tried += judged(holds, f"{name} {truth:.5f} not in [{row['low']}, {row['high']}] at {cut}")
+    return tried
+
+
 def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any, Any], np.random.Generator]:
     """Return the table, the numbers of the rows that a repair with seed 0 fits to, and its source of chance."""
     names = [name for name in frame if name not in ("sex", "label")]

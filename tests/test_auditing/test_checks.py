@@ -72,7 +72,7 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
         Check.parse(text)
 
 
-@pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", *FLIPS)])
+@pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", "counterfactual_gap", *FLIPS)])
 def test_every_metric_can_be_gated(metric: str) -> None:
     """No metric of the report is out of reach."""
     assert Check.parse(f"{metric}.difference>0.1").comparison.id == f"{metric}.difference.between_groups"
@@ -86,6 +86,14 @@ def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
     assert Check.parse(f"{metric}[sex]>0.1").comparison.id == f"{metric}.under_flips"
     with pytest.raises(UsageError, match="under_comparable"):
         Check.parse(f"{metric}.to_overall>0.1")
+
+
+def test_the_counterfactual_gap_has_one_scope() -> None:
+    """Under its alias too; it is of copies, and of no flips."""
+    for text in ("ctf>0.1", "counterfactual_gap.under_counterfactuals>0.1"):
+        assert Check.parse(text).comparison.id == "counterfactual_gap.under_counterfactuals"
+    with pytest.raises(UsageError, match="with under_counterfactuals"):
+        Check.parse("ctf.under_flips>0.1")
 
 
 SMALLER_IS_BETTER = {

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from fairfix.cli import COMMANDS, cli
@@ -19,7 +20,9 @@ from fairfix.cli.repair import OF_SOME
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods import Repairer, RepairProblem, available
+from fairfix.tasks.repair import hyper_parameters
 
 from tests.data import scored
 
@@ -89,7 +92,8 @@ def test_the_help_of_a_method_has_its_parameters_and_no_others(method: str) -> N
     own = text.partition(f"Parameters of {method}:\n")[2].partition("\n\n")[0]
     others = {f"--{one}" for one in completion()["options"]} - set(listed(own))
 
-    assert set(listed(own)) == {f"--{name.replace('_', '-')}" for name, _ in available()[method].rules()}
+    names = {name for name, _ in available()[method].rules()} & hyper_parameters().keys()
+    assert set(listed(own)) == {f"--{name.replace('_', '-')}" for name in names}
     assert not others & set(listed(text))
     assert helped("repair", "--help", "--method", method) == text
     assert helped("repair", "x.csv", "--seed", "3", f"--method={method}", "--gamma", "1", "-h") == text
@@ -121,13 +125,14 @@ def test_a_method_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> None:
-    """Strata, pairs, unlabelled rows and protected columns as features: shown where the method takes them."""
+    """Strata, pairs, copies, unlabelled rows and protected columns as features: shown where the method takes them."""
     rows, plain = scored(rows=80), Columns(("race",), label="label", score="score")
     problem = RepairProblem(read_table(rows, Reading(plain)))
     asked = {
         "strata": RepairProblem(read_table(rows, Reading(replace(plain, strata=("job",))))),
         "unlabelled": replace(problem, unlabelled=problem.table),
         "pairs": replace(problem, pairs=(("a", "b"),)),
+        "counterfactuals": replace(problem, copies=Counterfactuals("copies", "id", ("a",), pa.table({}), {})),
         "protected_as_feature": replace(problem, protected_as_feature=True),
     }
     shown = set(listed(helped("repair", "-h", "--method", method)))

@@ -31,6 +31,7 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.ramp import Ramp
+from fairfix.methods.sensei import Sensei
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
@@ -38,6 +39,9 @@ from fairfix.tasks.proof import results_on
 from fairfix.tasks.repair import repair
 
 from tests.data import scored
+
+plain_rows = scored
+"""The rows of most laws, which a fixture may add columns to."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +59,49 @@ class EachColumn(Ramp):
 
 
 @dataclass(frozen=True)
+class SoftGroups(Ramp):
+    """The ramp of groups that are known by probabilities of membership alone."""
+
+    noise_membership: str = param("g0=in_g0,other=in_other", "the columns", text=True, listed=True)
+
+
+@dataclass(frozen=True)
 class Blind(LogLoss):
     """Log loss as it is without the group at predict time: another kind of predictor, found by another solver."""
 
     group: str = param("estimated", "", choices=("recorded", "estimated"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, Blind]
-"""Every registered method, and three that differ from their method in what they bound or look at."""
+@dataclass(frozen=True)
+class Directed(Sensei):
+    """A linear model without a part along what tells the group, both labels weighing alike."""
+
+    solver: str = param("linear", "", choices=("linear", "network"))
+    directions: str = param("pooled", "", choices=("none", "pooled"))
+    balance: str = param("labels", "", choices=("none", "labels"))
+
+
+METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed]
+"""Every registered method, and five that differ from their method in what they bound or look at."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
 
 RATIO = "it holds a ratio, for which slack is refused"
 TWO = "the law's table has one protected column"
+UNRECORDED = "no group is recorded"
 MADE_HERE = "it is made here, and has no name to be called by"
 
 EXCEPTIONS = {
     ("Sensei", "slack"): (
         "it bounds a share of decisions that change under flips, which no audit of rows as they are can see"
     ),
+    ("Directed", "slack"): "it bounds what the slack of Sensei does",
+    ("Directed", "infinite numbers"): "an infinite rho of a linear model is a projection",
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
-    **{(name, "guarantee"): MADE_HERE for name in ("FourFifths", "EachColumn")},
+    **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
+    **{(name, "guarantee"): MADE_HERE for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed")},
 }
 """Class of a method and law that it leaves -> the reason."""
 
@@ -85,7 +109,16 @@ EXCEPTIONS = {
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table of a frame."""
     columns = Columns(tuple(PROTECTED), label="label", score="score", weight=weight)
-    return read_table(data, Reading(columns, thresholds=(0.5,)), columns=("x",))
+    members = [name for name in data.column_names if name.startswith("in_")]
+    return read_table(data, Reading(columns, thresholds=(0.5,)), columns=("x", *members))
+
+
+def with_members(*given: Any, **named: Any) -> pa.Table:
+    """Return the rows of most laws with a probability to be of the first group, and one to be of another."""
+    data = plain_rows(*given, **named)
+    part = np.random.default_rng(3).uniform(0.0, 0.4, data.num_rows)
+    own = np.where(np.array(data["race"]) == "g0", 1.0 - part, part)
+    return data.append_column("in_g0", pa.array(own)).append_column("in_other", pa.array(1.0 - own))
 
 
 def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
@@ -129,16 +162,22 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
         draw = np.repeat((np.arange(times) + 0.5) / times, many)
         table = replace(table.take(np.tile(np.arange(many), times)), draw=lambda rows: draw[rows])
     _, repaired, _ = results_on(table, predictor)
+    if repairer.membership:
+        z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
+        return float(np.ptp(z @ predictor.predict(table) / z.sum(axis=1)))
     report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))
     return max(report.block(name).comparisons[repairer.criterion].value.value for name in PROTECTED)
 
 
 @pytest.fixture(params=METHODS, ids=[method.__name__ for method in METHODS])
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Repairer]:
-    """Every registered method; that of each column has two of them."""
+    """Every registered method; that of each column has two of them, and that of soft groups has none."""
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
+    if found is SoftGroups:
+        monkeypatch.setattr(sys.modules[__name__], "PROTECTED", [])
+        monkeypatch.setattr(sys.modules[__name__], "scored", with_members)
     return found
 
 
@@ -236,6 +275,7 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
 
 def test_nothing_but_a_slack_may_be_infinite(method: type[Repairer]) -> None:
     """A number without end is no number of a solver: it is refused by its name before anything is fitted."""
+    law("infinite numbers")(method)
     for name, rule in method.rules():
         if not (name == "slack" or rule.choices or rule.text):
             with pytest.raises(UsageError, match=name):

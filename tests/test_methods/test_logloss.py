@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,30 @@ def test_the_rule_as_it_is_used_holds_the_slack(constraint: str, slack: float, g
     assert predictor.trace.converged
     assert predictor.trace.gap < 1e-8
     assert predictor.trace.notes == ()
+
+
+def test_fits_for_several_slacks_share_models_and_each_tells_of_their_warnings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, calls = table_of(frame(3)), []
+    fit_classes = logloss.fit_classes
+
+    def warning(*given: Any, **more: Any) -> Any:
+        calls.append(given)
+        warnings.warn(ConvergenceWarning("stopped early"), stacklevel=1)
+        return fit_classes(*given, **more)
+
+    monkeypatch.setattr(logloss, "fit_classes", warning)
+    problem, found = RepairProblem(table, features=NAMES, many_fits=True), {}
+    for slack in (0.1, 0.02):
+        with pytest.warns(ConvergenceWarning, match="stopped early"):
+            found[slack] = LogLoss(group="estimated", slack=slack).fit(problem, rng=np.random.default_rng(0))
+    assert len(calls) == 1
+
+    with pytest.warns(ConvergenceWarning):
+        alone = fit(LogLoss(group="estimated", slack=0.02), table)
+    np.testing.assert_array_equal(found[0.02].predict(table), alone.predict(table))
+    assert not np.array_equal(found[0.1].predict(table), alone.predict(table))
 
 
 def test_a_rule_without_the_group_does_not_look_at_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.levels import level_bounds
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.tasks.fitting import repair_table
 
@@ -278,12 +280,15 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     search = Robust(solver="ideal", assumption="radii", bins=5.0)
     alone, beside = (fit(search, table, noise) for noise in (radii, Noise(told, radii.radii)))
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
-    for more, what in (({}, "solver=thresholds"), ({"assumption": "soft"}, "assumption=soft")):
-        said = f"`noise_radius` alone does not tell what `{what}` needs; .*take `solver=ideal` or dro"
-        with pytest.raises(UsageError, match=said):
-            fit(Robust(**more), table, radii)
-    with pytest.raises(UsageError, match="`assumption=radii` does not go with `solver=thresholds`"):
-        fit(Robust(assumption="radii"), table, Noise(told))
+    assert "N0 (radii)" in relies(radii)
+    alone, beside = (
+        fit(Robust(), table, radii),
+        fit(Robust(assumption="radii"), table, Noise(told, radii.radii)),
+    )
+    np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
+    said = "`noise_radius` alone does not tell what `assumption=soft` needs; .*take `assumption=radii`"
+    with pytest.raises(UsageError, match=said):
+        fit(Robust(assumption="soft"), table, radii)
     with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` say different things"):
         fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
     assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
@@ -683,6 +688,23 @@ def test_the_search_of_a_small_class_holds_for_the_true_groups_whatever_the_nois
             assert f"{'a mixture' if decisions == 'randomized' else 'the best'} of 2,197 rules" in notes
 
 
+@pytest.mark.parametrize("parity", PARITIES)
+def test_thresholds_within_radii_hold_for_the_true_groups_whatever_the_noise(parity: str) -> None:
+    """With the radii of the very rows no noise breaks the constraint, and thresholds need not lie between few bins."""
+    for noise in ("adversarial", "score"):
+        data = people(2, 1200)
+        noisy = recorded(data, noise)
+        table, told = table_of(data, noisy), known(data, noisy, label=False)
+        rule = fit(Robust(constraint=parity, slack=0.1, assumption="radii"), table, told)
+        assert excess(data, rule.predict(table), parity, 0.1) <= 1e-6
+        assert "relies on N0 (radii)" in " ".join(rule.trace.notes)
+        few = fit(
+            Robust(constraint=parity, slack=0.1, assumption="radii", bins=12.0), table, told
+        ).trace.objective
+        searched = Robust(constraint=parity, slack=0.1, assumption="radii", bins=12.0, solver="ideal")
+        assert few <= fit(searched, table, told).trace.objective + 1e-7
+
+
 def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None:
     """By a table by label the optimum is that of thresholds, and a single rule has no less error."""
     data = people(3, 1500)
@@ -709,7 +731,6 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
             "`assumption=identified` does not go with `solver=ideal`",
         ),
         ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
-        ({"assumption": "radii"}, "it goes with `solver=dro` or `solver=ideal`"),
         ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
         ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` does not go with `solver=soft`"),
     ],
@@ -995,3 +1016,139 @@ def test_a_proof_tells_what_is_known_of_the_true_groups() -> None:
 
     assert outcome.criterion == "selection_rate.difference.to_overall"
     assert any(note.startswith("relies on N2 (certified)") for note in outcome.notes)
+
+
+def beyond(
+    data: dict[str, np.ndarray], noisy: np.ndarray, chance: np.ndarray, truth: np.ndarray, parity: str
+) -> float:
+    """Return how far a true group can be from everybody, by any noise that fits the table by label of all."""
+    levels, at = np.unique(chance, return_inverse=True)
+    n = np.zeros((3, levels.size, 2))
+    np.add.at(n, (noisy, at.ravel(), data["label"]), 1.0 / chance.size)
+    every = np.broadcast_to(levels, n.shape[:2])
+    gaps = []
+    for rate, sign in DEMANDS[parity]:
+        own = n[..., list(LABELS[rate])].sum(-1)
+        ends = level_bounds(n, truth / truth.sum(), every, rate)
+        gaps.append(sign * ((own * every).sum() / own.sum() - ends[0 if sign > 0 else 1]))
+    return float(np.max(gaps))
+
+
+@pytest.mark.parametrize("parity", ["demographic_parity", "equal_opportunity"])
+def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> None:
+    """Small surveys of the very rows: no noise that fits the whole table breaks the slack, as it does without."""
+    data = people(3, 1500)
+    noisy = recorded(data, "adversarial")
+    table, truth = table_of(data, noisy), known(data, noisy, label=True).entries
+    rng, held, plain = np.random.default_rng(0), 0, 0
+    what: dict[str, Any] = {"constraint": parity, "slack": 0.1, "bins": 6.0}
+    for _ in range(4):
+        counts = rng.multinomial(1000, (truth / truth.sum()).ravel()).reshape(truth.shape).astype(float)
+        noise = Noise(NoiseTable("survey", NAMES, NAMES, counts, "count"), keep="true-given-noisy")
+        rule, naive = (
+            fit(Robust(survey_confidence=0.9, **what), table, noise),
+            fit(Robust(**what), table, noise),
+        )
+        held += beyond(data, noisy, rule.predict(table), truth, parity) <= 0.1 + 1e-6
+        plain += beyond(data, noisy, naive.predict(table), truth, parity) <= 0.1 + 1e-6
+    assert held == 4
+    assert plain < 4
+    assert "the table known by a survey of 1,000 rows, at 90 % confidence over its draw" in " ".join(
+        rule.trace.notes
+    )
+
+
+def test_what_has_no_survey_refuses_its_confidence() -> None:
+    """By name, with the remedy; radii of a table become larger by it."""
+    data = people(3, 600)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    share = NoiseTable("t", NAMES, NAMES, told.entries / told.entries.sum(), "joint")
+    radii = dict.fromkeys(NAMES, 0.1)
+    for noise, more, said in (
+        (Noise(share), {}, "is about a noise table of counts"),
+        (Noise(radii=radii), {}, "is about a noise table of counts"),
+        (Noise(told, radii), {"assumption": "radii"}, "`noise_radius` is no survey"),
+        (Noise(told), {"assumption": "identified"}, "does not go with `assumption=identified`"),
+        (Noise(told), {"solver": "ideal"}, "`survey_confidence=0.9` does not go with `solver=ideal`"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            fit(Robust(survey_confidence=0.9, **more), table, noise)
+    keep = Noise(told, keep="true-given-noisy")
+    with pytest.raises(DataError, match="leave out `noise_keep`"):
+        fit(Robust(survey_confidence=0.9, assumption="epsilon", epsilon=0.3, bins=5.0), table, keep)
+    near = Robust(assumption="radii", slack=0.3, bins=10.0)
+    objective = fit(near, table, told).trace.objective
+    assert fit(replace(near, survey_confidence=0.9), table, told).trace.objective > objective
+    loose = Robust(assumption="epsilon", epsilon=0.3, slack=0.2, bins=5.0)
+    surveyed = fit(replace(loose, survey_confidence=0.9), table, told)
+    assert surveyed.trace.objective >= fit(loose, table, told).trace.objective - 1e-7
+    assert excess(data, surveyed.predict(table), "demographic_parity", 0.2) <= 1e-6
+
+
+def test_a_comparison_shows_what_the_description_allows() -> None:
+    """Every contender of radii, of a table and of probabilities fits what is described."""
+    data = people(3, 400)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=True)
+    for noise, many in ((Noise(told), 4), (Noise(radii=dict.fromkeys(NAMES, 0.1)), 2)):
+        contenders = list(Robust.contenders(table.reading, noise))
+        assert len(contenders) == many
+        for title, method in contenders:
+            assert title.startswith("robust")
+            fit(replace(method, slack=0.3, bins=5.0), table, noise)  # type: ignore[arg-type]  # all are Robust
+    assert len(list(Robust.contenders(table.reading, Noise(membership={"a": "p", "b": "q"})))) == 3
+
+
+def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table of the cells repairs and proves the true cells; one of a single column is refused by name."""
+    rng, data = np.random.default_rng(0), people(5, 4000)
+    true = np.array(NAMES)[np.minimum(data["true"], 1)] + np.where(rng.random(4000) < 0.5, " & x", " & y")
+    wrong = rng.random((2, 4000)) < 0.1
+    first, second = (np.array([name.split(" & ")[i] for name in true]) for i in (0, 1))
+    first = np.where(wrong[0], np.where(first == "a", "b", "a"), first)
+    second = np.where(wrong[1], np.where(second == "x", "y", "x"), second)
+    frame = {
+        "id": np.arange(4000),
+        "one": first,
+        "two": second,
+        "score": data["score"],
+        "label": data["label"],
+    }
+    pq.write_table(pa.table(frame), tmp_path / "d.parquet")
+    cells = [f"{a} & {b}" for a, b in zip(first, second, strict=True)]
+    for name, noisy, truth in (("cells", cells, true), ("one", first, [cell[0] for cell in true])):
+        counts = (
+            pa.table({"true": truth, "noisy": noisy})
+            .group_by(["true", "noisy"])
+            .aggregate([([], "count_all")])
+        )
+        pyarrow.csv.write_csv(counts.rename_columns(["true", "noisy", "count"]), tmp_path / f"{name}.csv")
+    base = [
+        "repair",
+        str(tmp_path / "d.parquet"),
+        "--method",
+        "robust",
+        "--protected",
+        "one,two",
+        "--no-config",
+        "-q",
+    ]
+    base += ["--format", "json", "-o", str(tmp_path / "a.fairfix"), "--id", "id"]
+    assert run([*base, "--noise", str(tmp_path / "cells.csv"), "--slack", "0.1"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    claim = next(
+        note for note in (*result["warnings"], *result["notes"]) if "on held-out rows the worst" in note
+    )
+    assert "under N1 (up to" in claim
+    names = {row["name"] for row in result["proof"]["holdout"]["table"]}
+    assert "selection_rate.difference.true_groups [one x two]" in names
+    out = ["-o", str(tmp_path / "out.parquet"), "--no-config", "-q"]
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "d.parquet"), *out]) == 0
+    chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
+    for cell in set(true):
+        assert abs(chance[true == cell].mean() - chance.mean()) < 0.1
+    assert run([*base, "--noise", str(tmp_path / "one.csv")]) == 2
+    assert "name the one column that it is about" in capsys.readouterr().err
+    assert run([*base, "--noise-radius", "a=0.1,b=0.1"]) == 2
+    assert "such as 'a & x', and --noise-radius says nothing of these" in capsys.readouterr().err

@@ -23,7 +23,8 @@ from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataE
 from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
-from fairfix.methods.sensei.regularized import Linear, distances_of_means
+from fairfix.methods.sensei.directions import distances_of_means
+from fairfix.methods.sensei.regularized import Linear
 from fairfix.models.members import LinearMember, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
@@ -516,7 +517,11 @@ def test_a_regression_can_be_merged() -> None:
         ({"comparable": "role"}, "`comparable`"),
         ({"solver": "network", "rho": np.inf}, "`rho=inf` does not go with `solver=network`"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
-        ({"directions": "means"}, "it goes with `solver=linear`"),
+        ({"directions": "means"}, "it goes with `solver=linear` or `solver=network`"),
+        ({"hidden": 5}, "it goes with `solver=network`"),
+        ({"solver": "linear", "batch": 5}, "it goes with `solver=network`"),
+        ({"balance": "labels"}, "it goes with `solver=linear` or `solver=network`"),
+        ({"solver": "network", "hidden": 2.5}, "hidden must be a whole number, got 2.5"),
         ({"radius": 0.1}, "it goes with `solver=linear` or `solver=network`"),
         ({"solver": "linear", "learner": "trees"}, "it goes with `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),

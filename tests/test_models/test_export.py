@@ -36,6 +36,11 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
     "ramp of percents": {"method": "ramp", "score_scale": "percent"},
     "ramp of crossed groups": {"method": "ramp", "protected": ["race", "sex"]},
+    "ramp of soft groups": {
+        "method": "ramp",
+        "protected": (),
+        "noise_membership": {"a": "in_a", "other": "in_other"},
+    },
     "curves of a recalibrated score": {
         "method": "ramp",
         "constraint": "equal_opportunity",
@@ -85,7 +90,9 @@ def rows() -> pd.DataFrame:
     frame["yes"] = frame["yes"].astype(bool)
     frame["town"] = frame["town"].replace("north", "no'r\\th \"")
     frame.loc[::17, "real"] = np.nan
-    return frame[["race", "sex", "label", "score", "id", *FEATURES]]
+    frame["in_a"] = np.where(frame["race"] == "a", 0.8, 0.25) + 0.1 * frame["score"]
+    frame["in_other"] = 1 - frame["in_a"]
+    return frame[["race", "sex", "label", "score", "id", "in_a", "in_other", *FEATURES]]
 
 
 @cache

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import quadprog
 from fairfix.optim import overlaps
-from fairfix.optim.overlaps import solve_overlaps
-from fairfix.optim.pairs import solve_pairs
+from fairfix.optim.overlaps import solve_overlaps, solve_step_covariances
+from fairfix.optim.pairs import solve_pairs, solve_soft
 from fairfix.optim.ramp import Cell, solve, solve_covariance
 from fairfix.optim.step import Staircase
 from hypothesis import given, settings
@@ -114,6 +114,30 @@ def test_covariance_is_solved_like_a_quadratic_program(seed: int, slack: float, 
     assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
 
 
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.005, 0.02, 0.1, 2.0]))
+@settings(max_examples=examples(60))
+def test_covariance_without_width_is_solved_like_a_linear_program(seed: int, slack: float) -> None:
+    """Two to five cells, of masses that differ: optimal, every covariance within the slack, certified."""
+    rng = np.random.default_rng(seed)
+    scores = [rng.uniform(-1, 1, rng.integers(1, 15)) + 0.2 * k for k in range(rng.integers(2, 6))]
+    scores = [np.round(f, 1) for f in scores] if seed % 3 == 0 else scores
+    weights = [rng.uniform(0.1, 2, f.size) * rng.choice([0.1, 1, 5]) for f in scores]
+    found = solve_step_covariances([Staircase.of(f, w) for f, w in zip(scores, weights, strict=True)], slack)
+    f, w = np.concatenate(scores), np.concatenate(weights)
+    cell = np.repeat(np.arange(len(scores)), [s.size for s in scores])
+    part = np.bincount(cell, w) / w.sum()
+    rows = np.array([w / w.sum() * ((cell == k) - part[k]) for k in range(part.size)])
+    q = np.concatenate([step.shares(own) for step, own in zip(found.steps, scores, strict=True)])
+    both = np.vstack([rows, -rows])
+    best = -linprog(-w * f / w.sum(), both, np.full(len(both), slack), bounds=[(0, 1)] * f.size).fun
+
+    assert found.converged
+    assert np.abs(rows @ q).max() <= slack + 1e-12
+    assert w @ (q * f) / w.sum() == pytest.approx(best, abs=1e-9)
+    assert found.value == pytest.approx(best, abs=1e-9)
+    assert -1e-12 <= found.gap <= 1e-9
+
+
 @pytest.mark.parametrize("gamma", [1e-6, 0.01])
 def test_jumps_of_the_pull_are_met(gamma: float) -> None:
     """Clumped scores under narrow ramps: weighted means and covariances end inside a jump, certified all the same."""
@@ -181,6 +205,48 @@ def test_two_means_are_solved_like_a_quadratic_program(seed: int, slack: float, 
     assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8)
     assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
     assert found.objective <= best + 1e-8
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.2, 2.0]), st.floats(0.01, 2))
+@settings(max_examples=examples(90))
+def test_soft_groups_are_solved_like_a_quadratic_program(seed: int, slack: float, gamma: float) -> None:
+    """Means weighted by parts of points, of any sums, within the slack; optimal, certified."""
+    f, w, rng = points(seed)
+    groups = int(rng.integers(2, 5))
+    z = rng.dirichlet(np.full(groups, rng.choice([0.2, 1.0, 10.0])), f.size)
+    if seed % 2:  # parts that need not sum to 1, some of them 0
+        z = z.round(1) * rng.uniform(0.2, 1, f.size)[:, None]
+    z[0] = 1 / groups  # every group has a part of a point
+    f = np.clip(f + z @ rng.normal(size=groups), -1, 1)
+    found = solve_soft(f, z, gamma, slack, w)
+    rows = np.concatenate([(z * w[:, None]).T / (w @ z)[:, None], -np.ones((groups, 1))], axis=1)
+    both = np.vstack([rows, -rows])
+    best = least(f, w, gamma, both, np.full(len(both), -slack / 2 - 5e-10))
+    q = np.clip((f - z @ found.multipliers[:, 0]) / gamma, 0, 1)
+
+    loosened = 5e-10 * float(
+        w @ z @ np.abs(found.multipliers[:, 0]) / w.sum()
+    )  # what the program's band is worth
+
+    assert found.converged
+    assert np.ptp((w * q) @ z / (w @ z)) <= slack + 1e-9
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8 + loosened)
+    assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
+    assert -1e-12 <= found.gap <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([[0.5, 0.5], [np.nan, 1.0]], "0 or more"),
+        ([[-0.1, 1.1], [0.5, 0.5]], "0 or more"),
+        ([[0, 1], [0, 1]], "part of"),
+    ],
+)
+def test_soft_groups_refuse_bad_numbers(parts: list, told: str) -> None:
+    """Parts are shares, and every group has some."""
+    with pytest.raises(ValueError, match=told):
+        solve_soft([0.1, 0.2], parts, 0.1, 0.0)
 
 
 def overlapping(seed: int) -> tuple[np.ndarray, ...]:

@@ -55,7 +55,7 @@ def test_a_misleading_sample_changes_nothing(slack: float) -> None:
     scores[0][::step] = 0.9
     weights = [None, None]
 
-    assert _near_the_ramp(scores, weights, 0.05, slack, None) is None
+    assert _near_the_ramp(scores, weights, 0.05, slack, None, 1.0) is None
     found = solve_points(scores, weights, 0.05, slack)
     best = solve([Cell.of(f) for f in scores], 0.05, slack)
     np.testing.assert_array_equal(found.offsets, best.offsets)
@@ -65,8 +65,8 @@ def test_idle_cells_and_wide_ramps_are_solved_whole() -> None:
     """Where nothing binds, or most points are on the ramp, all are sorted."""
     scores = made("smooth", 2)
 
-    assert _near_the_ramp(scores, [None, None], 0.05, 2.0, None) is None
-    assert _near_the_ramp(scores, [None, None], 1.0, 0.0, 0.3) is None
+    assert _near_the_ramp(scores, [None, None], 0.05, 2.0, None, 1.0) is None
+    assert _near_the_ramp(scores, [None, None], 1.0, 0.0, 0.3, 1.0) is None
     assert not solve_points(scores, [None, None], 0.05, 2.0).offsets.any()
     assert solve_points(scores, [None, None], 3.0, 0.0).converged
 
@@ -75,7 +75,7 @@ def test_a_cell_inside_the_band_keeps_its_offset_of_zero() -> None:
     """With slack, a middle cell does not move, by the short way too."""
     rng = np.random.default_rng(2)
     scores = [rng.uniform(-1, 1, 70_000) + s for s in (-0.2, 0.0, 0.2)]
-    found = _near_the_ramp(scores, [None] * 3, 0.05, 0.1, None)
+    found = _near_the_ramp(scores, [None] * 3, 0.05, 0.1, None, 1.0)
 
     assert found is not None
     assert found.offsets[1] == 0.0

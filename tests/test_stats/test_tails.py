@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from fairfix.stats.tails import budget, largest_difference, reach_of, share_distance, upper_mean
+from fairfix.stats.tails import (
+    budget,
+    largest_difference,
+    reach_of,
+    share_distance,
+    stake_of,
+    upper_by_bets,
+    upper_mean,
+)
 from scipy import stats
 
 
@@ -84,6 +93,43 @@ def _distances(uniform: np.ndarray) -> np.ndarray:
     ordered, many = np.sort(uniform, axis=1), uniform.shape[1]
     place = np.arange(many)
     return np.maximum((place + 1) / many - ordered, ordered - place / many).max(axis=1)
+
+
+@pytest.mark.parametrize("box", [False, True])
+def test_the_least_ratio_is_that_of_the_worst_truths(box: bool) -> None:
+    """By all truths of a grid on the edge of the quarter circle, or at the corner of the box."""
+    rng, angle = np.random.default_rng(3), np.linspace(0, np.pi / 2, 20_001)
+    shape = replace(reach_of(np.ones((1, 2)), [9, 9], 0.05, groups=2, balls=1), box=box)
+    for _ in range(50):
+        (x, y), rows, weight = rng.uniform(0, 1, 2), rng.integers(5, 2000, 2), rng.uniform(0.5, 2, 2)
+        a, b = weight * np.sqrt(shape.cost / 2 / rows)
+        worst = (x - a) / (y + b) if box else ((x - a * np.cos(angle)) / (y + b * np.sin(angle))).min()
+        got = shape.least_ratio(np.array([[x, y]]), weight[None], rows[None])
+        np.testing.assert_allclose(got, max(worst, 0.0), atol=1e-6)
+
+
+def test_bets_against_a_mean_are_worth_what_was_said_at_the_limit() -> None:
+    numbers = np.random.default_rng(0).beta(0.3, 2.0, 300)
+    for stake in (0.05, 0.4, 1.0):
+        most = upper_by_bets(numbers, stake, 3.0)
+        assert np.log1p(stake * (most - numbers)).sum() == pytest.approx(3.0, abs=1e-5)
+        assert most > numbers.mean()
+    assert upper_by_bets(np.zeros(50), 1.0, 3.0) == pytest.approx(math.expm1(3.0 / 50))
+    assert upper_by_bets(np.ones(50), 1.0, 3.0) == 1.0
+    assert upper_by_bets(numbers, 0.4, 3.0, 3000) < upper_by_bets(numbers, 0.4, 3.0)
+
+
+@pytest.mark.parametrize("guessed", [0.02, 0.1, 0.5])
+def test_bets_miss_a_mean_no_more_often_than_said_whatever_the_stake(guessed: float) -> None:
+    """Of losses that are rare and large; near to the normal limit where the spread is guessed right."""
+    rng, rows, cost = np.random.default_rng(1), 200, math.log(1 / 0.1)
+    stake = float(stake_of(guessed, rows, cost))
+    limits = [upper_by_bets((rng.random(rows) < 0.01).astype(float), stake, cost) for _ in range(3000)]
+
+    missed = sum(limit < 0.01 for limit in limits)
+    assert stats.binom.sf(missed - 1, len(limits), 0.1) > 1e-6
+    if guessed == 0.1:
+        assert np.mean(limits) < 0.01 + 2.5 * math.sqrt(2 * cost * 0.0099 / rows)
 
 
 def test_shares_of_groups_are_missed_no_more_often_than_said() -> None:

@@ -343,6 +343,17 @@ def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: C
     assert wider > len(outcome.points)
 
 
+def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Path, Path]) -> None:
+    result = json.loads((runs[0] / "json").read_text())
+    for point in result["points"]:
+        point["title"] = "another" if point["title"] == "base" else point["title"]
+
+    lines = next(iter(layout(result))).lines
+
+    assert lines[0].startswith("There is no score of a model as it is")
+    assert not any("(base)" in line for line in lines)
+
+
 def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
     """The first words say what to take for which gap, and on what they rest; no line is wider than the terminal."""
     result = json.loads((runs[0] / "json").read_text())

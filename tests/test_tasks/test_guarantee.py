@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import run
-from fairfix.errors import UsageError
+from fairfix.errors import DataError, UsageError
+from fairfix.noisy.prices import Behind, Profiles, Recording, Rows
 from fairfix.stats.population import PairsOfRules
+from fairfix.tasks.behind import BehindNoise
 from fairfix.tasks.repair import RepairResult, repair
 
 from tests.data import people
@@ -28,6 +30,9 @@ PAIR = PairsOfRules(
     blocks=np.zeros(2, dtype=int),
     variation=np.ones(2),
 )
+
+
+LOSS = {"method": "fair-regression", "constraint": "bounded_group_loss", "features": ["yes", "p"]}
 
 
 def rows(many: int = 1500) -> pd.DataFrame:
@@ -94,6 +99,120 @@ def test_strata_are_compared_within() -> None:
     assert {one["group"] for one in result.content["guarantee"]["rows"]} == {
         f"{town} & {race}" for town in ("north", "south") for race in "abc"
     }
+
+
+def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
+    """By a grid of the quarter circle of what both rates may be off; ratios either way round."""
+    data = rows()[lambda one: one["race"] != "c"].reset_index(drop=True)
+    result = made(data, slack=None, min_ratio=0.75)
+    one = result.content["guarantee"]
+    group, fitted = {r["group"]: r["rows"] for r in one["rows"]}, data.loc[result.outcome.split.fit]
+    chance = result.repaired.predict(fitted)["p_positive"].to_numpy()
+    a, b = (chance[(fitted["race"] == name).to_numpy()].mean() for name in "ab")
+    once = pair_reach(1, 1, 0.05) / np.sqrt(2)
+    angle = np.linspace(0, np.pi / 2, 100_001)
+    least = min(
+        ((x - once * np.cos(angle) / np.sqrt(n)) / (y + once * np.sin(angle) / np.sqrt(m))).min()
+        for x, y, n, m in ((a, b, group["a"], group["b"]), (b, a, group["b"], group["a"]))
+    )
+
+    assert one["measured"] == pytest.approx(min(a, b) / max(a, b), abs=1e-9)
+    assert one["bound"] == pytest.approx(least, abs=1e-4)
+    assert one["holds"]
+    assert 0.75 == one["min_ratio"] <= one["bound"] < one["measured"]
+    assert one["inner_min_ratio"] > 0.75
+    assert "ratio of this rule is at least 0.75 among people like them" in one["says"]
+
+
+def test_groups_of_each_column_are_held_alike_on_rows_that_were_parted_without_looking_at_them() -> None:
+    """Groups overlap, so their rows are draws from them only where the parts do not hang on the other column."""
+    asked = {"protected": ["race", "town"], "attributes": "each", "slack": 0.3}
+    data = rows(900)
+    result = made(data, **asked)
+    one = result.content["guarantee"]
+    kept = result.outcome.split.holdout
+    other = data.assign(town=np.random.default_rng(0).permutation(data["town"]))
+
+    assert one["way"] == "held-out"
+    assert one["attribute"] == "race and town, each alone"
+    assert {r["group"]: r["rows"] for r in one["rows"]} == {
+        **{f"race={name}": int((data.loc[kept, "race"] == name).sum()) for name in "abc"},
+        **{
+            f"town={name}": int((data.loc[kept, "town"] == name).sum())
+            for name in sorted(data["town"].unique())
+        },
+    }
+    chance = result.repaired.predict(data.loc[kept])["p_positive"]
+    gaps = [np.ptp(chance.groupby(data.loc[kept, column]).mean()) for column in ("race", "town")]
+    assert one["measured"] == pytest.approx(max(gaps))
+    np.testing.assert_array_equal(made(other, **asked).outcome.split.holdout, kept)
+    inside = made(data.assign(sort=np.arange(len(data)) % 2), **asked, strata="sort").content["guarantee"]
+    assert {r["group"] for r in inside["rows"]} > {"0 & race=a", "1 & race=a"}
+    assert inside["bound"] > one["bound"]
+
+
+def test_a_mean_loss_is_promised_of_each_group_that_has_a_bound() -> None:
+    data = rows()
+    result = made(data, **LOSS, slack=None, bound="a=0.9,c=0.95")
+    one, held = result.content["guarantee"], data.loc[result.outcome.split.holdout]
+    value = result.repaired.predict(held)["prediction"].to_numpy().clip(1e-6, 1 - 1e-6)
+    loss = -np.log(np.where(held["label"] == 1, value, 1 - value))
+
+    assert (one["way"], one["criterion"], one["holds"]) == ("held-out", "log_loss.max", True)
+    assert [own["group"] for own in one["limits"]] == ["a", "c"]
+    for own in one["limits"]:
+        assert own["measured"] == pytest.approx(loss[held["race"] == own["group"]].mean())
+        assert own["measured"] < own["bound"] <= own["slack"]
+    nearest = max(one["limits"], key=lambda own: own["bound"] - own["slack"])
+    assert (one["bound"], one["slack"]) == (nearest["bound"], nearest["slack"])
+    assert "mean logistic loss of this rule is at most 0.9 for 'a' and at most 0.95 for 'c'" in one["says"]
+    far = made(data, **LOSS, slack=None, bound="a=0.68").content["guarantee"]
+    assert not far["holds"]
+    assert far["limits"][0]["inner_slack"] <= 0.68
+
+
+def test_losses_of_real_labels_have_the_end_that_was_said() -> None:
+    """A wider range of labels is a larger loss that there may be, and so a larger bound of the same rows."""
+    data = rows(600)
+    asked = {**LOSS, "task": "regression", "label": "real", "slack": None, "bound": "1e6", "features": ["p"]}
+    low, high = data["real"].min() - 1, data["real"].max() + 1
+    near, far = (
+        made(data, **asked, label_range=f"{low},{high * times}").content["guarantee"] for times in (1, 100)
+    )
+
+    assert near["measured"] == far["measured"] < near["bound"] < far["bound"]
+    assert f"every label for one between {low:g} and {high:g}" in near["says"]
+    with pytest.raises(
+        DataError, match=r"which is not within `label_range=0,0\.5`; give the range of all labels"
+    ):
+        made(data, **asked, label_range="0,0.5")
+    for wrong in ("3", "3,3", "a,b", "0,inf", "nan,1"):
+        with pytest.raises(UsageError, match="write two numbers, LOW,HIGH"):
+            made(data, **asked, label_range=wrong)
+    with pytest.raises(UsageError, match="these are 0 and 1; leave it out"):
+        made(data, **LOSS, slack=None, bound="0.9", label_range="0,1")
+
+
+def test_values_beyond_those_of_the_fit_are_moved_to_them() -> None:
+    """Else a loss would have no end, as a line has none."""
+    data = rows(600)
+    repaired = made(data, **LOSS, slack=None, bound="2").repaired
+    seen = repaired.predict(data)["prediction"]
+    far = repaired.predict(data.assign(p=[*[1e9, -1e9] * (len(data) // 2)]))["prediction"]
+
+    assert far.min() >= seen.min() - 1e-12
+    assert far.max() <= seen.max() + 1e-12
+
+
+def test_each_group_is_promised_its_own_slack() -> None:
+    asked = {"method": "fair-regression", "protected_as_feature": True, "features": "score", "slack": 0.5}
+    one = made(rows(4000), **asked, group_slack="a=0.12").content["guarantee"]
+
+    assert {own["group"]: own["slack"] for own in one["limits"]} == {"a": 0.12, "b": 0.5, "c": 0.5}
+    assert one["holds"]
+    assert all(own["bound"] <= own["slack"] for own in one["limits"])
+    assert one["limits"][0]["inner_slack"] < 0.12
+    assert one["limits"][1]["inner_slack"] == 0.5
 
 
 def test_values_are_promised_as_they_are_expected_over_their_draws() -> None:
@@ -197,13 +316,12 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
         ({"guarantee": 0.05}, "0.95 is usual"),
         ({"weight": "weight"}, r"rows have weights \('weight'\)"),
         ({"constraint": "covariance"}, "take `constraint=demographic_parity`"),
+        ({"slack": None, "min_ratio": 1.0}, r"a ratio of 1 among people .* name a smaller `min_ratio`"),
         ({"solver": "sgd"}, "take `solver=exact`"),
         ({"protected": "score", "score": "p", "bands": "score=quartiles"}, "name the numbers to cut at"),
-        ({"method": "fair-regression", "group_slack": "a=0.1"}, "give one `slack`"),
-        (
-            {"method": "fair-regression", "constraint": "bounded_group_loss", "bound": "0.3"},
-            "take `constraint=statistical_parity`",
-        ),
+        ({"method": "fair-regression", "group_slack": "a=0"}, "name the largest gap of each group"),
+        ({**LOSS, "bound": "0"}, r"a loss of at most 0 .* name the largest loss"),
+        ({**LOSS, "bound": "9", "task": "regression", "label": "real"}, "such as `label_range=0,100`"),
         (
             {"method": "sensei", "features": "p", "solver": "linear", "task": "regression", "label": "real"},
             "no end",
@@ -214,6 +332,104 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
 def test_what_cannot_be_promised_is_refused_with_what_could_be(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         made(rows(150), **asked)
+
+
+ROBUST = {"method": "robust", "protected": "race"}
+
+
+def recorded(many: int = 3000) -> pd.DataFrame:
+    """Return people of two recorded groups, of whom one in ten is of the other."""
+    return people(many, shares=(0.55, 0.45, 0.0))
+
+
+def noise_table(path: Path, form: str = "probability", times: float = 1.0) -> str:
+    """Write a table of P(true | recorded), or of counts, and return its path."""
+    given = pd.DataFrame(
+        {"true": [*"abab"], "noisy": [*"aabb"], form: np.array([0.9, 0.1, 0.2, 0.8]) * times}
+    )
+    given.to_csv(path, index=False)
+    return str(path)
+
+
+def test_true_groups_are_promised_by_what_the_assumption_allows(tmp_path: Path) -> None:
+    """A survey is counted: the larger it is, the nearer is the bound to that of a table which is known."""
+    asked = {**ROBUST, "slack": 0.45, "noise_keep": "true-given-noisy", "assumption": "soft"}
+    one = made(recorded(), **asked, noise=noise_table(tmp_path / "n.csv")).content["guarantee"]
+    counts = noise_table(tmp_path / "c.csv", "count", 1e7)
+    many = made(recorded(), **asked, noise=counts).content["guarantee"]
+
+    assert (one["way"], one["attribute"]) == ("held-out", "the true groups behind race")
+    assert one["measured"] < one["bound"] <= one["slack"]
+    assert one["rows"] == [{"group": "everybody", "rows": 900}]
+    assert "P(true | noisy) of the noise table for theirs, and the table for known" in one["says"]
+    assert "the table for a survey of them, whose error is counted" in many["says"]
+    assert many["measured"] < many["bound"]
+
+
+def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
+    """Of one rule and the same rows: by what is assumed, by the size of a survey, and by rows."""
+    rng, table = np.random.default_rng(0), np.array([[0.9, 0.1], [0.2, 0.8]])
+    true = rng.integers(0, 2, 6000)
+    group = np.where(rng.random(6000) < table[true, 1], 1, 0)
+    each = np.stack([rng.random(6000) < 0.5 + 0.1 * true] * 2, axis=1) * 1.0
+    rows = Profiles.of(group, rng.integers(0, 2, 6000), each)
+
+    def judged(many: int, kind: Any, wide: float) -> BehindNoise:
+        boxes = [kind(np.maximum(table - one, 0), np.minimum(table + one, 1), table) for one in (0.0, wide)]
+        demands = (("selection_rate", 1.0), ("selection_rate", -1.0))
+        what = Behind(("a", "b"), ("a", "b"), demands, (boxes[0],), (boxes[1],), True, "")
+        seen: dict[str, Any] = {"fit": rows, "held": rows, "names": ("everybody",), "rows": np.array([many])}
+        return BehindNoise(**seen, alpha=0.05, behind=what)
+
+    far = {kind: judged(2000, kind, 0.0).bound for kind in (Recording, Rows)}
+    assert far[Recording] < far[Rows]
+    for kind, bound in far.items():
+        near = judged(10**6, kind, 0.0)
+        assert near.measured < near.bound < near.measured + 0.02
+        assert near.bound < bound < judged(2000, kind, 0.02).bound < judged(2000, kind, 0.1).bound
+
+
+def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
+    asked = {**ROBUST, "slack": 0.6, "solver": "ideal", "assumption": "radii", "bins": 6}
+    bounds = [
+        made(recorded(), **asked, noise_radius=f"a={radius},b={radius}").content["guarantee"]["bound"]
+        for radius in (0.0, 0.1)
+    ]
+
+    assert 0 < bounds[0] < bounds[1] <= 0.6
+
+
+@pytest.mark.parametrize(
+    ("asked", "columns", "words"),
+    [
+        ({"solver": "ideal", "assumption": "radii"}, {}, "give them by `noise_radius`"),
+        (
+            {"assumption": "identified", "noise_keep": "true-given-noisy"},
+            {},
+            "say `noise_keep=noisy-given-true`",
+        ),
+        ({"assumption": "soft"}, {"label": [0, 0, 0, 0, 1, 1, 1, 1]}, "take `assumption=certified`"),
+        (
+            {"assumption": "identified"},
+            {"noisy": [*"aacb"]},
+            "names 'c' as recorded.*leave these entries out",
+        ),
+    ],
+)
+def test_true_groups_of_whom_too_little_is_known_are_refused(
+    asked: dict[str, Any], columns: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    form = "probability" if "label" in columns else "count"
+    noise_table(tmp_path / "n.csv", form, 1 if form == "probability" else 100)
+    table = pd.read_csv(tmp_path / "n.csv")
+    table = pd.concat([table] * (len(columns["label"]) // 4 if "label" in columns else 1), ignore_index=True)
+    if "noisy" in columns:
+        table = pd.concat([table, table.tail(1).assign(noisy="c")])
+        columns = {}
+    table.assign(**columns).to_csv(tmp_path / "n.csv", index=False)
+
+    with pytest.raises(UsageError, match=words):
+        made(recorded(300), **ROBUST, slack=0.3, noise=str(tmp_path / "n.csv"), **asked)
 
 
 def test_ids_that_repeat_are_refused() -> None:

@@ -299,6 +299,7 @@ VALUES: dict[str, Any] = {
     "holdout": "0.2",
     "id": "person",
     "pairs": "pairs.csv",
+    "counterfactuals": "copies.csv",
     "model": "m.skops",
     "score": "score",
     "prediction": "label",

@@ -53,9 +53,10 @@ from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, Solver, param
+from fairfix.methods.base import RepairProblem, Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
+from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
@@ -83,7 +84,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Repairer):
+class FairRegression(Promised):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -154,13 +155,22 @@ class FairRegression(Repairer):
         "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
         text=True,
     )
+    label_range: str = param(
+        "",
+        "where the real-valued labels of all people lie, as LOW,HIGH: a label of the data outside is an error; with "
+        "`guarantee` bounded_group_loss needs it",
+        text=True,
+    )
     learner: str = learner_param()
     l2: float = l2_param()
+    margin: tuple[float, ...] = ()
+    """What is kept back of the bound or slack of each group, for a guarantee; no parameter."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.constraint == "bounded_group_loss" and not self.bound:
             raise UsageError("fair-regression: bounded_group_loss needs a bound; give `bound=NUMBER`")
+        _ = self.label_ends
         if self.quantile_level == 1.0:
             raise UsageError("fair-regression: quantile_level must be below 1, got 1")
         for name, loss in (("quantile_level", "quantile"), ("huber_delta", "huber")):
@@ -210,17 +220,6 @@ class FairRegression(Repairer):
             return self.criterion
         audited = {"logistic": "log_loss.max", "square": "square_loss.max"}
         return audited.get(self.loss_of(reading), "absolute_loss.max")
-
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: losses without an end, or a slack for each group."""
-        if self.constraint == "bounded_group_loss":
-            return (
-                "a loss of people who are not in the data is bounded only where losses are, and "
-                "`constraint=bounded_group_loss` has no slack to keep back; take `constraint=statistical_parity`"
-            )
-        if reading.columns.strata:
-            return "distances within strata are not promised; leave out `strata`"
-        return "slacks of single groups are not promised; give one `slack`" if self.group_slack else ""
 
     def loss_of(self, reading: Reading) -> str:
         """Return the name of the loss in force."""
@@ -291,17 +290,21 @@ class FairRegression(Repairer):
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
-        return numbers_of(self.group_slack, groups.names, "group_slack", self.slack)
+        return self._kept(numbers_of(self.group_slack, groups.names, "group_slack", self.slack))
+
+    def _kept(self, numbers: Floats) -> Floats:
+        """Return numbers of groups without what is kept back of them."""
+        return np.maximum(numbers - self.margin, 0.0) if self.margin else numbers
 
     def limits(self, groups: Groups) -> Floats:
         """Return the bound on the loss of each group, shape (K,); infinite where none is asked."""
         try:
             level = float(self.bound)
         except ValueError:
-            return numbers_of(self.bound, groups.names, "bound", math.inf)
+            return self._kept(numbers_of(self.bound, groups.names, "bound", math.inf))
         if not level >= 0:
             raise UsageError(f"`bound={self.bound}`: a loss is at least 0")
-        return np.full(len(groups.names), level)
+        return self._kept(np.full(len(groups.names), level))
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
@@ -318,6 +321,7 @@ class FairRegression(Repairer):
                     f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
                     "logistic loss needs labels in [0, 1]: take `loss=square`, or rescale it"
                 )
+        self.check_ends(problem.table)
         of_numbers = self.loss in ("quantile", "huber", "poisson", "absolute")
         if of_numbers and not regression and (self.loss, self.solver) != ("absolute", "reduction"):
             raise UsageError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.table import Groups
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.fair_regression.parity import GRAIN
@@ -27,7 +27,7 @@ from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
 from fairfix.optim.group_loss import SURE, Infeasible, solve_linear
 from fairfix.optim.group_loss_members import solve_members
 from fairfix.optim.linear_losses import standard_of
-from fairfix.optim.losses import in_units, name_of, row_loss
+from fairfix.optim.losses import RowLoss, in_units, name_of, row_loss
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
@@ -48,7 +48,7 @@ class GroupLoss(Solver):
         "features; take `constraint=statistical_parity`, or repair from rows"
     )
     reads: ClassVar = dict.fromkeys(
-        ("bound", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
+        ("bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"), anything
     )
     uses_labels = True
 
@@ -157,6 +157,37 @@ class GroupLoss(Solver):
             quantities=(left, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
         )
         return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
+
+
+def kept_within(rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+    """Return a rule whose models' values are kept between the least and the largest on the rows of the fit.
+
+    On these rows nothing changes. For other rows losses get an end that is near, and not where a line leads.
+    """
+    assert isinstance(rule, ModelMixture)
+    given = [model(fitted) for model in rule.models]
+    ends = [(float(own.min()), float(own.max())) for own in given]
+    models = tuple(replace(model, bounds=own) for model, own in zip(rule.models, ends, strict=True))
+    return replace(rule, models=models)
+
+
+def bounded_losses(
+    loss: RowLoss, rule: RepairedPredictor, fitted: Table, table: Table, labels: tuple[float, float]
+) -> tuple[str, Floats, float]:
+    """Return the name of a loss, that of each row of a table, (n,), and the largest of any label and value.
+
+    The rows of the fit count with values by models that have not seen them, where there are such. ``labels``: least and
+    largest that there can be. Losses are convex in both arguments, so they are largest at ends.
+    """
+    assert isinstance(rule, ModelMixture)
+    assert table.rows.label is not None
+    unseen = rule.trace.fitted if table is fitted else None
+    low, high = (
+        float(rule.weights @ [model.bounds[end] for model in rule.models if model.bounds]) for end in (0, 1)
+    )
+    value = np.clip(rule.predict(table) if unseen is None else unseen, low, high)
+    corners = [loss.value(np.array(y), np.array(u)) for y in labels for u in (low, high)]
+    return loss.title, loss.value(table.rows.label.astype(np.float64), value), float(max(corners))
 
 
 def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:

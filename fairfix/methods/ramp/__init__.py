@@ -29,6 +29,9 @@ Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule
 With ``attributes = each`` the groups are those of each protected column alone, which overlap: a cell of the crossed
 columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
 
+With ``noise_membership`` no group is recorded: rows have probabilities of membership, by which rates are weighted
+(:mod:`fairfix.methods.ramp.soft`).
+
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
 equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
@@ -48,14 +51,18 @@ M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learnin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of
+from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
+from fairfix.data.table import Groups
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
 from fairfix.methods.ramp.exact import Exact
@@ -63,6 +70,7 @@ from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
+from fairfix.noisy.membership import ATTRIBUTE, parse_membership
 
 NARROWEST = 1e-6
 """Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
@@ -105,6 +113,14 @@ class Ramp(Repairer):
         "whose groups are alike where several columns are protected: the cells of all of them (crossed), or the groups "
         "of each column alone (each)",
         choices=("crossed", "each"),
+    )
+    noise_membership: str = param(
+        "",
+        "nothing is recorded: these columns, as [GROUP=]COLUMN,..., hold each row's probability to be of each true "
+        "group, by which the rates that are made alike are weighted: it states that, given these, decisions are "
+        "independent of the true group; takes the place of `protected`",
+        text=True,
+        listed=True,
     )
     gamma: float = param(
         0.05,
@@ -155,6 +171,8 @@ class Ramp(Repairer):
             self._check_ratio()
         if self.attributes == "each":
             self._check_each()
+        if self.membership:
+            self._check_soft()
         if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
             raise UsageError(
                 f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
@@ -196,8 +214,29 @@ class Ramp(Repairer):
                 f"{asked} `rho={self.rho}`, since it finds the rates of each column; leave out `rho`"
             )
 
+    def _check_soft(self) -> None:
+        """Raise a UsageError where something does not go with soft groups."""
+        for part in self.parameter_fields():
+            name, value = part.name, getattr(self, part.name)
+            usual = value == part.default or name in ("slack", "noise_membership", "shape")
+            if usual or (name == "gamma" and value > 0) or (name, value) == ("calibrate", "none"):
+                continue
+            remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
+            shown = f"{value:g}" if isinstance(value, float) else value
+            raise UsageError(
+                f"ramp: `noise_membership` does not go with `{name}={shown}`: it is solved for selection rates by "
+                f"ramps of some width, with the scores as they are; {remedy}"
+            )
+
+    @cached_property
+    def membership(self) -> Mapping[str, str]:
+        """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
+        return parse_membership(self.noise_membership.split(",")) if self.noise_membership else {}
+
     def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return the attributes between whose groups the slack holds: all columns crossed, or each column."""
+        """Return the attributes between whose groups the slack holds: all columns crossed, each, or soft groups."""
+        if self.membership:
+            return ((ATTRIBUTE,),)
         return tuple((name,) for name in protected) if self.attributes == "each" else super().alike(protected)
 
     @classmethod
@@ -216,6 +255,21 @@ class Ramp(Repairer):
     def least_ratio(self) -> float | None:
         """The ratio that takes the place of a slack; None where there is none."""
         return self.min_ratio or None
+
+    def largest_gaps(self, groups: Groups) -> Floats | None:
+        """Return what is asked: what the least ratio lacks to 1, or the slack."""
+        return np.array([1.0 - self.min_ratio]) if self.min_ratio else super().largest_gaps(groups)
+
+    @property
+    def asked_by(self) -> str:
+        """Name of the parameter in force."""
+        return "min_ratio" if self.min_ratio else "slack"
+
+    def tighter(self, by: Floats) -> Repairer:
+        """Return the repairer with a larger least ratio, or less slack."""
+        if not self.min_ratio:
+            return super().tighter(by)
+        return replace(self, min_ratio=min(self.min_ratio + float(by[0]), 1.0))
 
     @property
     def about_labels(self) -> bool:
@@ -241,16 +295,16 @@ class Ramp(Repairer):
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
+        if self.membership:
+            return Comparison.parse(self.criterion).to(TRUE_GROUPS).id
         if self.constraint == "covariance":
             return "selection_rate.covariance.to_overall"
         return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
-        if self.min_ratio:
-            return "no bound is known for `min_ratio`; take `slack`, the largest difference"
-        if self.attributes == "each":
-            return "no bound is known for `attributes=each`; take `attributes=crossed`"
+        if self.membership:
+            return "no bound is known for `noise_membership`; repair by recorded groups"
         if self.constraint == "covariance":
             return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
         return (
@@ -268,8 +322,22 @@ class Ramp(Repairer):
         """
         return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
 
+    def _check_rows(self, problem: RepairProblem) -> None:
+        """Raise a UsageError where rows have something that does not go with soft groups."""
+        table = problem.table
+        for name, given in (
+            ("protected", table.reading.columns.protected),
+            ("strata", table.reading.columns.strata),
+            ("unlabelled", problem.unlabelled is not None),
+            ("score_scale=raw", table.reading.score_scale == "raw"),
+        ):
+            if given:
+                raise UsageError(f"ramp: `noise_membership` does not go with `{name}`; leave one of them out")
+
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit; a score that is no probability is made one by its isotonic regression in each group."""
+        if self.membership:
+            self._check_rows(problem)
         if problem.table.reading.score_scale != "raw":
             return super()._fit(problem, rng)
         for name, refused in (

@@ -14,6 +14,7 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
+from fairfix.methods.ramp.soft import fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
@@ -22,8 +23,6 @@ from fairfix.optim.ramp import ramp
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
-
-CENTRE = "centre of the band of rates"
 
 MISCALIBRATED = 0.02
 """Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
@@ -36,11 +35,17 @@ class Exact(Solver):
     option = "`solver=exact`"
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
-        ("constraint", "min_ratio", "attributes", "gamma", "rho", "shape", "calibrate", "decisions"), anything
+        (
+            *("constraint", "min_ratio", "attributes", "noise_membership"),
+            *("gamma", "rho", "shape", "calibrate", "decisions"),
+        ),
+        anything,
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Solve every stratum."""
+        """Solve every stratum, or the soft groups."""
+        if self.method.membership:
+            return fit_soft(self.method, problem)
         cells, points = cells_of(problem), points_of(problem, self.method.calibration)
         parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]
         rules = tuple(rule for part in parts for rule in part.rules)
@@ -96,10 +101,8 @@ class Exact(Solver):
         value = math.fsum(part.objective * part.mass for part in parts) / total
         gap = math.fsum(part.gap * part.mass for part in parts) / total
         width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
-        title, ratio = (
-            Comparison.parse(self.method.bounds_of(problem.table.reading)).title,
-            self.method.min_ratio,
-        )
+        title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
+        ratio = self.method.min_ratio
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"hold the slack in the {title}"
         attributes = self.method.alike(problem.cells.columns)
         if len(attributes) > 1:
@@ -203,7 +206,9 @@ def _quantities(
     for number, part in enumerate(parts, 1):
         if math.isfinite(part.rho):
             where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
-            what = f"rate above which no group may lie, nor below {ratio:g} of it" if ratio else CENTRE
+            what = "centre of the band of rates"
+            if ratio:
+                what = f"rate above which no group may lie, nor below {ratio:g} of it"
             yield Quantity("rho", part.rho, f"{what}{where}")
     meaning = "multiplier of the band, on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
     for level, rule in zip(cells.levels, rules, strict=True):

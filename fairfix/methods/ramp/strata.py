@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
-from fairfix.optim.overlaps import OverlapSolution, solve_overlaps
+from fairfix.optim.overlaps import OverlapSolution, solve_overlaps, solve_step_covariances
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import Cell, RampSolution, solve, solve_covariance
@@ -215,13 +215,15 @@ def _steps(
         mass = [w * share for w, share in zip(mass, shares, strict=True)]
     else:
         worth = [p.score + lift for p in points]
-        if method.constraint == "covariance":
-            slack = _covariance_slack(slack, [float(m.sum()) for m in mass])
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
-    if groups is None:
-        best: StepSolution | OverlapSolution = solve_steps(stairs, slack, rate, _ratio(method))
+    if groups is not None:
+        best: StepSolution | OverlapSolution = solve_overlaps(stairs, groups, slack)
+    elif method.constraint == "covariance" and slack and len(stairs) > 2:
+        best = solve_step_covariances(stairs, slack)
     else:
-        best = solve_overlaps(stairs, groups, slack)
+        if method.constraint == "covariance":
+            slack = _rates_slack(slack, [stair.total for stair in stairs])
+        best = solve_steps(stairs, slack, rate, _ratio(method))
     # points without mass, of which all or none have the label that counts, are decided by their score alone
     free = [np.where(m > 0, 0.0, p.score + lift > 0) for p, m in zip(points, mass, strict=True)]
     rules = [
@@ -240,15 +242,9 @@ def _steps(
     return StratumFit(tuple(rules), total, True, 1, objective, 0.0, best.rho)
 
 
-def _covariance_slack(slack: float, mass: Sequence[float]) -> float:
-    """Return the slack of the rates: that of the covariance over the product of two shares."""
-    if slack == 0 or len(mass) == 1:
-        return slack
-    if len(mass) > 2:
-        raise UsageError(
-            "ramp: a covariance of more than two groups needs a ramp where slack is allowed; give a `gamma` above 0"
-        )
-    return slack * sum(mass) ** 2 / (mass[0] * mass[1])
+def _rates_slack(slack: float, mass: Sequence[float]) -> float:
+    """Return the slack of two groups' rates, by that of the covariance: over the product of both shares."""
+    return slack * sum(mass) ** 2 / (mass[0] * mass[1]) if slack and len(mass) == 2 else slack
 
 
 def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fairfix.data.bands import band_names, pieces
 from fairfix.data.codec import Arrays
 from fairfix.data.encoder import MISSING
+from fairfix.data.memberships import ROUNDED
 from fairfix.errors import UsageError
 from fairfix.models.export.program import Program, Step, tree_settings
 from fairfix.models.features import LEAST_CHANCE
@@ -50,9 +51,8 @@ def without_program(repaired: Repaired) -> str:
     """Return why a repair has no program: for a rule from outside fairfix, and one that reads vectors; else nothing."""
     if repaired.predictor.kind not in KINDS:
         return f"a rule of the kind {repaired.predictor.kind!r}, which is not of fairfix itself"
-    vectors = (name for name, kind in repaired.predictor.features.items() if kind == "vector")
-    name = next(vectors, None)
-    return "" if name is None else f"a rule that reads the lists of numbers in {name!r}"
+    vectors = repaired.predictor.vectors
+    return f"a rule that reads the lists of numbers in {vectors[0]!r}" if vectors else ""
 
 
 def exported(repaired: Repaired) -> Exported:
@@ -306,6 +306,28 @@ def _groupwise_ramp(rule: _Rule) -> int:
     return program.clip(program.add("divide", share, program.constant(rule.settings["gamma"])), 0.0, 1.0)
 
 
+def _soft_ramp(rule: _Rule) -> int:
+    program, zero = rule.program, rule.program.constant(0.0)
+    parts = [program.add("number", column=name, kind="number") for name in rule.settings["columns"]]
+    total = price = zero
+    for part in parts:
+        total = program.add("add", total, part)
+    whole = program.add("maximum", total, program.constant(0.5))  # sums are near 1; none divides by 0
+    for part, offset in zip(parts, rule.arrays["offsets"].tolist(), strict=True):
+        share = program.add("divide", part, whole)
+        price = program.add("add", price, program.add("multiply", share, program.constant(offset)))
+    over = program.add("subtract", program.affine(rule.probability, 2.0, -1.0), price)
+    out = program.clip(program.add("divide", over, program.constant(rule.settings["gamma"])), 0.0, 1.0)
+    nothing, most = program.constant(math.nan), program.constant(1.0 + ROUNDED)
+    for part in parts:  # what is no probability, or of another sum, has no result
+        out = program.add("choose", program.add("at_most", zero, part), out, nothing)
+        out = program.add("choose", program.add("at_most", part, most), out, nothing)
+    off = program.add("subtract", total, program.constant(1.0))
+    for end in (off, program.add("subtract", zero, off)):
+        out = program.add("choose", program.add("at_most", end, program.constant(ROUNDED)), out, nothing)
+    return out
+
+
 def _groupwise_curve(rule: _Rule) -> int:
     program = rule.program
     score, sigmoid = rule.ranking, rule.arrays.get("sigmoid")
@@ -514,6 +536,7 @@ def _blind_rule(rule: _Rule) -> int:
 
 KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "groupwise_ramp": _groupwise_ramp,
+    "soft_ramp": _soft_ramp,
     "groupwise_curve": _groupwise_curve,
     "binned_rule": _binned_rule,
     "group_tube": _group_tube,

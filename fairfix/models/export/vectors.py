@@ -32,6 +32,9 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     # a rule may look at no column in the end, such as a constant, but prediction asks for all that it was made of
     for name, kind in {**repaired.predictor.features, **program.inputs}.items():
         columns[name] = _inputs(program, name, kind, repaired, rng)
+    if members := repaired.predictor.memberships:
+        parts = rng.random((len(members), ROWS))
+        columns |= {name: pa.array(part) for name, part in zip(members, parts / parts.sum(0), strict=True)}
     for name, kind in repaired.identity.items():
         columns.setdefault(name, _names(kind))
     if repaired.reading.columns.score and repaired.reading.columns.score not in columns:

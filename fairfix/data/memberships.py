@@ -1,0 +1,58 @@
+"""Memberships: the probabilities of a row to be of each group, where no group is recorded (BISG and the like)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.encoder import numbers
+from fairfix.data.table import OneRow, Table
+from fairfix.errors import ColumnError, DataError
+
+ROUNDED = 1e-3
+"""Sums of probabilities may differ from 1 by this, as those of rounded numbers do."""
+
+
+def memberships(table: Table, columns: Sequence[str]) -> Floats:
+    """Return the probabilities in feature columns of a table, each row of sum 1, shape (n, K).
+
+    A DataError or ColumnError names the column and the row that holds none.
+    """
+    if isinstance(table, OneRow):
+        z = np.array([[table.number(name) for name in columns]])
+    else:
+        z = np.stack([_numbers(table, name) for name in columns], -1)
+    return checked(z, columns, np.arange(1, len(table) + 1), " of those used")
+
+
+def _numbers(table: Table, name: str) -> Floats:
+    if name not in table.features.column_names:
+        raise ColumnError(f"there is no feature column {name!r} of probabilities of membership")
+    column = table.features.column(name).combine_chunks()
+    return np.asarray(numbers(column, name, "membership", remedy="; convert it"), dtype=np.float64)
+
+
+def checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
+    """Return probabilities, (n, K), with sums of 1, or say which are none, by the numbers of their rows."""
+    bad = ~((vectors >= 0) & (vectors <= 1 + ROUNDED))
+    if bad.any():
+        i, j = (int(at[0]) for at in np.nonzero(bad))
+        value = vectors[i, j]
+        what = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
+        raise DataError(
+            f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; correct it, or leave the row out"
+        )
+    sums = np.zeros(len(vectors))
+    for part in vectors.T:  # one by one, as exported rules add up
+        sums += part
+    off = np.flatnonzero(np.abs(sums - 1) > ROUNDED)
+    if off.size:
+        i = int(off[0])
+        raise DataError(
+            f"the probabilities of {', '.join(columns)} sum to {sums[i]:.6g} in row {rows[i]:,}{where}, and not to 1 "
+            f"(within {ROUNDED:g}); correct them, or name a column for the other groups too"
+        )
+    return np.asarray(vectors / sums[:, None])

@@ -1,0 +1,169 @@
+"""Promises of repairs whose noise is described by probabilities of membership, or by radii of total variation.
+
+What a repair says of the worst true group on held-out rows is an upper limit for the population of the rows, whoever of
+it is of which group, as far as the description allows. A population is a table of masses by kind of row
+(vector of probabilities, or recorded group), level of the score and label; its worst case is found by linear programs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linprog
+
+from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
+
+LABELS = {"demographic_parity": (0, 1), "equal_opportunity": (1,), "predictive_equality": (0,)}
+
+
+def masses_of(rng: np.random.Generator, kinds: int, levels: int, shift: np.ndarray) -> np.ndarray:
+    """Draw masses by kind, level of the score and label, shape (kinds, levels, 2); kinds of a shift score apart."""
+    at = np.linspace(0.05, 0.95, levels)
+    level = np.exp(-((at - 0.5 - shift[:, None]) ** 2) / rng.uniform(0.05, 0.3))
+    share = rng.dirichlet(np.full(kinds, 3.0))[:, None] * level / level.sum(1, keepdims=True)
+    return np.stack([share * (1 - at), share * at], -1)
+
+
+def sampled(rng: np.random.Generator, masses: np.ndarray, rows: int) -> pd.DataFrame:
+    """Draw rows: their kind, score and label."""
+    kind, level, label = np.unravel_index(rng.choice(masses.size, rows, p=masses.ravel()), masses.shape)
+    score = np.round(np.linspace(0.05, 0.95, masses.shape[1])[level], 4)
+    return pd.DataFrame({"id": np.arange(rows), "kind": kind, "score": score, "label": label})
+
+
+def decided(shell: Shell, cells: pd.DataFrame) -> np.ndarray:
+    """Return the chances that the rule gives to rows."""
+    made = shell.predict("rule.fairfix", shell.write(cells, "cells.parquet"))
+    return made["p_positive"].to_numpy()
+
+
+def limit_of(done_notes: list[str], level: str) -> float | None:
+    """Return the upper limit that the claim on held-out rows gives under an assumption."""
+    claim = next((note for note in done_notes if "on held-out rows the worst true group is away" in note), "")
+    match = re.search(rf"under {level} \(up to (-?[\d.]+);", claim)
+    return float(match[1]) if match else None
+
+
+def farthest(value: np.ndarray, about: np.ndarray, fits: dict[str, np.ndarray], whole: np.ndarray) -> float:
+    """Return the largest distance of a group's rate to that over everybody, over the masses that fit.
+
+    ``whole`` has the masses of everybody; rows of ``fits`` are about a group's masses, and the denominator is scaled to
+    1, so the last column has the constants.
+    """
+    overall, out = (whole * about) @ value / (whole @ about), 0.0
+    for sign in (1.0, -1.0):
+        answer = linprog(
+            np.append(sign * about * value, np.zeros(fits["A_eq"].shape[1] - value.size)),
+            A_ub=fits["A_ub"],
+            b_ub=np.zeros(len(fits["A_ub"])),
+            A_eq=np.vstack([fits["A_eq"], np.append(about, np.zeros(fits["A_eq"].shape[1] - about.size))]),
+            b_eq=np.append(np.zeros(len(fits["A_eq"])), 1.0),
+            method="highs",
+        )
+        if answer.status == 0:
+            out = max(out, sign * overall - answer.fun)
+    return float(out)
+
+
+@promise(
+    "robust, by probabilities of membership: the limit of the worst true group's distance to everybody",
+    level=0.05,
+    quick=3,
+    full=500,
+)
+def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
+    groups, kinds, levels = int(rng.integers(2, 4)), int(rng.integers(2, 7)), int(rng.integers(3, 12))
+    z = rng.dirichlet(np.full(groups, rng.choice([0.1, 0.3])), kinds)
+    z = np.maximum(np.round(z, 3), 0.0)
+    z[:, -1] = 1.0 - z[:, :-1].sum(1)
+    masses = masses_of(rng, kinds, levels, rng.uniform(0.0, 0.4) * (z[:, 0] - 0.5))
+    likely = np.array([f"g{j}" for j in z.argmax(1)])
+    if np.unique(likely).size < 2:
+        likely = np.where(z[:, 0] >= np.median(z[:, 0]), "g0", "g1")
+    if np.unique(likely).size < 2:
+        return NOT_SAID
+
+    def dressed(frame: pd.DataFrame) -> pd.DataFrame:
+        more = {f"p{j}": z[frame["kind"], j] for j in range(groups)}
+        return frame.assign(likely=likely[frame["kind"]], **more).drop(columns="kind")
+
+    frame = dressed(sampled(rng, masses, int(rng.choice([600, 3000, 15000]))))
+    constraint = str(rng.choice(list(LABELS)))
+    thresholds = str(rng.choice(["group", "blind"]))
+    mixed = frame.groupby([f"p{j}" for j in range(groups)])["likely"].nunique().max() > 1
+    # fmt: off
+    done = shell.run(
+        "repair", shell.write(frame), "--method", "robust", "--protected", "likely", "--score", "score", "--label",
+        "label", "--id", "id", "--noise-membership", ",".join(f"p{j}" for j in range(groups)), "--constraint",
+        constraint, "--assumption", "soft", "--slack", float(rng.choice([0.05, 0.15])), "--thresholds",
+        "blind" if mixed else thresholds, "-o", "rule.fairfix",
+    )
+    # fmt: on
+    limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N1") if done.result else None
+    if limit is None:
+        return NOT_SAID
+    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
+    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
+    cells = dressed(pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": scores, "label": label}))
+    chance, whole = decided(shell, cells), masses.ravel()
+    about = np.isin(label, LABELS[constraint]) * 1.0
+    of_kind = np.eye(kinds)[kind].T
+    worst = 0.0
+    for j in range(groups):
+        if (z[:, j] @ masses.sum((1, 2))) <= 0:
+            continue
+        fits = {
+            "A_ub": np.c_[np.eye(whole.size), -whole],
+            "A_eq": np.c_[of_kind, -z[:, j] * (of_kind @ whole)],
+        }
+        worst = max(worst, farthest(chance, about, fits, whole))
+    return judged(
+        worst <= limit + 1e-6,
+        f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, {kinds} kinds",
+    )
+
+
+@promise(
+    "robust, within radii: the limit of the worst true group's distance to everybody",
+    level=0.05,
+    quick=3,
+    full=500,
+)
+def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
+    kinds, levels = int(rng.integers(2, 5)), int(rng.integers(3, 12))
+    masses = masses_of(rng, kinds, levels, rng.uniform(-0.2, 0.2, kinds))
+    names = np.array([f"g{k}" for k in range(kinds)])
+    frame = sampled(rng, masses, int(rng.choice([600, 3000, 15000])))
+    frame = frame.assign(race=names[frame["kind"]]).drop(columns="kind")
+    radii = np.round(rng.choice([0.0, 0.02, 0.1, 0.3], kinds), 3)
+    constraint = str(rng.choice(list(LABELS)))
+    # fmt: off
+    done = shell.run(
+        "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--score", "score", "--label",
+        "label", "--id", "id", "--noise-radius", ",".join(f"g{k}={r}" for k, r in enumerate(radii)), "--constraint",
+        constraint, "--slack", float(rng.choice([0.05, 0.15])), "--thresholds", str(rng.choice(["group", "blind"])),
+        "-o", "rule.fairfix",
+    )
+    # fmt: on
+    limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N0") if done.result else None
+    if limit is None:
+        return NOT_SAID
+    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
+    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
+    cells = pd.DataFrame({"id": np.arange(kind.size), "race": names[kind], "score": scores, "label": label})
+    chance, whole = decided(shell, cells), masses.ravel()
+    about, size, worst = np.isin(label, LABELS[constraint]) * 1.0, whole.size, 0.0
+    for k in range(kinds):
+        centre = np.where(kind == k, whole, 0.0) / whole[kind == k].sum()
+        eye, none = np.eye(size), np.zeros(size)
+        fits = {
+            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(size), -radii[k]]]),
+            "A_eq": np.r_[np.ones(size), none, -1.0][None],
+        }
+        worst = max(worst, farthest(chance, about, fits, whole))
+    return judged(
+        worst <= limit + 1e-6,
+        f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, radii {radii}",
+    )

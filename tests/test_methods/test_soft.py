@@ -1,0 +1,195 @@
+"""The ramp of soft groups: groups that are known by probabilities of membership alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.ramp import Ramp
+
+NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
+GIVEN = {"method": "ramp", "noise_membership": NAMES, "id": "id"}
+
+
+def frame(seed: int = 0, rows: int = 1200, *, sharp: bool = False) -> pd.DataFrame:
+    """Return scored rows with probabilities of three groups, all 0 or 1 where ``sharp``."""
+    rng = np.random.default_rng(seed)
+    z = rng.dirichlet([0.8, 0.5, 0.4], rows)
+    if sharp:
+        z = np.eye(3)[rng.integers(0, 3, rows)]
+    score = np.clip(rng.beta(2, 3, rows) + 0.25 * z[:, 0] - 0.1 * z[:, 2], 0, 1)
+    own = {column: z[:, j] for j, column in enumerate(NAMES.values())}
+    return pd.DataFrame(
+        {"id": np.arange(rows), "score": score, "label": (rng.random(rows) < score).astype(int), **own}
+    )
+
+
+def weighted_gap(data: pd.DataFrame, chance: Any, weight: Any = 1.0) -> float:
+    """Return the largest difference of selection rates weighted by the probabilities, written down by itself."""
+    z = data[list(NAMES.values())].to_numpy() * np.broadcast_to(weight, len(data))[:, None]
+    return float(np.ptp(np.asarray(chance) @ z / z.sum(axis=0)))
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.03])
+def test_from_the_shell_to_the_decisions(
+    slack: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slack is held on the rows of the fit, the proof is that of an audit of held-out rows, and N4 is said."""
+    data, artifact, decided = (str(tmp_path / name) for name in ("data.csv", "r.fairfix", "decided.csv"))
+    frame().to_csv(data, index=False)
+    columns = ",".join(f"{group}={column}" for group, column in NAMES.items())
+    words = [
+        "--method",
+        "ramp",
+        "--noise-membership",
+        columns,
+        "--slack",
+        str(slack),
+        "--id",
+        "id",
+        "--no-config",
+    ]
+    check = ["--fail-on", "dp.difference.true_groups>0.3", "--fail-on", "dp.difference.under_n1>0.001"]
+    status = run(["repair", data, *words, *check, "-o", artifact, "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    rows = {part: {row["id"]: row for row in result["proof"][part]["table"]} for part in ("fit", "holdout")}
+    fit, held = (rows[part][result["criterion"]] for part in ("fit", "holdout"))
+
+    assert result["criterion"] == "selection_rate.difference.true_groups"
+    assert fit["after"]["value"] == pytest.approx(slack, abs=1e-9)
+    assert fit["before"]["value"] > 0.1
+    assert [one["verdict"] for one in result["checks"]] == ["pass", "undecided"]
+    assert status == 3
+    assert result["checks"][0]["value"] == held["after"]["value"]
+    assert any("the data cannot show either" in note for note in result["notes"])
+
+    assert run(["predict", artifact, data, "-o", decided, "--no-config"]) == 0
+    assert "use the protected attribute (p_a, p_b, p_c)" in capsys.readouterr().err
+    out = pd.read_csv(decided)
+    gaps = sorted((fit["after"]["value"], held["after"]["value"]))
+    assert gaps[0] - 0.01 <= weighted_gap(frame(), out["p_positive"]) <= gaps[1] + 0.01
+    assert run(["inspect", artifact]) == 0
+    told = capsys.readouterr().out
+    assert "needs             score, p_a, p_b, p_c" in told
+    assert "protected needed  yes" in told
+
+
+def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None = None) -> Any:
+    """Return the rows as a table, and the predictor fitted to them."""
+    columns = Columns(protected, label="label", score="score", weight=weight)
+    table = read_table(data, Reading(columns, thresholds=(0.5,)), columns=NAMES.values())
+    return table, repairer.fit(RepairProblem(table), rng=np.random.default_rng(0))
+
+
+SOFT = ",".join(f"{group}={column}" for group, column in NAMES.items())
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.05])
+@pytest.mark.parametrize("shape", ["one-sided", "centred"])
+def test_certain_groups_are_recorded_groups(slack: float, shape: str) -> None:
+    """Probabilities that are all 0 or 1 give the ramp of the groups that they name."""
+    data = frame(sharp=True)
+    data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
+    table, soft = fit(Ramp(noise_membership=SOFT, slack=slack, shape=shape), data)
+    recorded, plain = fit(Ramp(slack=slack, shape=shape), data, "group")
+
+    np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-8)
+    assert soft.trace.objective == pytest.approx(plain.trace.objective, abs=1e-10)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 0.05, 0.5])
+def test_weights_count_and_slack_is_held(gamma: float) -> None:
+    """Rates are weighted by the weights of rows too, at every width."""
+    data = frame()
+    data["weight"] = np.random.default_rng(1).integers(0, 4, len(data)).astype(float)
+    for slack in (0.0, 0.02, 2.0):
+        table, predictor = fit(Ramp(noise_membership=SOFT, slack=slack, gamma=gamma), data, weight="weight")
+        assert predictor.trace.converged
+        z = np.stack([table.features[column] for column in NAMES.values()]) * table.weight
+        assert np.ptp(z @ predictor.predict(table) / z.sum(axis=1)) <= slack + 1e-9
+
+
+def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
+    """Numbers with three digits need not sum to 1 to the last; the rule is that of the numbers by their sum."""
+    data = frame()
+    rounded = data.assign(**{column: data[column] * 1.0004 for column in NAMES.values()})
+    table, plain = fit(Ramp(noise_membership=SOFT), data)
+    other, same = fit(Ramp(noise_membership=SOFT), rounded)
+
+    np.testing.assert_allclose(same.predict(other), plain.predict(table), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"gamma": 0.0}, "take a `gamma` above 0"),
+        ({"constraint": "equal_opportunity"}, "leave out `constraint`"),
+        ({"min_ratio": 0.8}, "leave out `min_ratio`"),
+        ({"attributes": "each"}, "leave out `attributes`"),
+        ({"rho": "mean"}, "leave out `rho`"),
+        ({"calibrate": "isotonic"}, "leave out `calibrate`"),
+        ({"decisions": "deterministic"}, "leave out `decisions`"),
+        ({"solver": "sgd"}, "goes with `solver=exact`"),
+        ({"noise_membership": "p_a"}, "two or more"),
+        ({"noise_membership": "a=p_a,a=p_b"}, "twice"),
+        ({"noise_membership": "score,p_a"}, "plays another part"),
+        ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
+        ({"protected": "p_a", "bands": "p_a=0.5"}, "plays another part|leave one of them out"),
+        ({"guarantee": 0.95}, "no bound is known"),
+        ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
+        ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
+    ],
+)
+def test_what_does_not_go_with_probabilities_is_refused(given: dict, told: str) -> None:
+    """Each by its name, with what to do."""
+    with pytest.raises((UsageError, ColumnError), match=told):
+        fairfix.repair(frame(rows=200), **{**GIVEN, **given})
+
+
+def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
+    """A repair from counts says what it lacks."""
+    data = frame(rows=200).assign(group=lambda rows: (rows["p_a"] > 0.5).map({True: "x", False: "y"}))
+    fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
+    with pytest.raises(UsageError, match="leave out `noise_membership`; saved counts have no rows"):
+        fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", noise_membership=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"p_b": np.nan}, r"column 'p_b' is missing in row 4 "),
+        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is no probability, in row 4 "),
+        ({"p_a": 1.0, "p_b": 1.0, "p_c": 0.5}, r"sum to 2\.5 in row 4 "),
+    ],
+)
+def test_what_is_no_probability_is_named_in_the_fit_and_at_predict_time(change: dict, told: str) -> None:
+    """The column, the row and the number; nothing is decided."""
+    data = frame(rows=200)
+    good = fairfix.repair(data, **GIVEN).repaired
+    data.loc[3, list(change)] = list(change.values())
+    with pytest.raises(DataError, match=told):
+        good.predict(data)
+    with pytest.raises(DataError, match=told.rsplit(" in row", 1)[0]):
+        fairfix.repair(data, **GIVEN)
+    with pytest.raises(DataError, match="in row 1 "):
+        good.predict(data.iloc[3].to_dict())
+
+
+def test_a_group_of_nobody_is_named() -> None:
+    """A rate among no rows is undefined."""
+    data = frame(rows=200)
+    data["p_b"], data["p_c"] = data["p_b"] + data["p_c"], 0.0
+    with pytest.raises(
+        DataError, match="group 'c' has 0 of the rows to fit on, by the probabilities in 'p_c'"
+    ):
+        fairfix.repair(data, **GIVEN)
