@@ -2,7 +2,9 @@
 
 Each promise of ``tests/promises`` is tried on many worlds, through the commands that a user types::
 
-    python benchmarks/promises.py [--share 0.1] [--only NAME]
+    python benchmarks/promises.py [--share 0.1] [--only NAME] [--first SEED]
+
+Worlds are numbered by seeds, so two runs whose seeds do not meet can be added.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--share", type=float, default=1.0, help="share of the worlds")
     options.add_argument("--only", default="", help="promises whose name contains this")
+    options.add_argument("--first", type=int, default=FIRST, help="seed of the first world")
     options.add_argument("--jobs", type=int, default=2)
     given = options.parse_args()
     print("## Promises\n")
@@ -78,7 +81,8 @@ def main() -> None:
         if given.only not in promise.name:
             continue
         worlds = max(1, round(promise.full * given.share))
-        parts = [range(FIRST + at, FIRST + min(at + AT_ONCE, worlds)) for at in range(0, worlds, AT_ONCE)]
+        end = given.first + worlds
+        parts = [range(at, min(at + AT_ONCE, end)) for at in range(given.first, end, AT_ONCE)]
         found = sum(
             joblib.Parallel(n_jobs=given.jobs)(joblib.delayed(tried)(promise.name, part) for part in parts),
             NOT_SAID,
