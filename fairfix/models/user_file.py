@@ -231,6 +231,11 @@ def load_model(
             "without the option, the refusal prints the hash of the file"
         )
     suffix = Path(path).suffix.lower()
+    if suffix == ".fairfix":
+        raise ModelError(
+            f"model file {path} is a repaired predictor, which decides and does not score: run `fairfix predict {path} "
+            "DATA -o DECIDED.parquet`, and audit that file"
+        )
     if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
         raise ModelError(
             f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"

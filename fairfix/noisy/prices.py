@@ -40,7 +40,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
+class RuledRows:
     """Rows by recorded group, label and what each recorded group's rule gives them; equal ones are one entry."""
 
     group: Ints
@@ -52,7 +52,7 @@ class Profiles:
     """Shape (m,), of sum 1."""
 
     @classmethod
-    def of(cls, group: Ints, label: Ints, chance: Floats) -> Profiles:
+    def of(cls, group: Ints, label: Ints, chance: Floats) -> RuledRows:
         """Return the entries of rows, shapes (n,), (n,) and (n, K)."""
         keys, number = np.unique(np.column_stack([group, label, chance]), axis=0, return_inverse=True)
         many = np.bincount(number.ravel(), minlength=len(keys))
@@ -81,7 +81,7 @@ class Asked:
     side: float
     limit: float
 
-    def worth(self, rows: Profiles, chance: Floats) -> Floats:
+    def worth(self, rows: RuledRows, chance: Floats) -> Floats:
         """Return ``v`` of chances, shape (m,) or (m, K): above 0 where a row speaks against it."""
         about = rows.inside(self.rate)
         return np.where(about if chance.ndim == 1 else about[:, None], self.side * (chance - self.limit), 0.0)
@@ -101,7 +101,7 @@ class Allowed(ABC):
     """All true groups that an assumption allows."""
 
     @abstractmethod
-    def priced(self, asked: Asked, fit: Profiles, other: Profiles) -> Priced:
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Return prices by the multipliers that are best for the rows of the fit."""
 
 
@@ -113,7 +113,7 @@ class Columns(Allowed):
     high: Floats
     """Shape (J, K), or by label (2, J, K)."""
 
-    def priced(self, asked: Asked, fit: Profiles, other: Profiles) -> Priced:
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose a threshold for each recorded group, or group and label: each is a knapsack."""
         low, high = (one[..., asked.group, :] for one in (self.low, self.high))  # (K,), or (2, K)
         low, high, where = low.ravel(), high.ravel(), [_block(rows, low) for rows in (fit, other)]
@@ -139,7 +139,7 @@ class OfRecording(Allowed):
     high: Floats
     table: Floats
     """The most likely of those within the box, shape (J, K), or by label (2, J, K)."""
-    _priced_shares: dict[tuple[Profiles, int | None, int], tuple[Floats, Floats]] = field(
+    _priced_shares: dict[tuple[RuledRows, int | None, int], tuple[Floats, Floats]] = field(
         default_factory=dict
     )
     """Shares that were asked for."""
@@ -151,7 +151,7 @@ class OfRecording(Allowed):
         return [(label, self.low[label], self.high[label], self.table[label]) for label in (0, 1)]
 
     def _shares(
-        self, fit: Profiles, part: int | None, low: Floats, high: Floats, group: int
+        self, fit: RuledRows, part: int | None, low: Floats, high: Floats, group: int
     ) -> tuple[Floats, Floats]:
         """Return prices of recorded groups, (K,) each, whose means are above and below the share of a true group.
 
@@ -170,7 +170,7 @@ class OfRecording(Allowed):
 class Rows(OfRecording):
     """Recording may hang on anything, but for how many of each true group are recorded as what."""
 
-    def priced(self, asked: Asked, fit: Profiles, other: Profiles) -> Priced:
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose a threshold for each recorded group, or group and label, for a group of the size of the fit's."""
         v, j = asked.worth(fit, fit.own), asked.group
         prices, ends = [np.zeros(rows.group.size) for rows in (fit, other)], [(0.0, 0.0)]
@@ -198,7 +198,7 @@ class Rows(OfRecording):
 class Recording(OfRecording):
     """Recording is the same whatever the score is, but for what the box leaves open."""
 
-    def priced(self, asked: Asked, fit: Profiles, other: Profiles) -> Priced:
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Undo the recording; nothing is chosen but what a row of a recorded group tells of the true one's share."""
         prices, largest = [np.zeros(rows.group.size) for rows in (fit, other)], 0.0
         for part, low, high, _ in self._parts():
@@ -224,7 +224,7 @@ class Near(Allowed):
     radii: Floats
     """Shape (K,)."""
 
-    def priced(self, asked: Asked, fit: Profiles, other: Profiles) -> Priced:
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose the worth below which mass is moved to where it is largest."""
         j, (least, most) = asked.group, asked.ends
         v, mine = asked.worth(fit, fit.own), fit.group == j
@@ -260,13 +260,13 @@ class Behind:
     """What is taken for granted, as the end of a sentence."""
 
 
-def _block(rows: Profiles, entries: Floats) -> Ints:
+def _block(rows: RuledRows, entries: Floats) -> Ints:
     """Return the number of each row's recorded group, or of its group and label where the table is by label."""
     groups = rows.chance.shape[1]
     return rows.group if entries.size == groups else rows.group + groups * rows.label
 
 
-def _of_part(rows: Profiles, label: int | None) -> npt.NDArray[np.bool_]:
+def _of_part(rows: RuledRows, label: int | None) -> npt.NDArray[np.bool_]:
     return np.full(rows.group.size, True) if label is None else rows.label == label
 
 

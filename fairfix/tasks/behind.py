@@ -19,7 +19,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noisy.prices import Allowed, Asked, Behind, Profiles
+from fairfix.noisy.prices import Allowed, Asked, Behind, RuledRows
 from fairfix.stats.population import Evidence
 from fairfix.stats.tails import stake_of, upper_mean
 from fairfix.tasks.proof import results_on
@@ -41,8 +41,8 @@ HALVINGS = 11
 class BehindNoise(Evidence):
     """How far true groups may be from everybody."""
 
-    fit: Profiles
-    held: Profiles
+    fit: RuledRows
+    held: RuledRows
     """The same rows, where those of the fit are judged as if they had been held out."""
     behind: Behind
     """What may be; the share of alpha that a survey takes is taken from ``alpha`` already."""
@@ -111,7 +111,7 @@ class BehindNoise(Evidence):
 
     def _tested(
         self,
-        rows: Profiles,
+        rows: RuledRows,
         allowed: Allowed,
         rate: str,
         side: float,
@@ -133,7 +133,7 @@ class BehindNoise(Evidence):
         return bool(many * float(rows.mass @ np.log(gain)) >= cost)
 
 
-def profiles_of(rule: RepairedPredictor, table: Table, recorded: tuple[str, ...]) -> Profiles:
+def ruled_rows(rule: RepairedPredictor, table: Table, recorded: tuple[str, ...]) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table."""
     own, label = results_on(table, rule)[1].chance, table.rows.label
     assert own is not None
@@ -144,7 +144,7 @@ def profiles_of(rule: RepairedPredictor, table: Table, recorded: tuple[str, ...]
         each[:, [recorded.index(group_name(level)) for level in levels]] = chance_of_each
     groups = table.groups()
     code = np.array([recorded.index(name) for name in groups.names], dtype=np.int64)[groups.codes]
-    return Profiles.of(code, label.astype(np.int64), each)
+    return RuledRows.of(code, label.astype(np.int64), each)
 
 
 def _limit(distance: float, side: float) -> float:
@@ -152,7 +152,7 @@ def _limit(distance: float, side: float) -> float:
     return distance if side > 0 else 1.0 - distance
 
 
-def _root(rows: Profiles, allowed: Allowed, rate: str, side: float, group: int) -> float:
+def _root(rows: RuledRows, allowed: Allowed, rate: str, side: float, group: int) -> float:
     """Return the least limit that the rows themselves allow, from above."""
     low, high = 0.0, 1.0
     for _ in range(2 * HALVINGS):

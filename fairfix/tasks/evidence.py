@@ -32,7 +32,7 @@ from fairfix.stats.population import (
     RatiosOfRules,
     ToOthers,
 )
-from fairfix.tasks.behind import SURVEY, BehindNoise, profiles_of
+from fairfix.tasks.behind import SURVEY, BehindNoise, ruled_rows
 from fairfix.tasks.proof import results_on
 
 
@@ -126,8 +126,8 @@ class Witness:
                 rows=np.array([len(held)]),
                 alpha=self.alpha * (1.0 - SURVEY * self.behind.surveyed),
                 tail="bets on prices of rows, by duality of linear programs",
-                fit=profiles_of(rule, fitted, self.behind.recorded),
-                held=profiles_of(rule, held, self.behind.recorded),
+                fit=ruled_rows(rule, fitted, self.behind.recorded),
+                held=ruled_rows(rule, held, self.behind.recorded),
                 behind=self.behind,
             )
         if (losses := self._losses(rule, fitted, held)) is not None:

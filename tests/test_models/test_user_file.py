@@ -373,6 +373,13 @@ def test_an_unknown_suffix_names_the_known(tmp_path: Path, name: str) -> None:
         load_model(tmp_path / name)
 
 
+def test_a_repaired_predictor_is_told_its_command(tmp_path: Path) -> None:
+    """It decides, so it is predicted with, and what it decided is audited."""
+    (tmp_path / "repaired.fairfix").write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"`fairfix predict .*repaired\.fairfix DATA -o"):
+        load_model(tmp_path / "repaired.fairfix")
+
+
 @pytest.mark.parametrize("ask", [load_model, file_hash])
 def test_missing_file_directory_and_empty_file_are_told_apart(
     tmp_path: Path, ask: Callable[[Path], Any]

@@ -9,7 +9,7 @@ import pytest
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.bounds import tv_bounds
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.prices import Allowed, Asked, Columns, Near, Profiles, Recording, Rows
+from fairfix.noisy.prices import Allowed, Asked, Columns, Near, Recording, Rows, RuledRows
 from fairfix.noisy.rates import RATIOS, cells_of
 from scipy import stats
 
@@ -28,13 +28,13 @@ def masses(seed: int, *, by_label: bool = False) -> Any:
     return np.einsum("jiy,yjk->jkiy", own, recording)
 
 
-def rows_of(whole: Any) -> Profiles:
+def rows_of(whole: Any) -> RuledRows:
     """Return the rows of masses by recorded group, level and label."""
     k, i, y = (one.ravel() for one in np.indices(whole.shape[1:]))
-    return Profiles(k, y, LEVELS[:, i].T, whole.sum(0).ravel())
+    return RuledRows(k, y, LEVELS[:, i].T, whole.sum(0).ravel())
 
 
-def least_limit(allowed: Allowed, rows: Profiles, rate: str, group: int, side: float) -> float:
+def least_limit(allowed: Allowed, rows: RuledRows, rate: str, group: int, side: float) -> float:
     """Return the limit nearest to be broken that the rows allow."""
     low, high = 0.0, 1.0
     for _ in range(24):
@@ -85,7 +85,7 @@ def test_balls_give_their_sharp_bounds(rate: str) -> None:
     """Of decisions that are not drawn, for which they are known in closed form."""
     whole = masses(2)
     rows = rows_of(whole)
-    rows = Profiles(rows.group, rows.label, np.round(rows.chance), rows.mass)
+    rows = RuledRows(rows.group, rows.label, np.round(rows.chance), rows.mass)
     accepted = (whole.sum(0) * np.round(LEVELS)[:, :, None]).sum(1)
     cells = cells_of(accepted, whole.sum((0, 2)) - accepted)
     radii = np.array([0.05, 0.2, 0.0])

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
-from fairfix.noisy.prices import Behind, Profiles, Recording, Rows
+from fairfix.noisy.prices import Behind, Recording, Rows, RuledRows
 from fairfix.stats.population import PairsOfRules
 from fairfix.tasks.behind import BehindNoise
 from fairfix.tasks.repair import RepairResult, repair
@@ -372,7 +372,7 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
     true = rng.integers(0, 2, 6000)
     group = np.where(rng.random(6000) < table[true, 1], 1, 0)
     each = np.stack([rng.random(6000) < 0.5 + 0.1 * true] * 2, axis=1) * 1.0
-    rows = Profiles.of(group, rng.integers(0, 2, 6000), each)
+    rows = RuledRows.of(group, rng.integers(0, 2, 6000), each)
 
     def judged(many: int, kind: Any, wide: float) -> BehindNoise:
         boxes = [kind(np.maximum(table - one, 0), np.minimum(table + one, 1), table) for one in (0.0, wide)]
