@@ -149,7 +149,7 @@ class Guarantee:
         """What would make it proven."""
         allow = f"allow {'less' if self.is_ratio else 'more'} `{self.parameter}`"
         if self.needed is None:
-            return f"More rows alone do not help; {allow}"
+            return f"More rows that show the same would not prove it; {allow}"
         groups, many = self.needed
         counts = dict(self.rows)
         text = f"It takes about {many:,} rows in the data"

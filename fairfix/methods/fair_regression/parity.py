@@ -261,9 +261,9 @@ def _notes_on_rule(
     span = constant - free
     given = (fit.loss - free) / span if span > 0 else 0.0
     if not problem.protected_as_feature:
-        what = "the score" if problem.features is None else "what is known of a row"
+        what = "the score tells" if problem.features is None else "the features tell"
         part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
-        gives = f"gives away {part} of what {what} tells of the label (100% is one score for everybody)"
+        gives = f"gives away {part} of what {what} of the label (100% is one score for everybody)"
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
         else:
