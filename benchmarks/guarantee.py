@@ -60,8 +60,11 @@ class Case:
     limits: tuple[float, ...] = (0.05, 0.1)
     limit: str = "slack"
     gap: str = "rates"
-    """What is judged aside: ``rates``, ``positives`` (rates of label 1), ``ratio``, ``each`` column, ``overall`` (to
-    everybody's rate), ``values`` (distance of distributions to everybody's), ``true`` groups to everybody."""
+    """What is judged aside.
+
+    ``rates``, ``positives`` (rates of label 1), ``ratio``, ``each`` column, ``balanced`` (rates by label to
+    everybody's), ``values`` (distance of distributions to everybody's), ``true`` groups to everybody.
+    """
 
 
 METHODS = {
@@ -72,7 +75,7 @@ METHODS = {
     "logloss": Case({"method": "logloss", "features": ["score"]}),
     "fair-regression": Case({"method": "fair-regression"}, gap="values"),
     "sensei, equal rates": Case(
-        {"method": "sensei", "solver": "equal-rates", "features": ["score"]}, gap="overall"
+        {"method": "sensei", "solver": "equal-rates", "features": ["score"]}, gap="balanced"
     ),
     "robust, identified": Case(
         {"method": "robust", "assumption": "identified", "noise_keep": "noisy-given-true"}, gap="true"
@@ -103,9 +106,12 @@ def scored(path: Path, label: str, groups: tuple[str, str], seed: int) -> pd.Dat
 
 
 def lost(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
-    """Return the expected share of wrong decisions, or the square loss of values."""
+    """Return the share of wrong decisions, the mean over labels if balanced, or the square loss of values."""
     y = frame["label"].to_numpy()
-    return float(np.mean((y - chance) ** 2 if gap == "values" else np.where(y == 1, 1 - chance, chance)))
+    if gap == "values":
+        return float(np.mean((y - chance) ** 2))
+    wrong = np.where(y == 1, 1 - chance, chance)
+    return float(rates(wrong, y).mean() if gap == "balanced" else wrong.mean())
 
 
 def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
@@ -115,15 +121,17 @@ def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
         return max(float(np.ptp(rates(chance, frame[one].to_numpy()))) for one in ("group", "second"))
     if gap == "values":
         return max(float(ks_2samp(chance[group == one], chance).statistic) for one in np.unique(group))
-    if gap in {"overall", "true"}:
-        return float(np.abs(rates(chance, group) - chance.mean()).max())
-    inside = frame["label"].to_numpy() == 1 if gap == "positives" else np.full(group.size, True)
+    y = frame["label"].to_numpy()
+    if gap in {"balanced", "true"}:
+        parts = [y == 0, y == 1] if gap == "balanced" else [y > -1]
+        return max(float(np.abs(rates(chance[one], group[one]) - chance[one].mean()).max()) for one in parts)
+    inside = y == 1 if gap == "positives" else y > -1
     found = rates(chance[inside], group[inside])
     return float(found.min() / found.max() if gap == "ratio" else np.ptp(found))
 
 
 def rates(chance: Floats, group: npt.NDArray[Any]) -> Floats:
-    """Return the mean chance of each group."""
+    """Return the mean of each group."""
     return np.asarray(pd.Series(chance).groupby(group).mean(), dtype=float)
 
 
