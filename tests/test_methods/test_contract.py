@@ -31,6 +31,7 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.ramp import Ramp
+from fairfix.methods.robust import Robust
 from fairfix.methods.sensei import Sensei
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
@@ -81,8 +82,22 @@ class Directed(Sensei):
     balance: str = param("labels", "", choices=("none", "labels"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed]
-"""Every registered method, and five that differ from their method in what they bound or look at."""
+@dataclass(frozen=True)
+class Surveyed(Robust):
+    """Robust to all tables that a survey leaves open: another program."""
+
+    survey_confidence: float | str = param(0.9, "", words=("none",), at_least=0.5, at_most=0.9999)
+
+
+@dataclass(frozen=True)
+class InRadii(Robust):
+    """Robust within total variation of the recorded groups: another program."""
+
+    assumption: str = param("radii", "", choices=("auto", "radii"))
+
+
+METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed, Surveyed, InRadii]
+"""Every registered method, and seven that differ from their method in what they bound or look at."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
@@ -101,7 +116,10 @@ EXCEPTIONS = {
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
     **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
-    **{(name, "guarantee"): MADE_HERE for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed")},
+    **{
+        (name, "guarantee"): MADE_HERE
+        for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed", "Surveyed", "InRadii")
+    },
 }
 """Class of a method and law that it leaves -> the reason."""
 
@@ -129,7 +147,7 @@ def fit(repairer: Repairer, table: Table, seed: int = 0) -> RepairedPredictor:
 def problem_of(method: type[Repairer], table: Table, groups: Groups | None = None) -> RepairProblem:
     """Return the problem of a table; a method that knows noise is told that there is none."""
     names = (table.groups() if groups is None else groups).names
-    none = NoiseTable("table", names, names, np.eye(len(names)), "count")
+    none = NoiseTable("table", names, names, 1e4 * np.eye(len(names)), "count")
     return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
 
 
