@@ -29,6 +29,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
+from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.robust import Robust
@@ -96,11 +97,24 @@ class InRadii(Robust):
     assumption: str = param("radii", "", choices=("auto", "radii"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed, Surveyed, InRadii]
-"""Every registered method, and seven that differ from their method in what they bound or look at."""
+@dataclass(frozen=True)
+class Quantile(FairRegression):
+    """Statistical parity of what is fitted to a quantile: another objective."""
+
+    loss: str = param("quantile", "", choices=("square", "quantile"))
+
+
+METHODS = [
+    *(*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed, Surveyed, InRadii),
+    Quantile,
+]
+"""Every registered method, and eight that differ from their method in what they bound, minimise or look at."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
+
+READ: dict[str, Any] = {"thresholds": (0.5,)}
+"""How the tables of the method at hand are read."""
 
 RATIO = "it holds a ratio, for which slack is refused"
 TWO = "the law's table has one protected column"
@@ -113,6 +127,7 @@ EXCEPTIONS = {
     ),
     ("Directed", "slack"): "it bounds what the slack of Sensei does",
     ("Directed", "infinite numbers"): "an infinite rho of a linear model is a projection",
+    ("Quantile", "classes"): "its labels are numbers",
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
     **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
@@ -128,7 +143,7 @@ def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table of a frame."""
     columns = Columns(tuple(PROTECTED), label="label", score="score", weight=weight)
     members = [name for name in data.column_names if name.startswith("in_")]
-    return read_table(data, Reading(columns, thresholds=(0.5,)), columns=("x", *members))
+    return read_table(data, Reading(columns, **READ), columns=("x", *members))
 
 
 def with_members(*given: Any, **named: Any) -> pa.Table:
@@ -189,10 +204,12 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
 
 @pytest.fixture(params=METHODS, ids=[method.__name__ for method in METHODS])
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Repairer]:
-    """Every registered method; that of each column has two of them, and that of soft groups has none."""
+    """Every registered method; some have other protected columns, or read labels as numbers."""
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
+    if found is Quantile:
+        monkeypatch.setattr(sys.modules[__name__], "READ", {"task": "regression"})
     if found is SoftGroups:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", [])
         monkeypatch.setattr(sys.modules[__name__], "scored", with_members)
@@ -325,6 +342,7 @@ def test_more_slack_costs_no_objective(method: type[Repairer]) -> None:
 
 def test_predictions_are_probabilities_and_deterministic(method: type[Repairer]) -> None:
     """Predictions lie in [0, 1] and do not change from call to call."""
+    law("classes")(method)
     table, predictor = fitted(method)
     chance = predictor.predict(table)
 
@@ -408,6 +426,7 @@ def test_one_group_is_named(method: type[Repairer]) -> None:
 
 def test_one_class_is_named(method: type[Repairer]) -> None:
     """A single class is an error that names it."""
+    law("classes")(method)
     data = scored()
     ones = data.set_column(1, "label", pa.array(np.ones(data.num_rows, dtype=np.int64)))
 
