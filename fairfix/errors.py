@@ -199,6 +199,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "uses_group": "decisions use the protected or recorded group, and how to do without",
         "alarm": "equal rates are bought with decisions that change with a column that stands for the group",
         "proposed": "comparable values that the data suggest; whether their difference counts is yours to say",
+        "subspace": "along how many given directions the score does not change",
         "pairs": "how many comparable pairs the fit could use",
         "copies": "how many counterfactual copies the fit could use, and of whom",
         "unknown_copies": "counterfactual copies are of people whom no row that is used has",

@@ -35,7 +35,17 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("trust_model", "features", "against", "against_data"),
     ),
     "Method": (
-        *("method", "methods", "slack", "slacks", "protected_as_feature", "unlabelled", "pairs", "holdout"),
+        *(
+            "method",
+            "methods",
+            "slack",
+            "slacks",
+            "protected_as_feature",
+            "unlabelled",
+            "pairs",
+            "subspace",
+            "holdout",
+        ),
         *("validation", "guarantee"),
     ),
     "Checks": (

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pyarrow as pa
 
 from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
@@ -127,6 +128,8 @@ class RepairProblem:
     pairs
         Identities of two people each, whose difference does not count; the identities are a feature column of the name
         that the reading's columns have for them.
+    subspace
+        Directions that do not count, a row each: some of the feature columns, of numbers or lists of them.
     noise
         How the groups differ from the true ones, and what is said of it, for a method that knows noise.
     seen_by_model
@@ -144,6 +147,7 @@ class RepairProblem:
     features: tuple[str, ...] | None = None
     protected_as_feature: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
+    subspace: pa.Table | None = None
     noise: Noise | None = None
     seen_by_model: tuple[str, ...] = ()
     copies: Counterfactuals | None = None
@@ -240,7 +244,7 @@ class Solver:
     sees_groups: ClassVar[bool | None] = None
     """Whether the protected columns have to be features (True), or must not be (False)."""
     knows_pairs: ClassVar[bool] = False
-    """Whether it heeds pairs of people whose difference does not count."""
+    """Whether it heeds pairs of people, and directions, whose difference does not count."""
     knows_copies: ClassVar[bool] = False
     """Whether it heeds counterfactual copies of people."""
     averages: ClassVar[bool] = False
@@ -540,6 +544,9 @@ class Repairer:
                 problem.unlabelled is not None and not self.knows_unlabelled
             ),
             f"{this} knows no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
+            f"{this} knows no directions that do not count; leave out `subspace`": (
+                problem.subspace is not None and not solver.knows_pairs
+            ),
             f"{name} needs to know the noise of the groups; give a table with `noise`": (
                 self.knows_noise and not noise
             ),

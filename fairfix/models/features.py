@@ -150,6 +150,42 @@ class Features:
             row[:] = part
         return out.T  # a column lies together, as those who read it take them
 
+    def directions(self, moves: pa.Table) -> Floats:
+        """Return what moves of feature columns, in their own units, do to a row of the matrix without gaps, (r, d).
+
+        A column that is not among the moves stands still. Only numbers, true and false, and lists of numbers can move:
+        a ColumnError names another column; a DataError a missing entry, or a row that moves nothing.
+        """
+        kinds = {one.name: one for one in self.columns if one.kind in ("number", "boolean", "vector")}
+        for name in moves.column_names:
+            if name not in kinds:
+                raise ColumnError(
+                    f"column {name!r} is no feature of numbers or of lists of numbers, and no other has directions; "
+                    f"such features are {', '.join(map(repr, kinds)) or 'not among those that are learned from'}"
+                )
+        out = []
+        for one in self.columns:
+            own = np.zeros((len(moves), len(one.titles)))
+            if one.name in moves.column_names:
+                column = moves.column(one.name).combine_chunks()
+                entries = (
+                    _lists(column, one.name, len(one.means))
+                    if one.means
+                    else _numbers(column, one.name)[:, None]
+                )
+                own[:, : entries.shape[1]] = entries / one.scale
+            out.append(own)
+        found = np.hstack(out)
+        if np.isnan(found).any():
+            row = int(np.argmax(np.isnan(found).any(axis=1)))
+            raise DataError(
+                f"an entry of direction {row + 1:,} is missing; write 0 where a column does not move"
+            )
+        if not found.any(axis=1).all():
+            row = int(np.argmin(found.any(axis=1)))
+            raise DataError(f"direction {row + 1:,} is 0 in every column; remove it")
+        return found
+
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""
         return [plain(asdict(one)) for one in self.columns]
@@ -350,8 +386,12 @@ def _score(table: Table) -> Floats:
 
 
 def _reals(table: Table, name: str) -> Floats:
+    return _numbers(_column(table, name), name)
+
+
+def _numbers(column: pa.Array, name: str) -> Floats:
     """Return a number or boolean column as float64 with NaN for missing; infinities are refused."""
-    entries: Floats = numbers(_column(table, name), name, "feature", remedy=" as in the fit; convert it")
+    entries: Floats = numbers(column, name, "feature", remedy=" as in the fit; convert it")
     if np.isinf(entries).any():
         row = int(np.argmax(np.isinf(entries)))
         raise DataError(
@@ -361,13 +401,16 @@ def _reals(table: Table, name: str) -> Floats:
 
 
 def _vectors(table: Table, name: str, width: int | None = None) -> Floats:
+    return _lists(_column(table, name), name, width)
+
+
+def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:
     """Return a column of lists of numbers, shape (n, d), with NaN in all entries of one that is missing.
 
     ``width`` is the d of the fit; None takes that of the rows.
     """
     import pyarrow.compute as pc
 
-    column = _column(table, name)
     if kind_of(name, column.type) != "vector":
         raise ColumnError(
             f"feature column {name!r} is of type {column.type}, but a list of {width} numbers as in the fit"

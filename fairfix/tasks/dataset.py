@@ -36,7 +36,16 @@ log = logging.getLogger("fairfix")
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
 """Parameters that name the columns of all data."""
 
-INPUTS = ("data", "baseline_data", "against_data", "unlabelled", "pairs", "counterfactuals", "noise")
+INPUTS = (
+    "data",
+    "baseline_data",
+    "against_data",
+    "unlabelled",
+    "pairs",
+    "subspace",
+    "counterfactuals",
+    "noise",
+)
 """Parameters that name rows."""
 
 READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")

@@ -186,6 +186,7 @@ def repair_table(
     features: tuple[str, ...] | None = None,
     protected_as_feature: bool = False,
     pairs: tuple[tuple[str, str], ...] = (),
+    subspace: pa.Table | None = None,
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
     copies: Counterfactuals | None = None,
@@ -204,7 +205,7 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
-    features, protected_as_feature, pairs, noise, seen_by_model, copies
+    features, protected_as_feature, pairs, subspace, noise, seen_by_model, copies
         As in :class:`~fairfix.methods.base.RepairProblem`.
     guarantee
         With which confidence the slack is to hold for people who are not among the rows, see
@@ -231,7 +232,17 @@ def repair_table(
     if choices:
         _check_choice(table, split, next(iter(choices)), validation)
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
-    learned = (None, unlabelled, features, protected_as_feature, pairs, noise, seen_by_model, copies)
+    learned = (
+        None,
+        unlabelled,
+        features,
+        protected_as_feature,
+        pairs,
+        subspace,
+        noise,
+        seen_by_model,
+        copies,
+    )
     with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
         best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
@@ -280,6 +291,7 @@ def repair_table(
         and claim is None
         and unlabelled is None
         and not pairs
+        and subspace is None
         and copies is None
         and fitted.rows.label is not None
     )

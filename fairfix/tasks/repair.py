@@ -144,6 +144,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             ),
             lambda: _unlabelled(request, data),
             lambda: _pairs(request),
+            lambda: _subspace(request),
             lambda: (
                 request.counterfactuals is not None
                 and _copies(request, data, _read(request, data, repairer, features, noise)[0])
@@ -171,6 +172,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 features=features,
                 protected_as_feature=request.protected_as_feature,
                 pairs=_pairs(request),
+                subspace=_subspace(request),
                 noise=noise,
                 seen_by_model=data.seen_by_model,
                 copies=copies,
@@ -402,6 +404,17 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
     if same := [a for a, b in out if a == b]:
         raise DataError(f"{source.name} has a pair of {same[0]!r} with itself, which says nothing; remove it")
     return out
+
+
+def _subspace(request: RepairRequest) -> pa.Table | None:
+    """Return the directions that do not count, a row each."""
+    if request.subspace is None:
+        return None
+    source = open_source(request.subspace)
+    batches = [batch for part in source.parts(source.columns, {}) for batch in part.batches()]
+    if not sum(map(len, batches)):
+        raise DataError(f"{source.name} has no directions; write one in each row, or leave out `subspace`")
+    return pa.Table.from_batches(batches)
 
 
 def _copies(request: RepairRequest, data: Dataset, table: Table) -> Counterfactuals | None:

@@ -428,6 +428,11 @@ class RepairRequest(GateRequest):
         "Pairs of people whose difference does not count: a file of two columns of ids, for methods that heed them.",
         "DATA",
     )
+    subspace: Any = source(
+        "Directions in which people may differ without it counting: a file with a row for each, of feature columns "
+        "that hold numbers or lists of them, for methods that heed them.",
+        "DATA",
+    )
     counterfactuals: Any = source(
         COPIES + " For methods that heed them: people get the score of their copies.", "DATA"
     )
@@ -597,7 +602,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
     ("guarantee", ("pairs",), "people who are paired are not drawn independently"),
     ("guarantee", ("counterfactuals",), "it is about flips, and copies change something else"),
-    ("pairs", ("from_counts",), ROWS),
+    *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),
 )

@@ -236,6 +236,18 @@ def _pairs(column: str) -> Make:
     return make
 
 
+def _subspace(column: str) -> Make:
+    """Return what writes directions: rows with an entry for one column, some of them none or none of use."""
+
+    def make(draw: random.Random, table: pa.Table, folder: Path) -> str:
+        entries = [draw.choice(("1", "-2.5", "1e9", "0", "", "x")) for _ in range(draw.randint(0, 3))]
+        name = files.quoted_csv(column)
+        (folder / "subspace.csv").write_text("\n".join([name, *entries]) + "\n", encoding="utf-8")
+        return "subspace.csv"
+
+    return make
+
+
 def _copies(column: str) -> Make:
     """Return what writes copies of people: the id and one or two other columns, with entries of other rows."""
 
@@ -364,6 +376,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "against_data": lambda d: d.file("more", _more),
     "unlabelled": lambda d: d.file("more", _more),
     "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
+    "subspace": lambda d: d.file("subspace", _subspace(d.column("features"))),
     "counterfactuals": lambda d: d.file("copies", _copies(d.column("id"))),
     "holdout": lambda d: d.number(0.3, 0.5, 0.1, 0.0),
     "validation": lambda d: d.number(0.2, 0.5),

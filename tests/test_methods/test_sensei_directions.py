@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
@@ -15,6 +18,7 @@ from fairfix.methods.base import RepairProblem
 from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.directions import span_of
 from fairfix.models.features import Features
+from fairfix.models.repaired import Repaired
 
 from tests.data import couples
 
@@ -63,6 +67,63 @@ def test_the_score_is_constant_along_directions(solver: str, given: dict[str, An
     np.testing.assert_allclose(member.predict(X + 3.0 * along), member.predict(X), atol=1e-9)
     assert np.abs(plain.predict(X + 3.0 * along) - plain.predict(X)).max() > 0.01
     assert np.ptp(predictor.predict(problem.table)) > 0.01
+
+
+@pytest.mark.parametrize("solver", ["linear", "network"])
+def test_the_shipped_score_does_not_change_along_given_directions(solver: str, tmp_path: Path) -> None:
+    """Rows moved along them, as a user has them: a number in units of its own, a list, and a missing entry beside."""
+    rng = np.random.default_rng(1)
+    data = couples(many=300).assign(pay=lambda d: 1e4 * d["age"] + rng.normal(0, 1e5, len(d)))
+    data["text"] = list(np.column_stack([data["age"] / 40, rng.normal(size=(300, 2))]))
+    data.loc[::7, "pay"] = np.nan
+    moves = pd.DataFrame({"pay": [2e5, 0.0], "text": [[0.0, 1.0, 0.0], [1.0, 0.0, -1.0]]})
+    moved = data.assign(
+        pay=data["pay"] - 3 * 2e5, text=list(np.stack(data["text"]) - 3 * np.array([0.0, 1, 0]) + [2, 0, -2])
+    )
+    for name, frame in {"data": data, "moves": moves, "moved": moved}.items():
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    line = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--protected", "sex", "-q"]
+    line += ["--features", "age,pay,text", "--solver", solver, "--rho", "0", "--no-config"]
+    line += ["-o", str(tmp_path / "a.fairfix"), *(["--hidden", "6"] if solver == "network" else [])]
+    assert run([*line, "--subspace", str(tmp_path / "moves.parquet")]) == 0
+    free = Repaired.load(tmp_path / "a.fairfix")
+    assert run(line) == 0
+    plain = Repaired.load(tmp_path / "a.fairfix")
+    there = data["pay"].notna().to_numpy()
+
+    def change(repaired: Repaired) -> Any:
+        before, after = (np.asarray(repaired.predict(frame)["prediction"]) for frame in (data, moved))
+        return np.abs(after - before)[there].max()
+
+    assert change(plain) > 0.05
+    assert change(free) < 1e-9
+
+
+def test_directions_that_say_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column that cannot move, a missing entry, a row of zeros and no row are named; nothing is written."""
+    couples(many=200).to_parquet(tmp_path / "data.parquet")
+    line = [
+        "repair",
+        str(tmp_path / "data.parquet"),
+        "--method",
+        "sensei",
+        "--protected",
+        "sex",
+        "--no-config",
+    ]
+    line += ["--features", "age,role", "--solver", "linear", "-o", str(tmp_path / "a.fairfix"), "-q"]
+    for text, message in (
+        ("role\nwife\n", "column 'role' is no feature of numbers"),
+        ("pay\n1\n", "such features are 'age'"),
+        ("age\nx\n", "'age'"),
+        ("age,age2\n1,\n", "'age2'"),
+        ("age\n1\n0\n", "direction 2 is 0 in every column"),
+        ("age\n", "has no directions"),
+    ):
+        (tmp_path / "moves.csv").write_text(text)
+        assert run([*line, "--subspace", str(tmp_path / "moves.csv")]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "a.fairfix").exists()
 
 
 def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:

@@ -299,6 +299,7 @@ VALUES: dict[str, Any] = {
     "holdout": "0.2",
     "id": "person",
     "pairs": "pairs.csv",
+    "subspace": "directions.csv",
     "counterfactuals": "copies.csv",
     "model": "m.skops",
     "score": "score",
@@ -318,7 +319,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = ("pairs", "proof_counts", "unlabelled", "holdout", "validation", "guarantee")
+OF_REPAIR = ("pairs", "subspace", "proof_counts", "unlabelled", "holdout", "validation", "guarantee")
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])

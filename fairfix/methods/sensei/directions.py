@@ -1,4 +1,4 @@
-"""Directions that do not count: between the people of comparable pairs, and what tells the group.
+"""Directions that do not count: between the people of comparable pairs, given by the user, and what tells the group.
 
 The fair metric of the papers is free along them. Features are standardised before; directions depend on that.
 
@@ -32,7 +32,7 @@ SMALL = 1e-9
 
 
 def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, method: Sensei) -> Floats:
-    """Return the directions that do not count, shape (r, d): of comparable pairs, and learned ones.
+    """Return the directions that do not count, shape (r, d): of comparable pairs, given, and learned ones.
 
     ``X``: the rows as the features make them, shape (n, d); ``y``: their labels, shape (n,).
     """
@@ -40,6 +40,8 @@ def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, me
     if many and not problem.pairs:
         raise UsageError("`pair_directions` are those of comparable pairs; name a file of these with `pairs`")
     out: list[Floats] = [*_between(problem, X, many)] if problem.pairs else []
+    if problem.subspace is not None:
+        out += [*features.directions(problem.subspace)]
     how, weight = method.directions, problem.weight
     own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
     for name in problem.cells.columns if how != "none" else ():

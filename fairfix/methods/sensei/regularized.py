@@ -101,6 +101,10 @@ class Regularized(Solver):
         if problem.pairs:
             pairs = f"{len(rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
             notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
+        if problem.subspace is not None:
+            many = len(problem.subspace)
+            given = f"the score does not change along {many:,} direction{'s' * (many > 1)} that were given"
+            notes.append(Note(given, "subspace"))
         if method.balance == "labels":
             balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
             notes.append(Note(balanced, "uncalibrated"))
@@ -237,7 +241,7 @@ class Network(Regularized):
         if radius > 0 and len(data.span):
             raise UsageError(
                 "sensei: `solver=network` with `radius` has no directions that do not count; leave out `radius`, or "
-                "`directions` and `pairs`, or take `solver=linear`"
+                "`directions`, `subspace` and `pairs`, or take `solver=linear`"
             )
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
