@@ -24,9 +24,9 @@ from fairfix.data.table import assemble
 from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import run
 from fairfix.models.export.rules import KINDS, exported
-from fairfix.models.learners import trees_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, row_draws
+from fairfix.models.tree_arrays import of_histograms
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from tests.data import people
@@ -108,7 +108,7 @@ def repaired(name: str) -> Repaired:
     table = assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading)
     X = scorer.features.matrix(table, gaps=True)
     model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, rows()["label"])
-    grown = replace(scorer, member=trees_of(model, "sigmoid"))
+    grown = replace(scorer, member=of_histograms(model, "sigmoid"))
     bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
     return replace(made, predictor=replace(made.predictor, models=(grown,)), facts=bare)
 
