@@ -402,7 +402,7 @@ def _is_alike(member: Member, X: Floats, wanted: Floats) -> bool:
 
 def _candidates(model: Any, library: str, X: Floats, y: Ints, links: tuple[Link, ...]) -> Iterator[Member]:
     """Yield what may be kept of a fitted model, the likeliest first."""
-    some = X[:MARGINS]
+    first = X[:MARGINS]
     match library:
         case "histograms":
             if getattr(model, "is_categorical_", None) is None:
@@ -412,8 +412,8 @@ def _candidates(model: Any, library: str, X: Floats, y: Ints, links: tuple[Link,
         case "lightgbm":
             yield from of_lightgbm(model.booster_.model_to_string(), links)
         case "xgboost":
-            margin = np.asarray(model.predict(some, output_margin=True))
-            yield from of_xgboost(model.get_booster(), some, margin, links)
+            margin = np.asarray(model.predict(first, output_margin=True))
+            yield from of_xgboost(model.get_booster(), first, margin, links)
         case _:
             yield from _linear_forms(model, X.shape[1], links)
             chance = links[0] == "sigmoid"

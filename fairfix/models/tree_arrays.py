@@ -152,6 +152,10 @@ CATEGORICAL, DEFAULT_LEFT, KIND_OF_GAP, IS_NAN = 1, 2, 12, 8
 """Bits of LightGBM's ``decision_type``: a split by categories, where a gap goes, and what is a gap."""
 
 
+NEXT_TO_NOTHING = float(np.float32(1e-35))
+"""What LightGBM takes for 0, on either side of it."""
+
+
 def of_lightgbm(text: str, links: Sequence[Link]) -> list[TreesMember]:
     """Return the arrays of a saved LightGBM model with each of some links; none where its trees are of other kinds."""
     head, *blocks = text.split("\nTree=")
@@ -188,11 +192,14 @@ def _lightgbm_tree(block: str) -> GrownTree | None:
         np.append(np.where(side < 0, inner - 1 - side, side), own)
         for side in (entries(f"{name}_child", np.int64)[:inner] for name in ("left", "right"))
     )
+    # where what is next to nothing is taken for 0, only what is less than that is below a threshold next to nothing
+    tiny = np.abs(threshold) <= NEXT_TO_NOTHING
+    least = np.where(threshold < 0.0, np.nextafter(-NEXT_TO_NOTHING, -np.inf), NEXT_TO_NOTHING)
     by_gap = np.append((how & KIND_OF_GAP) == IS_NAN, np.zeros(leaves, dtype=bool))[: inner + leaves]
     default = np.append((how & DEFAULT_LEFT) > 0, np.zeros(leaves, dtype=bool))[: inner + leaves]
     return GrownTree(
         np.append(entries("split_feature", np.int64)[:inner], np.zeros(leaves, dtype=np.int64)),
-        threshold,
+        np.where(tiny, least, threshold),
         left,
         right,
         np.append(np.zeros(inner), entries("leaf_value", np.float64)),
