@@ -17,6 +17,7 @@ others that skl2onnx converts               a graph of ONNX, which onnxruntime r
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -389,9 +390,13 @@ def _takes_gaps(estimator: Any, library: str) -> bool:
 
 def _given(model: Any, X: Floats, links: tuple[Link, ...]) -> Floats:
     """Return what a fitted estimator gives rows, shape (n,) or (n, K)."""
+    with warnings.catch_warnings():
+        # LightGBM before 4.7 gives columns names of its own, which scikit-learn then misses
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        given = model.predict_proba(X) if classifies(model) else model.predict(X)
     if not classifies(model):
-        return np.asarray(model.predict(X), dtype=np.float64).reshape(len(X))
-    shares = np.asarray(model.predict_proba(X), dtype=np.float64)
+        return np.asarray(given, dtype=np.float64).reshape(len(X))
+    shares = np.asarray(given, dtype=np.float64)
     return shares[:, 1] if links[0] == "sigmoid" else shares
 
 

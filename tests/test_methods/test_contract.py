@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,8 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
+from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.learned import LearnerRule
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
@@ -37,6 +39,7 @@ from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.repair import repair
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.data import scored
 
@@ -81,8 +84,17 @@ class Directed(Sensei):
     balance: str = param("labels", "", choices=("none", "labels"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed]
-"""Every registered method, and five that differ from their method in what they bound or look at."""
+@dataclass(frozen=True)
+class OwnLearner(FairRegression):
+    """Fair regression whose models are fitted by an estimator of the user's own."""
+
+    learner: Any = field(
+        default=DecisionTreeClassifier(max_depth=3), metadata={"rule": LearnerRule("", choices=("linear",))}
+    )
+
+
+METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed, OwnLearner]
+"""Every registered method, and six that differ from their method in what they bound, look at or learn by."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
@@ -101,7 +113,10 @@ EXCEPTIONS = {
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
     **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
-    **{(name, "guarantee"): MADE_HERE for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed")},
+    **{
+        (name, "guarantee"): MADE_HERE
+        for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed", "OwnLearner")
+    },
 }
 """Class of a method and law that it leaves -> the reason."""
 

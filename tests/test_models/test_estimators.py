@@ -164,7 +164,7 @@ def test_named_learners_predict_what_their_library_does(
         member.predict(new), wanted, rtol=1e-5 if name == "xgboost" else 1e-12, atol=1e-6
     )
     if loss == "quantile:0.8":
-        assert np.average(y <= member.predict(X), weights=w) == pytest.approx(0.8, abs=0.06)
+        assert np.average(y <= member.predict(X), weights=w) == pytest.approx(0.8, abs=0.12)
 
 
 @pytest.mark.parametrize("many", [2, 3])
