@@ -16,7 +16,19 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.codec import Array, Arrays, Inner, Part, Saved, Setting, one_of, real, truth, whole
+from fairfix.data.codec import (
+    Array,
+    Arrays,
+    Inner,
+    Part,
+    Saved,
+    Setting,
+    one_of,
+    real,
+    shortened,
+    truth,
+    whole,
+)
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import ModelError
 
@@ -380,7 +392,12 @@ class OnnxMember(Member):
     def _session(self) -> Any:
         from fairfix.models.onnx_model import opened
 
-        return opened("of a fitted learner", self.graph.tobytes())[1]
+        try:
+            return opened("of a fitted learner", self.graph.tobytes())[1]
+        except ModelError:
+            raise
+        except Exception as error:  # of many kinds, of protobuf and of onnxruntime
+            raise _unusable(error) from error
 
     def predict(self, X: Floats) -> Floats:
         """Return what the graph gives of each row; a ModelError where it cannot be run or gives something else."""
@@ -391,10 +408,11 @@ class OnnxMember(Member):
         for i in range(0, len(X), ROWS_OF_RUN):
             rows = X[i : i + ROWS_OF_RUN]
             block[: len(rows)], block[len(rows) :] = rows, 0.0
-            given = np.asarray(self._session.run([output], {INPUT_OF_GRAPH: block})[0])
-            if given.size != ROWS_OF_RUN * wide or given.dtype.kind != "f":
-                raise ModelError(f"the graph of a fitted learner gives {given.dtype} of shape {given.shape}")
-            out[i : i + ROWS_OF_RUN] = given.reshape(ROWS_OF_RUN, wide)[: len(rows)]
+            try:
+                given = np.asarray(self._session.run([output], {INPUT_OF_GRAPH: block})[0], dtype=np.float64)
+                out[i : i + ROWS_OF_RUN] = given.reshape(ROWS_OF_RUN, wide)[: len(rows)]
+            except Exception as error:
+                raise _unusable(error) from error
         if self.classes and not self.chance:
             return out
         return self.level + self.unit * out[:, -1]
@@ -404,6 +422,13 @@ class OnnxMember(Member):
         if self.classes:
             return super().rescaled(level, unit)
         return replace(self, level=level + unit * self.level, unit=unit * self.unit)
+
+
+def _unusable(error: Exception) -> ModelError:
+    """Return the error of a graph that cannot be run."""
+    return ModelError(
+        f"the graph of a fitted learner cannot be run: {shortened(str(error), 200)}; make it again"
+    )
 
 
 def _are_sums(start: Floats, link: Link) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import DataError, ModelError, UsageError
 from fairfix.models import estimators
 from fairfix.models.estimators import checked, title_of
 from fairfix.models.learners import fit_classes, fit_mean
@@ -225,6 +226,23 @@ def test_others_are_kept_as_graphs(estimator: Any) -> None:
     assert np.array([member.predict(row[None])[0] for row in new]).tobytes() == member.predict(new).tobytes()
     np.testing.assert_allclose(member.rescaled(3.0, 2.0).predict(new), 3.0 + 2.0 * member.predict(new))
     assert to_the_bit(fit_number(estimator)) == to_the_bit(member)
+
+
+def test_a_graph_that_is_none_is_an_error_of_the_model() -> None:
+    """Bytes that are no graph, and a graph of other columns or with other outputs than it is said to have."""
+    pytest.importorskip("skl2onnx", reason="makes the graphs")
+    member = fit_number(SVR())
+    assert isinstance(member, OnnxMember)
+    X = rows(1)[0]
+    for broken in (
+        replace(member, graph=np.arange(50, dtype=np.uint8)),
+        replace(member, graph=member.graph[:-40]),
+        replace(member, features=7),
+        replace(member, classes=3),
+        replace(member, type="double" if member.type == "float" else "float"),
+    ):
+        with pytest.raises(ModelError, match="the graph of a fitted learner cannot be run: "):
+            broken.predict(np.resize(X, (5, broken.features)))
 
 
 def test_a_graph_gives_probabilities() -> None:
