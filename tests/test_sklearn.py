@@ -900,3 +900,16 @@ def test_regressions_that_cannot_be_repaired_are_named(
     with pytest.raises(ValueError, match=message):
         model.fit(X[["sex", "x"]], numbers if y is None else y)
     assert not hasattr(model, "predictor_")
+
+
+def test_a_learner_is_a_parameter_of_the_method() -> None:
+    """It is cloned with the rest, and the repair of numbers is learned by it from the predictions."""
+    X, y = incomes(300)
+    learner = DecisionTreeRegressor(max_depth=4)
+    given = {"learner": learner, "solver": "reduction", "slack": 0.2}
+    model = RepairedRegressor(LinearRegression(), "sex", parameters=given, protected_as_feature=False)
+    copied = clone(model)
+    assert copied.parameters["learner"] is not learner
+    values = copied.fit(X[["sex", "x"]], y).predict(X[["sex", "x"]])
+    assert np.isfinite(values).all()
+    assert not hasattr(learner, "tree_")

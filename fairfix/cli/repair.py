@@ -25,6 +25,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
 from fairfix.cli.progress import working
+from fairfix.errors import UsageError
 from fairfix.report.words import as_options
 from fairfix.tasks.request import RepairRequest
 
@@ -204,6 +205,11 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
+    if ":" in (parameters.get("learner") or ""):  # a file that was found may have said it
+        raise UsageError(
+            f"`learner={parameters['learner']}` would run the code that it names, which the command line never does; "
+            "take a learner by its name, or call fairfix.repair(..., learner=...) in Python"
+        )
     with publishing():
         with working(given, f"repairing by {given['method']}"):
             request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)

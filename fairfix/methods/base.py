@@ -29,6 +29,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable
+from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
 from fairfix.models.trace import Note
@@ -329,7 +330,7 @@ class Repairer:
     def parameters(self) -> dict[str, Any]:
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
         given = {name: getattr(self, name) for name, _ in self.rules()}
-        return {name: "inf" if value == math.inf else value for name, value in given.items()}
+        return {name: "inf" if value == math.inf else title_of(value) for name, value in given.items()}
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
         """Return the repairers of all combinations of the given parameter values."""

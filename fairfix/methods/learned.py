@@ -11,14 +11,15 @@ not know whole kinds of rows; then all are scored by the member fitted to all, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, once_per_problem, param
+from fairfix.methods.base import RepairProblem, Rule, once_per_problem, param
+from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
 from fairfix.models.members import Member
@@ -38,14 +39,30 @@ class Fitting(Protocol):
         """Return the member that is fitted to rows by their numbers."""
 
 
+@dataclass(frozen=True)
+class LearnerRule(Rule):
+    """What may be a learner: a name, and in programs an estimator or an import path as well."""
+
+    def parse(self, owner: str, name: str, text: Any) -> Any:
+        """Return the name or the path, or the estimator as it is."""
+        return text.strip() if isinstance(text, str) else text
+
+    def check(self, owner: str, name: str, value: Any) -> None:
+        """Raise a UsageError where the value is no learner, or needs what is not installed."""
+        if isinstance(value, (str, int, float)) and ":" not in str(value):
+            super().check(owner, name, value)
+        checked(value)
+
+
 def learner_param() -> Any:
     """Return the hyper-parameter that says what is learned from features."""
-    return param(
-        "linear",
-        "model that is learned from features: linear (or logistic), or boosted trees",
-        choices=("linear", "trees"),
+    rule = LearnerRule(
+        "model that is learned from features: linear (or logistic), boosted trees or a forest of scikit-learn, trees "
+        "of LightGBM or XGBoost; in Python an estimator too, or the path to import one from",
+        choices=tuple(TITLES),
         selectable=True,
     )
+    return field(default="linear", metadata={"rule": rule}, kw_only=True)
 
 
 MOST_L2 = 1e6
@@ -84,16 +101,16 @@ class Design:
 
 
 @once_per_problem
-def design_of(problem: RepairProblem, learner: str) -> Design:
+def design_of(problem: RepairProblem, learner: Learner) -> Design:
     """Return the matrix that members are fitted to."""
     groups = problem.cells.columns if problem.protected_as_feature else ()
     features = Features.learn(problem.table, problem.features, groups)
-    matrix = features.matrix(problem.table, gaps=learner == "trees")
+    matrix = features.matrix(problem.table, gaps=sees_gaps(learner))
     return Design(features, matrix, folds_of(matrix, FOLDS))
 
 
 @once_per_problem
-def mean_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scored:
     """Return the model of the label: the score as it is, or a member over features; DataError where both lack."""
     if problem.features is not None:
         return learned_of(problem, learner, loss, l2, seed)
@@ -131,7 +148,7 @@ def fitting_classes(
 
 
 @once_per_problem
-def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scored:
+def learned_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scored:
     """Return a member for the label over features (or over the score, as a feature), with scores out of fold."""
     X, y = design_of(problem, learner).matrix, label_of(problem)
     fit = fitting(X, y, problem.table.rows.weight, learner=learner, loss=loss, l2=l2, seed=seed)
@@ -139,7 +156,7 @@ def learned_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed:
 
 
 @once_per_problem
-def model_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scorer:
+def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scorer:
     """Return the model of the label over features (or over the score, as a feature), fitted to all rows at once."""
     design, weight = design_of(problem, learner), problem.table.rows.weight
     member = fit_mean(design.matrix, label_of(problem), weight, learner=learner, loss=loss, l2=l2, seed=seed)
@@ -152,7 +169,7 @@ def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
 
 
 @once_per_problem
-def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Scored:
+def groups_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scored:
     """Return the model of the group: P(group | features), shape (n, K) on the rows of the fit."""
     groups, weight, X = problem.cells, problem.table.rows.weight, design_of(problem, learner).matrix
     settings = {"learner": learner, "l2": l2, "seed": seed}
@@ -162,7 +179,7 @@ def groups_of(problem: RepairProblem, learner: str, l2: float, seed: int) -> Sco
 
 def _scored(
     problem: RepairProblem,
-    learner: str,
+    learner: Learner,
     fit: Fitting,
     bounds: tuple[float, float] | None,
     usable: Callable[[Ints], bool] | None = None,

@@ -10,7 +10,8 @@ with the square loss, the log loss of the sigmoid (of the softmax for several cl
 not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may depend on one
 another, as indicators of categories do; the square loss then takes the least coefficients of all that are optimal.
 Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's histogram
-gradient boosting with its defaults; no rows are set aside to stop.
+gradient boosting with its defaults; no rows are set aside to stop. Other learners are those of
+:mod:`fairfix.models.estimators`.
 
 scikit-learn is imported when something is fitted, never to predict.
 """
@@ -27,8 +28,10 @@ import numpy.typing as npt
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.draws import GOLDEN, mixed
 from fairfix.errors import ConvergenceWarning
-from fairfix.models.members import NODES, ConstantMember, LinearMember, Link, Member, TreesMember
+from fairfix.models.estimators import Learner, fit_chances, fit_number
+from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.threads import limited
+from fairfix.models.tree_arrays import of_histograms
 from fairfix.optim.linear_losses import fit_linear
 from fairfix.optim.losses import name_of, number_of
 
@@ -40,7 +43,7 @@ def fit_mean(
     y: Floats,
     weight: Floats | None,
     *,
-    learner: str,
+    learner: Learner,
     loss: str,
     l2: float,
     seed: int,
@@ -51,12 +54,12 @@ def fit_mean(
     Parameters
     ----------
     X, y
-        Shapes (n, d) and (n,); NaN in X only for trees, y in [0, 1] for the logistic loss.
+        Shapes (n, d) and (n,); NaN in X only for learners that see gaps, y in [0, 1] for the logistic loss.
     weight
         Shape (n,), not negative; None for 1 each. Rows of weight 0 have no part.
     learner, loss
         ``loss``: a name of :mod:`fairfix.optim.losses`, which says what the model gives: a probability, a mean, a
-        quantile. Trees know no Huber loss.
+        quantile. Which learner knows which is in :data:`fairfix.models.estimators.UNKNOWN_LOSSES`.
     l2, seed
         Of linear models (see the module's docstring), and of trees.
     start
@@ -70,10 +73,12 @@ def fit_mean(
     X, codes, w = _as_classes(X, y, w)
     if learner == "linear":
         return _logistic(X, codes, w, "sigmoid", l2, start)
+    if learner != "trees":
+        return fit_chances(X, codes, w, learner=learner, link="sigmoid", many=2, seed=seed)
     return _boosted("Classifier", X, codes, w, "sigmoid", seed)
 
 
-def _of_number(X: Floats, y: Floats, w: Floats, learner: str, loss: str, l2: float, seed: int) -> Member:
+def _of_number(X: Floats, y: Floats, w: Floats, learner: Learner, loss: str, l2: float, seed: int) -> Member:
     """Return the model of a real-valued label."""
     name = name_of(loss)
     link: Link = "exp" if name == "poisson" else "identity"
@@ -84,6 +89,8 @@ def _of_number(X: Floats, y: Floats, w: Floats, learner: str, loss: str, l2: flo
             return _ridge(X, y, w, l2)
         coef, intercept = fit_linear(X, y, w, loss, l2)
         return LinearMember(coef[:, None], np.array([intercept]), link)
+    if learner != "trees":
+        return fit_number(X, y, w, learner=learner, loss=loss, seed=seed)
     losses = {"square": "squared_error", "absolute": "absolute_error"}
     settings: dict[str, Any] = {"loss": losses.get(name, name)}
     if name == "quantile":
@@ -97,7 +104,7 @@ def fit_classes(
     many: int,
     weight: Floats | None,
     *,
-    learner: str,
+    learner: Learner,
     l2: float,
     seed: int,
     start: Member | None = None,
@@ -115,6 +122,8 @@ def fit_classes(
     link: Link = "pair" if many == 2 else "softmax"
     if learner == "linear":
         return _logistic(X, codes, w, link, l2, start)
+    if learner != "trees":
+        return fit_chances(X, codes, w, learner=learner, link=link, many=many, seed=seed)
     return _boosted("Classifier", X, codes, w, link, seed)
 
 
@@ -155,7 +164,7 @@ def _boosted(
 
     model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed, **loss)
     with limited():
-        return trees_of(model.fit(binnable(X), y, sample_weight=unequal(weight)), link)
+        return of_histograms(model.fit(binnable(X), y, sample_weight=unequal(weight)), link)
 
 
 NO_PENALTY = 1e-12
@@ -221,31 +230,6 @@ def _slope(member: LinearMember, X: Floats, codes: Ints, weight: Floats, l2: flo
     off = off - (codes[:, None] == np.arange(off.shape[1]) if member.link == "softmax" else codes[:, None])
     off *= weight[:, None] / weight.sum()
     return float(max(np.abs(X.T @ off + 2.0 * l2 * member.coef).max(), np.abs(off.sum(axis=0)).max()))
-
-
-def trees_of(model: Any, link: Link) -> TreesMember:
-    """Return the arrays of a fitted ``HistGradientBoosting`` model that was fitted without categorical columns."""
-    trees = [(k, tree.nodes) for stage in model._predictors for k, tree in enumerate(stage)]
-    sizes = np.array([nodes.size for _, nodes in trees])
-    roots = np.cumsum(sizes) - sizes
-    nodes, root = np.concatenate([nodes for _, nodes in trees]), np.repeat(roots, sizes)
-    leaf, own = nodes["is_leaf"].astype(bool), np.arange(nodes.size)
-    parts = {
-        "feature": np.where(leaf, 0, nodes["feature_idx"]),
-        "threshold": np.where(leaf, 0.0, nodes["num_threshold"]),
-        "left": np.where(leaf, own, root + nodes["left"].astype(np.int64)),
-        "right": np.where(leaf, own, root + nodes["right"].astype(np.int64)),
-        "value": nodes["value"],
-        "missing_left": nodes["missing_go_to_left"].astype(bool),
-    }
-    return TreesMember(
-        {name: parts[name].astype(part.dtype) for name, part in NODES.items()},
-        roots.astype(np.int64),
-        np.array([k for k, _ in trees], dtype=np.int64),
-        np.ravel(model._baseline_prediction).astype(np.float64),
-        int(model.n_features_in_),
-        link,
-    )
 
 
 def folds_of(X: Floats, folds: int) -> Ints:

@@ -11,17 +11,32 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from fairfix.data.codec import Array, Arrays, Inner, Part, Saved, Setting, one_of, whole
+from fairfix.data.codec import (
+    Array,
+    Arrays,
+    Inner,
+    Part,
+    Saved,
+    Setting,
+    one_of,
+    real,
+    shortened,
+    truth,
+    whole,
+)
 from fairfix.data.counts import Floats, Ints
+from fairfix.errors import ModelError
 
-Link = Literal["identity", "exp", "sigmoid", "pair", "softmax"]
-"""What becomes of the sums: nothing, a mean of counts, a chance, that of both classes, those of several classes."""
+Link = Literal["identity", "exp", "sigmoid", "pair", "softmax", "shares"]
+"""What becomes of the sums: nothing, a mean of counts, a chance, that of both classes, those of several classes; or
+sums that are chances already, or near them: one, or those of several classes."""
 
-LINK = Setting(one_of("identity", "exp", "sigmoid", "pair", "softmax"))
+LINK = Setting(one_of(*get_args(Link)))
 
 HIGHEST = 700.0
 """Largest exponent that is taken: a bit more is beyond all floats."""
@@ -31,6 +46,15 @@ DEEPEST_TREE = 1000
 
 CHUNK = 1 << 20
 """Entries of the matrix that trees are evaluated for at once."""
+
+ROWS_OF_RUN = 256
+"""Rows of one run of a graph: a whole number of the blocks that kernels take, and few, as one row costs as many."""
+
+INPUT_OF_GRAPH = "features"
+"""Name of the input of a graph."""
+
+FLOATS_OF_GRAPH: Mapping[str, Any] = {"double": np.float64, "float": np.float32}
+"""Type of the input of a graph, by its name in ONNX."""
 
 
 class Member(Saved):
@@ -53,6 +77,11 @@ class Member(Saved):
     @abstractmethod
     def predict(self, X: Floats) -> Floats:
         """Return the predictions for rows of shape (n, d): shape (n,), or (n, K) for probabilities of K classes."""
+
+    def rescaled(self, level: float, unit: float) -> Member:
+        """Return the member for labels ``level + unit y`` of one fitted to ``y``; probabilities stay as they are."""
+        assert (level, unit) == (0.0, 1.0), "only a mean has a unit"
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +107,10 @@ class ConstantMember(Member):
         """Return the value for each row."""
         whole = np.broadcast_to(self.value, (len(X), self.value.size))
         return whole[:, 0].copy() if self.value.size == 1 else whole.copy()
+
+    def rescaled(self, level: float, unit: float) -> Member:
+        """Return the member for labels ``level + unit y``."""
+        return ConstantMember(level + unit * self.value)
 
 
 def _form(X: Floats, coef: Floats) -> Floats:
@@ -126,6 +159,14 @@ class LinearMember(Member):
     def predict(self, X: Floats) -> Floats:
         """Return the linked linear form of each row."""
         return _linked(_form(X, self.coef) + self.intercept, self.link)
+
+    def rescaled(self, level: float, unit: float) -> Member:
+        """Return the member for labels ``level + unit y``; an exponential has no level."""
+        if self.link == "identity":
+            return LinearMember(unit * self.coef, level + unit * self.intercept, self.link)
+        if self.link == "exp" and level == 0.0:
+            return replace(self, intercept=self.intercept + math.log(unit))
+        return super().rescaled(level, unit)
 
 
 NODES: Mapping[str, Array] = {
@@ -185,11 +226,21 @@ class TreesMember(Member):
 
     def predict(self, X: Floats) -> Floats:
         """Return the linked sums of the trees; NaN in X is a missing number."""
-        if len(X) == 1:
-            return _linked(self._sums_of_row(X[0]), self.link)
+        return _linked(self._sums_of_row(X[0]) if len(X) == 1 else self.sums(X), self.link)
+
+    def rescaled(self, level: float, unit: float) -> Member:
+        """Return the member for labels ``level + unit y``; an exponential has no level."""
+        if self.link == "identity":
+            nodes = {**self.nodes, "value": unit * self.nodes["value"]}
+            return replace(self, nodes=nodes, baseline=level + unit * self.baseline)
+        if self.link == "exp" and level == 0.0:
+            return replace(self, baseline=self.baseline + math.log(unit))
+        return super().rescaled(level, unit)
+
+    def sums(self, X: Floats) -> Floats:
+        """Return the sums of the trees, shape (n, m), before the link."""
         step = max(1, CHUNK // max(1, X.shape[1]))
-        sums = [self._sums(X[i : i + step]) for i in range(0, max(len(X), 1), step)]
-        return _linked(np.concatenate(sums), self.link)
+        return np.concatenate([self._sums(X[i : i + step]) for i in range(0, max(len(X), 1), step)])
 
     def _sums(self, X: Floats) -> Floats:
         """Return the sums of rows, shape (n, m), trees added in the order they were fitted in.
@@ -291,14 +342,104 @@ class NetworkMember(Member):
         return np.asarray(expit(np.concatenate(sums) + self.out_bias))
 
 
+@dataclass(frozen=True, eq=False)
+class OnnxMember(Member):
+    """``level + unit`` times what a graph of ONNX gives of each row; or chances, as they are.
+
+    Operators that are known, and no code: onnxruntime runs them. What a row gets does not hang on the rows beside it:
+    rows are taken :data:`ROWS_OF_RUN` at a time, the last ones filled up with zeros, since products of matrices round
+    in another way where there are fewer rows.
+    """
+
+    kind: ClassVar[str] = "onnx"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "graph": Array("|u1", (None,)),
+        "features": Setting(whole(1)),
+        "type": Setting(one_of(*FLOATS_OF_GRAPH)),
+        "classes": Setting(whole()),
+        "chance": Setting(truth),
+        "level": Setting(real()),
+        "unit": Setting(real()),
+    }
+    graph: npt.NDArray[np.uint8]
+    """The bytes of the file, shape (b,)."""
+    features: int
+    type: str
+    """Of the input: a name of :data:`FLOATS_OF_GRAPH`."""
+    classes: int
+    """Whose chances the graph gives; 0 where it gives a number."""
+    chance: bool
+    """Whether the chance of the last class alone is asked for."""
+    level: float = 0.0
+    unit: float = 1.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether it gives what it says; the graph itself is opened when rows are to be predicted."""
+        return self.graph.size > 0 and self.classes != 1 and (self.classes > 1 or not self.chance)
+
+    @property
+    def width(self) -> int | None:
+        """Number of columns of the matrix."""
+        return self.features
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes; None for one number."""
+        return self.classes if self.classes and not self.chance else None
+
+    @cached_property
+    def _session(self) -> Any:
+        from fairfix.models.onnx_model import opened
+
+        try:
+            return opened("of a fitted learner", self.graph.tobytes())[1]
+        except ModelError:
+            raise
+        except Exception as error:  # of many kinds, of protobuf and of onnxruntime
+            raise _unusable(error) from error
+
+    def predict(self, X: Floats) -> Floats:
+        """Return what the graph gives of each row; a ModelError where it cannot be run or gives something else."""
+        output = self._session.get_outputs()[-1 if self.classes else 0].name
+        wide = max(1, self.classes)
+        out = np.empty((len(X), wide))
+        block = np.zeros((ROWS_OF_RUN, self.features), dtype=FLOATS_OF_GRAPH[self.type])
+        for i in range(0, len(X), ROWS_OF_RUN):
+            rows = X[i : i + ROWS_OF_RUN]
+            block[: len(rows)], block[len(rows) :] = rows, 0.0
+            try:
+                given = np.asarray(self._session.run([output], {INPUT_OF_GRAPH: block})[0], dtype=np.float64)
+                out[i : i + ROWS_OF_RUN] = given.reshape(ROWS_OF_RUN, wide)[: len(rows)]
+            except Exception as error:
+                raise _unusable(error) from error
+        if self.classes and not self.chance:
+            return out
+        return self.level + self.unit * out[:, -1]
+
+    def rescaled(self, level: float, unit: float) -> Member:
+        """Return the member for labels ``level + unit y``."""
+        if self.classes:
+            return super().rescaled(level, unit)
+        return replace(self, level=level + unit * self.level, unit=unit * self.unit)
+
+
+def _unusable(error: Exception) -> ModelError:
+    """Return the error of a graph that cannot be run."""
+    return ModelError(
+        f"the graph of a fitted learner cannot be run: {shortened(str(error), 200)}; make it again"
+    )
+
+
 def _are_sums(start: Floats, link: Link) -> bool:
-    """Tell whether there are as many sums as a link needs: one, but for the softmax."""
-    return start.size == 1 or (link == "softmax" and start.size > 0)
+    """Tell whether there are as many sums as a link needs: one, but for those of several classes."""
+    return start.size == 1 or (link in ("softmax", "shares") and start.size > 0)
 
 
 def _classes_of(start: Floats, link: Link) -> int | None:
     """Return how many classes a link gives probabilities of; None where it gives one number."""
-    return {"identity": None, "exp": None, "sigmoid": None, "pair": 2, "softmax": start.size}[link]
+    several = start.size if link == "softmax" or start.size > 1 else None
+    return {"pair": 2, "softmax": several, "shares": several}.get(link)
 
 
 def _are_trees(left: Ints, right: Ints, roots: Ints) -> bool:
@@ -326,6 +467,8 @@ def _linked(sums: Floats, link: Link) -> Floats:
         return np.ascontiguousarray(sums[:, 0])
     if link == "exp":
         return np.exp(np.minimum(sums[:, 0], HIGHEST))
+    if link == "shares":
+        return shares_of(sums)
     from scipy.special import expit, softmax
 
     if link == "softmax":
@@ -334,18 +477,11 @@ def _linked(sums: Floats, link: Link) -> Floats:
     return np.asarray(chance if link == "sigmoid" else np.stack([1.0 - chance, chance], axis=1))
 
 
-def rescaled(member: Member, level: float, unit: float) -> Member:
-    """Return the member for labels ``level + unit y`` of one fitted to ``y``; probabilities stay as they are."""
-    if isinstance(member, ConstantMember):
-        return ConstantMember(level + unit * member.value)
-    if isinstance(member, LinearMember) and member.link == "identity":
-        return LinearMember(unit * member.coef, level + unit * member.intercept, member.link)
-    if isinstance(member, TreesMember) and member.link == "identity":
-        nodes = {**member.nodes, "value": unit * member.nodes["value"]}
-        return replace(member, nodes=nodes, baseline=level + unit * member.baseline)
-    if isinstance(member, (LinearMember, TreesMember)) and member.link == "exp" and level == 0.0:
-        if isinstance(member, LinearMember):
-            return replace(member, intercept=member.intercept + math.log(unit))
-        return replace(member, baseline=member.baseline + math.log(unit))
-    assert (level, unit) == (0.0, 1.0), "only a mean has a unit"
-    return member
+def shares_of(sums: Floats) -> Floats:
+    """Return sums of shape (n, m) moved into [0, 1]: shape (n,) for m = 1, else scaled to add up to 1, (n, m)."""
+    if sums.shape[1] == 1:
+        return np.clip(sums[:, 0], 0.0, 1.0)
+    shares = np.maximum(sums, 0.0)
+    total, out = shares.sum(axis=1, keepdims=True), np.full_like(shares, 1.0 / shares.shape[1])
+    np.divide(shares, total, out=out, where=total > 0.0)
+    return out

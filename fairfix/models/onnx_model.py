@@ -1,4 +1,4 @@
-"""An ONNX model as an estimator: what :mod:`fairfix.models.user_file` asks a loaded object for.
+"""An ONNX model as an estimator: what :mod:`fairfix.models.user_file` asks a loaded object for; and the way back.
 
 An ONNX file is a graph of known operators and runs no code of its own. It is read from the bytes that were hashed, and
 refused where it keeps weights in other files, which nobody has hashed. It runs in one thread on the processor.
@@ -14,6 +14,7 @@ What the graph says and what it means here::
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairfix.data.counts import Floats
 from fairfix.errors import ModelError
+from fairfix.models.members import FLOATS_OF_GRAPH, INPUT_OF_GRAPH, OnnxMember
 
 TYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
@@ -52,7 +55,7 @@ class OnnxModel:
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
-        graph, self._session = _opened(path, data)
+        graph, self._session = opened(path, data)
         self._inputs = [_input(path, one) for one in self._session.get_inputs()]
         outputs = self._session.get_outputs()
         if not outputs:
@@ -88,7 +91,7 @@ class OnnxModel:
         return np.array([[row[label] for label in self.classes_] for row in maps], dtype=np.float64)
 
 
-def _opened(path: str, data: bytes) -> tuple[Any, Any]:
+def opened(path: str, data: bytes) -> tuple[Any, Any]:
     """Return the graph, and the session that runs it."""
     try:
         import onnx
@@ -164,3 +167,30 @@ def _tensor(part: Any, one: Input) -> NDArray[Any]:
         texts = [[str(entry) for entry in row] for row in entries]
         return np.array(texts, dtype=object).reshape(entries.shape)
     return np.asarray(entries, dtype=one.type)
+
+
+def onnx_members(model: Any, X: Floats, *, classes: bool, chance: bool) -> Iterator[OnnxMember]:
+    """Yield graphs of a fitted estimator, of numbers of 64 bits and of 32; none where nothing converts or runs it.
+
+    ``classes``: whether it gives probabilities of classes. ``chance``: whether that of the last alone is asked for.
+    """
+    try:
+        import onnxruntime  # noqa: F401  runs them
+        import skl2onnx
+    except ImportError:
+        return
+    many = len(model.classes_) if classes else 0
+    options = {id(model): {"zipmap": False}} if classes else None
+    for name, type_ in FLOATS_OF_GRAPH.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                kind = getattr(skl2onnx.common.data_types, f"{name.capitalize()}TensorType")
+                inputs = [(INPUT_OF_GRAPH, kind([None, X.shape[1]]))]
+                made = skl2onnx.to_onnx(model, initial_types=inputs, options=options, name="learner")
+                graph = np.frombuffer(made.SerializeToString(), dtype=np.uint8).copy()
+                member = OnnxMember(graph, X.shape[1], name, many, chance)
+                member.predict(X[:1].astype(type_))
+        except Exception:  # noqa: S112  converters and kernels fail in all ways; the next type may do
+            continue
+        yield member

@@ -438,7 +438,7 @@ def _select(
     scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
     best = int(np.argmax(scores))
     shown = tuple(
-        Candidate({name: getattr(v, name) for name in choices}, score, i == best)
+        Candidate({name: v.parameters[name] for name in choices}, score, i == best)
         for i, (v, score) in enumerate(zip(variants, scores, strict=True))
     )
     return variants[best], shown

@@ -267,7 +267,9 @@ def chosen_method(
         elif rule.listed and isinstance(value, (list, tuple)):
             value = ",".join(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
-        fixed[one], *others = parsed = [rule.parse(method.name, one, str(part)) for part in parts]
+        fixed[one], *others = parsed = [
+            rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
+        ]
         if others and not rule.selectable:
             raise UsageError(f"`{one}` takes one value, got {given[one]!r}")
         if others:

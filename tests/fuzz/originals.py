@@ -138,12 +138,12 @@ def _grown(made: Any) -> Any:
 
     import pyarrow as pa
     from fairfix.data.table import assemble
-    from fairfix.models.learners import trees_of
+    from fairfix.models.tree_arrays import of_histograms
 
     scorer = made.predictor.models[0]
     X = scorer.features.matrix(assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading), gaps=True)
     model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X, rows()["label"])
-    grown = replace(scorer, member=trees_of(model, "sigmoid"))
+    grown = replace(scorer, member=of_histograms(model, "sigmoid"))
     facts = {part: entry for part, entry in made.facts.items() if part != "vectors"}
     return replace(made, predictor=replace(made.predictor, models=(grown,)), facts=facts)
 

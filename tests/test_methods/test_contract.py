@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
 from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.learned import LearnerRule
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.robust import Robust
@@ -39,6 +40,7 @@ from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.tasks.proof import results_on
 from fairfix.tasks.repair import repair
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.data import scored
 
@@ -104,11 +106,28 @@ class Quantile(FairRegression):
     loss: str = param("quantile", "", choices=("square", "quantile"))
 
 
-METHODS = [
-    *(*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed, Surveyed, InRadii),
+@dataclass(frozen=True)
+class OwnLearner(FairRegression):
+    """Fair regression whose models are fitted by an estimator of the user's own."""
+
+    learner: Any = field(
+        default=DecisionTreeClassifier(max_depth=3), metadata={"rule": LearnerRule("", choices=("linear",))}
+    )
+
+
+VARIANTS = [
+    FourFifths,
+    EachColumn,
+    SoftGroups,
+    Blind,
+    Directed,
+    Surveyed,
+    InRadii,
     Quantile,
+    OwnLearner,
 ]
-"""Every registered method, and eight that differ from their method in what they bound, minimise or look at."""
+METHODS = [*available().values(), *VARIANTS]
+"""Every registered method, and variants that differ from theirs in what they bound, minimise, look at or learn by."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
@@ -133,7 +152,15 @@ EXCEPTIONS = {
     **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
     **{
         (name, "guarantee"): MADE_HERE
-        for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed", "Surveyed", "InRadii")
+        for name in (
+            "FourFifths",
+            "EachColumn",
+            "SoftGroups",
+            "Directed",
+            "Surveyed",
+            "InRadii",
+            "OwnLearner",
+        )
     },
 }
 """Class of a method and law that it leaves -> the reason."""

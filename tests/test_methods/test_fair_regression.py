@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -29,6 +31,11 @@ from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
 from fairfix.optim.parity import ks_to_overall
 from fairfix.tasks.fitting import repair_table
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import Call
 
@@ -136,7 +143,17 @@ def test_units_of_the_label_do_not_matter() -> None:
         {"loss": "poisson", "learner": "trees"},
         {"constraint": "bounded_group_loss", "bound": "0.1", "loss": "poisson"},
         {"constraint": "bounded_group_loss", "bound": "f=0.4", "loss": "absolute", "learner": "trees"},
+        {"learner": RandomForestRegressor(4, max_depth=4)},
+        {"solver": "reduction", "learner": RandomForestRegressor(4, max_depth=4)},
+        {
+            "loss": "poisson",
+            "learner": PoissonRegressor(),
+            "constraint": "bounded_group_loss",
+            "bound": "0.1",
+        },
+        {"solver": "reduction", "learner": make_pipeline(PolynomialFeatures(2), Ridge())},
     ],
+    ids=str,
 )
 def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tmp_path: Path) -> None:
     """All solvers, oracles and learners leave an artifact that predicts the same, without the protected column."""
@@ -161,6 +178,90 @@ def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tm
 
     assert loaded.predictor.predict(table).tobytes() == predictor.predict(table).tobytes()
     assert "sex" not in loaded.required
+
+
+@pytest.mark.parametrize("label", ["pay", "rich"])
+@pytest.mark.parametrize("solver", ["plug-in", "reduction"])
+def test_a_learner_of_the_users_own_holds_the_slack(label: str, solver: str) -> None:
+    """Of both solvers and kinds of labels, in expectation over the draws, and it is better than the constant."""
+    learner: Any = (
+        RandomForestRegressor(8, max_depth=5) if label == "pay" else RandomForestClassifier(8, max_depth=5)
+    )
+    table = table_of(frame(many=500), label)
+    predictor = fit(table, solver=solver, slack=0.1, learner=learner)
+    codes, y = table.groups().codes, table.rows.label
+    assert y is not None
+
+    if isinstance(predictor, ModelMixture):
+        shown = [one.value for one in predictor.trace.quantities if one.name == "distance"]
+        assert max(shown) <= 0.1 + 1e-6
+    else:
+        many = np.arange(200 * len(table)) % len(table)
+        draw = (np.arange(many.size) // len(table) + 0.5) / 200
+        tiled = replace(table.take(many), draw=lambda rows: draw[rows])
+        assert ks_to_overall(predictor.predict(tiled), codes[many], None, 2).max() <= 0.1 + 0.05
+    assert predictor.trace.fitted is not None
+    assert np.mean((predictor.trace.fitted - y) ** 2) < 0.9 * np.var(y)
+    assert not learner.get_params()["random_state"]
+    assert not hasattr(learner, "estimators_")  # it is cloned
+
+
+def test_a_learner_of_the_users_own_holds_the_bound() -> None:
+    """The average of its models, out of fold; and a bound that none was found for is refused by its name."""
+    table, learner = table_of(frame(many=500), "pay"), DecisionTreeRegressor(max_depth=2)
+    codes, y = table.groups().codes, table.rows.label
+    free = fit(table, constraint="bounded_group_loss", bound="9", learner=learner)
+
+    def losses(predictor: RepairedPredictor) -> list[float]:
+        assert predictor.trace.fitted is not None
+        return [float(np.mean((predictor.trace.fitted - y)[codes == k] ** 2)) for k in (0, 1)]
+
+    worst = int(np.argmax(losses(free)))
+    asked = losses(free)[worst] * 0.98
+    held = fit(table, constraint="bounded_group_loss", bound=f"{'fm'[worst]}={asked}", learner=learner)
+    assert losses(held)[worst] <= asked * (1 + 1e-6)
+    assert held.trace.certificates[0].among.startswith("averages within the bounds")
+    with pytest.raises(
+        DataError, match=r"no average of fits of sklearn:DecisionTreeRegressor\(.*holds `bound`"
+    ):
+        fit(table, constraint="bounded_group_loss", bound="0.001", learner=learner)
+
+
+def test_a_learner_is_named_in_the_artifact_and_the_report(tmp_path: Path) -> None:
+    """By its class and what was chosen of it; several are selected from; a rerun leaves the same bytes."""
+    ways: list[Any] = ["linear", LogisticRegression(C=0.1)]
+    given: dict[str, Any] = {"protected": "sex", "label": "rich", "id": "person", "features": list(NAMES)}
+    given |= {"method": "fair-regression", "learner": ways, "slack": 0.2, "missing_group": "error"}
+    many = [
+        fairfix.repair(frame(), output=str(tmp_path / name), **given) for name in ("a.fairfix", "b.fairfix")
+    ]
+
+    assert (tmp_path / "a.fairfix").read_bytes() == (tmp_path / "b.fairfix").read_bytes()
+    titles = [one["parameters"] for one in many[0].content["selection"]]
+    assert titles == ["learner linear", "learner sklearn:LogisticRegression(C=0.1)"]
+    assert many[0].content["parameters"]["learner"] in ("linear", "sklearn:LogisticRegression(C=0.1)")
+    path = fairfix.repair(frame(), **{**given, "learner": "sklearn.linear_model:LogisticRegression"})
+    assert path.content["parameters"]["learner"] == "sklearn.linear_model:LogisticRegression"
+
+
+def test_the_shell_runs_no_code_that_is_named(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on its line, nor by a variable, nor by a configuration that was found; forests it knows by name."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(frame(many=300), "d.parquet")
+    (tmp_path / "trap.py").write_text(
+        "import pathlib; pathlib.Path('ran').touch()\ndef make(): ...\n", "utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    line = "repair d.parquet --method fair-regression --protected sex --label rich --id person --features age,job"
+    status, _, told = call(*line.split(), "--learner", "trap:make")
+    assert status == 2
+    assert "--learner trap:make would run the code that it names" in told
+    (tmp_path / "fairfix.toml").write_text('[repair.fair-regression]\nlearner = "trap:make"\n', "utf-8")
+    assert run(line.split()) == 2
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["d.parquet", "fairfix.toml", "trap.py"]
+    assert call(*line.split(), "--learner", "forest", "--slack", "0.2", "-q")[0] == 0
 
 
 def test_a_mixture_draws_and_its_average_does_not() -> None:
@@ -375,7 +476,13 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ({"loss": "quantile", "huber_delta": 3.0}, "it goes with `loss=huber`"),
         ({"loss": "quantile", "quantile_level": 1.0}, "must be below 1"),
         ({"loss": "huber", "learner": "trees"}, "know no Huber loss"),
+        (
+            {"loss": "quantile", "learner": "forest"},
+            "forests know no quantile loss; leave out `learner=forest`",
+        ),
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
+        ({"learner": "forrest"}, r"learner must be one of .*, got 'forrest'; did you mean 'forest'"),
+        ({"learner": 3.0}, "learner must be one of"),
         (
             {"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"},
             "`solver=plug-in` does not go",

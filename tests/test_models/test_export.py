@@ -21,13 +21,17 @@ from fairfix.auditing.countfile import count
 from fairfix.cli import run as command
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import assemble
+from fairfix.errors import UsageError
 from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import run
 from fairfix.models.export.rules import KINDS, exported
-from fairfix.models.learners import trees_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, row_draws
-from sklearn.ensemble import HistGradientBoostingClassifier
+from fairfix.models.tree_arrays import of_histograms
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 from tests.data import people
 
@@ -78,6 +82,11 @@ REPAIRS: dict[str, dict[str, Any]] = {
     },
     "linear model": {"method": "sensei", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
+    "shares of trees": {
+        "method": "fair-regression",
+        "features": FEATURES,
+        "learner": RandomForestClassifier(3, max_leaf_nodes=6, random_state=0),
+    },
     "network": {"method": "sensei", "solver": "network", "features": FEATURES},
     "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
 }
@@ -108,7 +117,7 @@ def repaired(name: str) -> Repaired:
     table = assemble(pa.Table.from_pandas(rows()).to_batches(), made.reading)
     X = scorer.features.matrix(table, gaps=True)
     model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, rows()["label"])
-    grown = replace(scorer, member=trees_of(model, "sigmoid"))
+    grown = replace(scorer, member=of_histograms(model, "sigmoid"))
     bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}
     return replace(made, predictor=replace(made.predictor, models=(grown,)), facts=bare)
 
@@ -205,6 +214,28 @@ def test_a_model_gives_what_predict_gives(name: str) -> None:
     feed = columns(name) | ({"fairfix_draw": draws(name)} if exported(repaired(name)).drawn else {})
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     close(session.run([result(name)], feed)[0], name)
+
+
+def test_a_graph_is_exported_to_nothing() -> None:
+    """It is applied by predict alone, and says so."""
+    pytest.importorskip("skl2onnx", reason="makes the graph")
+    learner = make_pipeline(PolynomialFeatures(2), LogisticRegression())
+    given: dict[str, Any] = {
+        "protected": "race",
+        "label": "label",
+        "id": "id",
+        "features": FEATURES,
+        "slack": 1.0,
+    }
+    made = fairfix.repair(rows(), method="fair-regression", learner=learner, **given).repaired
+    with pytest.raises(
+        UsageError, match="a rule with a learner that is kept as a graph of ONNX, cannot be exported"
+    ):
+        export(made, "sql", table="t")
+    row = rows().drop(columns=["label"]).to_dict("records")[0]
+    alone, whole = made._row_rule, fairfix.predict(made, rows()).to_pandas()
+    assert alone is not None
+    assert alone(row)["prediction"] == whole["prediction"][0]
 
 
 def test_a_missing_score_and_an_unknown_group_have_no_result() -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fairfix.errors import ArtifactError, ConvergenceWarning
-from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold, trees_of
+from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.scorers import Scorer
+from fairfix.models.tree_arrays import of_histograms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -55,10 +56,10 @@ def test_trees_equal_scikit_learn_to_the_bit(gaps: bool) -> None:
     two = HistGradientBoostingClassifier(max_iter=20).fit(X, y > 0.5)
     three = HistGradientBoostingClassifier(max_iter=20).fit(X, np.digitize(y, [0, 1]))
 
-    np.testing.assert_array_equal(trees_of(regressor, "identity").predict(new), regressor.predict(new))
-    np.testing.assert_array_equal(trees_of(two, "sigmoid").predict(new), two.predict_proba(new)[:, 1])
-    np.testing.assert_array_equal(trees_of(two, "pair").predict(new), two.predict_proba(new))
-    np.testing.assert_array_equal(trees_of(three, "softmax").predict(new), three.predict_proba(new))
+    np.testing.assert_array_equal(of_histograms(regressor, "identity").predict(new), regressor.predict(new))
+    np.testing.assert_array_equal(of_histograms(two, "sigmoid").predict(new), two.predict_proba(new)[:, 1])
+    np.testing.assert_array_equal(of_histograms(two, "pair").predict(new), two.predict_proba(new))
+    np.testing.assert_array_equal(of_histograms(three, "softmax").predict(new), three.predict_proba(new))
 
 
 def test_trees_of_a_single_leaf_predict_their_baseline() -> None:
@@ -66,7 +67,7 @@ def test_trees_of_a_single_leaf_predict_their_baseline() -> None:
     X, _ = rows()
     model = HistGradientBoostingRegressor(max_iter=3).fit(X, np.full(len(X), 2.5))
 
-    np.testing.assert_array_equal(trees_of(model, "identity").predict(X), model.predict(X))
+    np.testing.assert_array_equal(of_histograms(model, "identity").predict(X), model.predict(X))
 
 
 def test_trees_split_on_missing_values_alone() -> None:
@@ -76,7 +77,7 @@ def test_trees_split_on_missing_values_alone() -> None:
     X[rng.random(400) < 0.5, 0] = np.nan
     y = np.isnan(X[:, 0]) + 0.0
     model = HistGradientBoostingRegressor(max_iter=5, max_leaf_nodes=2).fit(X, y)
-    made = trees_of(model, "identity")
+    made = of_histograms(model, "identity")
     new = np.array([[np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0], [0.0, np.nan], [np.nan, np.nan]])
 
     assert np.isinf(made.nodes["threshold"]).any()
@@ -88,7 +89,7 @@ def test_values_that_look_rounded_fall_on_the_same_side() -> None:
     """Values of 32 bits, thresholds themselves and their neighbours go where scikit-learn sends them."""
     X = np.random.default_rng(7).normal(size=(300, 1)).astype(np.float32).astype(np.float64)
     model = HistGradientBoostingRegressor(max_iter=10).fit(X, np.sin(3 * X[:, 0]))
-    made = trees_of(model, "identity")
+    made = of_histograms(model, "identity")
     cuts = made.nodes["threshold"]
     new = np.concatenate([X[:, 0], cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)])[:, None]
 
@@ -321,7 +322,7 @@ def test_class_probabilities_sum_to_one(learner: str, many: int) -> None:
 def tree_member() -> TreesMember:
     """Return a small member of trees."""
     X, y = rows(many=100, gaps=True)
-    return trees_of(HistGradientBoostingRegressor(max_iter=3).fit(X, y), "identity")
+    return of_histograms(HistGradientBoostingRegressor(max_iter=3).fit(X, y), "identity")
 
 
 def members() -> list[Member]:
@@ -330,7 +331,7 @@ def members() -> list[Member]:
     codes = np.digitize(y, [0, 1])
     linear = fit_mean(X, y, None, learner="linear", loss="square", l2=0.01, seed=0)
     several = fit_classes(X, codes, 3, None, learner="linear", l2=0.01, seed=0)
-    softmax = trees_of(HistGradientBoostingClassifier(max_iter=2).fit(X, codes), "softmax")
+    softmax = of_histograms(HistGradientBoostingClassifier(max_iter=2).fit(X, codes), "softmax")
     constants = [ConstantMember(np.array([0.25])), ConstantMember(np.array([0.25, 0.75]))]
     return [tree_member(), softmax, linear, several, *constants]
 

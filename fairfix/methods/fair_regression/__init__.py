@@ -58,12 +58,13 @@ from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.learned import l2_param, label_of, learner_param
+from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
 from fairfix.optim.losses import OF_MEAN, row_loss
 
-LEARNERS_OF = {"direct": ("linear",), "cost-sensitive": ("linear",)}
-"""Oracle -> learners that it fits; others fit all."""
+OF_LINEAR = ("direct", "cost-sensitive")
+"""Oracles that fit linear models; others fit any learner."""
 
 
 class Auto(Solver):
@@ -136,7 +137,7 @@ class FairRegression(Promised):
     )
     oracle: str = param(
         "auto",
-        "how the reduction finds models; auto: direct for linear ones, least-squares or risk for trees",
+        "how the reduction finds models; auto: direct for linear ones, least-squares or risk for others",
         choices=("auto", "direct", "least-squares", "risk", "cost-sensitive"),
     )
     mixture: str = param(
@@ -161,7 +162,7 @@ class FairRegression(Promised):
         "`guarantee` bounded_group_loss needs it",
         text=True,
     )
-    learner: str = learner_param()
+    learner: Learner = learner_param()
     l2: float = l2_param()
     margin: tuple[float, ...] = ()
     """What is kept back of the bound or slack of each group, for a guarantee; no parameter."""
@@ -179,14 +180,15 @@ class FairRegression(Promised):
                 raise UsageError(
                     f"fair-regression: `{name}={given}` does not go with `loss={self.loss}`; it goes with `loss={loss}`"
                 )
-        if self.loss == "huber" and self.learner == "trees" and self.solver != "reduction":
+        if not minimises(self.learner, self.loss) and self.solver != "reduction":
+            loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
-                "fair-regression: boosted trees know no Huber loss; leave out `learner=trees`, or take `loss=absolute` "
-                "or `loss=square`"
+                f"fair-regression: {makes(self.learner)} know no {loss} loss; leave out `learner={self.learner}`, or "
+                "take `loss=square`"
             )
-        if self.learner not in LEARNERS_OF.get(self.oracle, (self.learner,)):
+        if self.learner != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
-                f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner=trees`"
+                f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner={self.learner}`"
             )
 
     @property
@@ -250,7 +252,7 @@ class FairRegression(Promised):
             )
         return float(high - low)
 
-    def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[str, str, float, int]:
+    def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[Learner, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
         return self.learner, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
 

@@ -18,8 +18,9 @@ from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.fair_regression.parity import GRAIN
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
+from fairfix.models.estimators import Learner, makes
 from fairfix.models.learners import out_of_fold
-from fairfix.models.members import LinearMember, Link, Member, rescaled
+from fairfix.models.members import LinearMember, Link, Member
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
@@ -39,7 +40,7 @@ PER = {"quantile": SPREAD, "absolute": SPREAD, "poisson": ", times the mean labe
 
 
 class GroupLoss(Solver):
-    """The linear model or the average of boosted trees of least loss within the bounds."""
+    """The linear model, or the average of models of another learner, of least loss within the bounds."""
 
     method: FairRegression
     option = "`constraint=bounded_group_loss`"
@@ -55,11 +56,11 @@ class GroupLoss(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve for the models that the learner fits."""
         limits, recipe = self.method.limits(problem.cells), self.method.recipe(problem, rng)
-        fit = self._linear if self.method.learner == "linear" else self._trees
+        fit = self._linear if self.method.learner == "linear" else self._members
         return fit(problem, limits, *recipe)
 
     def _linear(
-        self, problem: RepairProblem, limits: Floats, learner: str, loss: str, l2: float, seed: int
+        self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.cells, design_of(problem, learner)
         y, weight, bounds = label_of(problem), problem.table.rows.weight, bounds_of(problem, loss)
@@ -100,8 +101,8 @@ class GroupLoss(Solver):
         scorer = Scorer(design.features, member, bounds)
         return ModelMixture((scorer,), np.ones(1), averaged=True, trace=trace)
 
-    def _trees(
-        self, problem: RepairProblem, limits: Floats, learner: str, loss: str, l2: float, seed: int
+    def _members(
+        self, problem: RepairProblem, limits: Floats, learner: Learner, loss: str, l2: float, seed: int
     ) -> RepairedPredictor:
         groups, design = problem.cells, design_of(problem, learner)
         weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
@@ -111,7 +112,9 @@ class GroupLoss(Solver):
             def usable(rows: Ints) -> bool:
                 return bool((row_weight[rows] > 0).any())
 
-            member_of = fitting(design.matrix, y, row_weight, learner=learner, loss=loss, l2=l2, seed=seed)
+            member_of = fitting(
+                design.matrix, y, row_weight, learner=learner, loss=own_loss, l2=l2, seed=seed
+            )
             member = member_of(np.arange(y.size))
             predicted = out_of_fold(member_of, design.matrix, design.folds, member, usable)
             if bounds is not None:
@@ -121,21 +124,22 @@ class GroupLoss(Solver):
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return own.value(y, u), own.slope(y, u)
 
-        own, scale = row_loss(in_units(loss, unit)), unit ** row_loss(loss).power
+        own_loss = in_units(loss, unit)
+        own, scale = row_loss(own_loss), unit ** row_loss(loss).power
         # to 12 digits as labels are rounded: equal in any unit
         zeta = np.array([float(f"{limit / scale:.12g}") for limit in limits])
         many = solve_members(fit, losses, groups.codes, weight, zeta)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * scale)
-            raise _refused(many, limits, groups, f"average of boosted trees ({row_loss(loss).title})")
-        members = (rescaled(member, level, unit) for member in many.models)
+            raise _refused(many, limits, groups, f"average of {makes(learner)} ({row_loss(loss).title})")
+        members = (member.rescaled(level, unit) for member in many.models)
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
         learned = learned_of(problem, learner, loss, l2, seed)
         value, bound = many.objective * scale, many.bound * scale
         left = Quantity(
             "gain left",
             many.left * scale,
-            "loss that the last fit would have saved a mixture at the prices it was made for; trees need not be the "
+            "loss that the last fit would have saved a mixture at the prices it was made for; models need not be the "
             "best for their prices, so this is no bound",
         )
         proven = Certificate(
@@ -143,7 +147,7 @@ class GroupLoss(Solver):
             value,
             bound,
             f"averages within the bounds of the {many.rounds} models that were fitted",
-            "the rows of the fit, each predicted by trees that have not seen it",
+            "the rows of the fit, each predicted by models that have not seen it",
         )
         trace = FitTrace(
             many.converged,

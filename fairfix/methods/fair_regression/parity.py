@@ -18,8 +18,9 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem, only
 from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
+from fairfix.models.estimators import Learner
 from fairfix.models.learners import out_of_fold
-from fairfix.models.members import ConstantMember, LinearMember, Link, Member, rescaled
+from fairfix.models.members import ConstantMember, LinearMember, Link, Member
 from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
@@ -108,7 +109,7 @@ def _slack_in_stratum(shares: Floats, slack: float) -> Floats:
 
 
 @once_per_problem
-def _scores_of(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> Scores:
+def _scores_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scores:
     groups = problem.cells
     score = mean_of(problem, learner, loss, l2, seed).scores
     return Scores(score, groups.codes, problem.table.rows.weight, len(groups.levels))
@@ -236,7 +237,9 @@ class PlugIn(Solver):
 
 
 @once_per_problem
-def plug_in_problem(problem: RepairProblem, learner: str, loss: str, l2: float, seed: int) -> PluginProblem:
+def plug_in_problem(
+    problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int
+) -> PluginProblem:
     """Return the plug-in's problem; where the score is all there is to look at, the rule is of it alone."""
     alone = problem.features is None and not problem.protected_as_feature
     score = mean_of(problem, learner, loss, l2, seed).scores
@@ -310,7 +313,7 @@ does to them, so that learners see the same labels in any unit."""
 
 
 class Reduction(Solver):
-    """A mixture of linear models or trees."""
+    """A mixture of models of one learner."""
 
     method: FairRegression
     option = "`solver=reduction`"
@@ -347,7 +350,8 @@ class Reduction(Solver):
                 model = ConstantMember(np.array([model]))
             elif isinstance(model, LinearModel):
                 model = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
-            return rescaled(model, low, span)
+            assert isinstance(model, Member)
+            return model.rescaled(low, span)
 
         oracle = self._oracle(loss, link, design.matrix, fitted)
         mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), in_units(loss, span), oracle)

@@ -36,6 +36,7 @@ from fairfix.methods.learned import l2_param, learner_param
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
 from fairfix.methods.robust.promised import behind
 from fairfix.methods.robust.trained import Dro, SoftGroups
+from fairfix.models.estimators import Learner
 from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
 from fairfix.noisy.rates import DEMANDS, Parity
@@ -123,7 +124,7 @@ class Robust(Repairer):
         "with solver ideal: a mixture of rules, or the best single rule",
         choices=("randomized", "deterministic"),
     )
-    learner: str = learner_param()
+    learner: Learner = learner_param()
     l2: float = l2_param()
 
     def bounds_of(self, reading: Reading) -> str:

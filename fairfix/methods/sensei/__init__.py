@@ -52,6 +52,7 @@ from fairfix.methods.learned import MOST_L2, learner_param
 from fairfix.methods.sensei.equal_rates import EqualRates
 from fairfix.methods.sensei.merge import Average, Merge
 from fairfix.methods.sensei.regularized import Linear, Network
+from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 
@@ -139,7 +140,7 @@ class Sensei(Repairer):
         at_most=1_000_000,
         selectable=True,
     )
-    learner: str = learner_param()
+    learner: Learner = learner_param()
     l2: float = param(
         1e-3,
         "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "

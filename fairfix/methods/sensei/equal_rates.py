@@ -21,6 +21,7 @@ from fairfix.individual.flips import Flip, flipped, parse_comparable
 from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, rows_of
 from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
+from fairfix.models.estimators import Learner
 from fairfix.models.learners import folds_of, out_of_fold
 from fairfix.models.members import Member
 from fairfix.models.mixtures import BlindRule, probabilities_of
@@ -146,7 +147,7 @@ class Models:
 
 
 @once_per_problem
-def _models_of(problem: RepairProblem, comparable: str, learner: str, l2: float, seed: int) -> Models:
+def _models_of(problem: RepairProblem, comparable: str, learner: Learner, l2: float, seed: int) -> Models:
     """Return the models of label and groups over the features."""
     table, y = problem.table, label_of(problem)
     features, matrix = merged_features(problem, comparable, learner)

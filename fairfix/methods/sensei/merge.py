@@ -13,6 +13,7 @@ from fairfix.data.counts import Floats
 from fairfix.individual.flips import parse_comparable, proxies
 from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
 from fairfix.methods.learned import bounds_of, label_of, model_of
+from fairfix.models.estimators import Learner, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_mean, is_fitted
 from fairfix.models.mixtures import ModelMixture
@@ -66,11 +67,11 @@ class Average(Solver):
 
 
 @once_per_problem
-def merged_features(problem: RepairProblem, comparable: str, learner: str) -> tuple[Features, Floats]:
+def merged_features(problem: RepairProblem, comparable: str, learner: Learner) -> tuple[Features, Floats]:
     """Return features in which comparable values are one, and their matrix."""
     same = dict(parse_comparable(comparable))
     features = Features.learn(problem.table, problem.features, (), same)
-    return features, features.matrix(problem.table, gaps=learner == "trees")
+    return features, features.matrix(problem.table, gaps=sees_gaps(learner))
 
 
 def beside_plain(

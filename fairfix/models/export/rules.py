@@ -17,8 +17,9 @@ from fairfix.data.memberships import ROUNDED
 from fairfix.errors import UsageError
 from fairfix.models.export.program import Program, Step, tree_settings
 from fairfix.models.features import LEAST_CHANCE
-from fairfix.models.members import HIGHEST
+from fairfix.models.members import HIGHEST, OnnxMember
 from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import OfScorers
 from fairfix.optim.blind_rates import LEAST
 from fairfix.optim.monotone import LARGEST_LOGIT
 from fairfix.optim.quantiles import EDGE
@@ -48,10 +49,13 @@ class Exported:
 
 
 def without_program(repaired: Repaired) -> str:
-    """Return why a repair has no program: for a rule from outside fairfix, and one that reads vectors; else nothing."""
-    if repaired.predictor.kind not in KINDS:
-        return f"a rule of the kind {repaired.predictor.kind!r}, which is not of fairfix itself"
-    vectors = repaired.predictor.vectors
+    """Return why a repair has no program: a rule from outside fairfix, or one that reads vectors or runs a graph."""
+    rule = repaired.predictor
+    if rule.kind not in KINDS:
+        return f"a rule of the kind {rule.kind!r}, which is not of fairfix itself"
+    if isinstance(rule, OfScorers) and any(isinstance(one.member, OnnxMember) for one in rule.scorers):
+        return "a rule with a learner that is kept as a graph of ONNX"
+    vectors = rule.vectors
     return f"a rule that reads the lists of numbers in {vectors[0]!r}" if vectors else ""
 
 
@@ -224,6 +228,18 @@ class _Rule:
             return sums[:1]
         if link == "exp":
             return [program.add("exp", program.add("minimum", sums[0], program.constant(HIGHEST)))]
+        if link == "shares":
+            if len(sums) == 1:
+                return [program.clip(sums[0], 0.0, 1.0)]
+            zero = program.constant(0.0)
+            shares = [program.add("maximum", one, zero) for one in sums]
+            total = self.dot(shares, np.ones(len(shares)))
+            empty, whole = program.add("at_most", total, zero), program.constant(1.0)
+            divisor = program.add("choose", empty, whole, total)  # of all branches, some systems compute each
+            alike = program.constant(1.0 / len(shares))
+            return [
+                program.add("choose", empty, alike, program.add("divide", one, divisor)) for one in shares
+            ]
         if link == "softmax":
             most = sums[0]
             for one in sums[1:]:
