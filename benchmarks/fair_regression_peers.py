@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -326,6 +327,10 @@ class Official:
 def _scaled(u: Floats) -> Floats:
     """Return the paper's probability of a score: sigma(5 (2u - 1))."""
     return 1.0 / (1.0 + np.exp(-5.0 * (2.0 * np.clip(u, -1, 2) - 1.0)))
+
+
+XGBOOST = find_spec("xgboost") is not None
+"""Whether XGBoost is installed; without it its rows are left out."""
 
 
 def boosted_trees(loss: str) -> Any:

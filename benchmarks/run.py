@@ -40,7 +40,7 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
     "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
     "papers/sensei": {"sensei.py": (), "sensei_rivals.py": ()},
-    "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": ()},
+    "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": (), "noisy_ideal.py": ()},
 }
 """Page below docs/ -> its scripts with their arguments, in the order of the page."""
 
@@ -57,6 +57,7 @@ DATA = {
     "sensei_rivals.py": ("adult",),
     "noisy_groups.py": ("adult",),
     "noisy_repair.py": ("adult", "credit_default"),
+    "noisy_ideal.py": ("adult", "credit_default"),
 }
 """Script -> the data sets that it reads, files of Parquet in the data folder."""
 

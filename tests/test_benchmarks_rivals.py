@@ -39,6 +39,18 @@ def fronts(beside: Any) -> ModuleType:
     return script("benchmarks/fair_regression_fronts.py")
 
 
+@pytest.fixture(scope="module")
+def repair(beside: Any) -> ModuleType:
+    """Repairs under noise."""
+    return script("benchmarks/noisy_repair.py")
+
+
+@pytest.fixture(scope="module")
+def ideal(beside: Any) -> ModuleType:
+    """The game of the ideal algorithm."""
+    return script("benchmarks/noisy_ideal.py")
+
+
 def rows(logloss: ModuleType, seed: int) -> Any:
     """Return rows whose group, label and features hang together."""
     rng = np.random.default_rng(seed)
@@ -179,3 +191,44 @@ def test_the_fair_ends_of_fair_regression(fronts: ModuleType) -> None:
     averaged = fronts.averaged(data, train)
     np.testing.assert_allclose(averaged(train), averaged(other), atol=1e-12)
     assert np.ptp(fronts.linear(data, train)(train) - averaged(train)) > 0.1
+
+
+def test_an_oracle_keeps_the_constraint_and_errs_less_than_what_is_certified(repair: ModuleType) -> None:
+    """On the rows of the fit: it knows the groups that the certified rule has to fear anything about."""
+    rng = np.random.default_rng(5)
+    group = (rng.random(2000) < 0.35).astype(np.int64)
+    score = 1 / (1 + np.exp(-rng.normal(0.8 * group - 0.5, 1.2)))
+    label = (rng.random(2000) < score).astype(np.int64)
+    data = repair.Data("made", score[:, None], label, group, ("a", "b"), "one_sided_equal_opportunity", 0.02)
+    every = np.arange(2000)
+    found = {}
+    for name, recorded in (("oracle", group), ("certified", repair.noisy(data, 0.05, rng, None))):
+        labelled, _, none = repair.tables(data, recorded)
+        told = (repair.Soft(), none) if name == "oracle" else (repair.Certified(), labelled)
+        F, at = repair.accepted_by(data, score, recorded, every, *told)
+        found[name] = repair.judged(data, every, F[recorded, at])
+    for _, violations in found.values():
+        assert violations.max() <= 1e-6
+    assert found["oracle"][0] < found["certified"][0]
+
+
+def test_the_game_keeps_what_its_theorems_allow(ideal: ModuleType) -> None:
+    """At any number of rounds, against the optimum of the program; and it nears that."""
+    rng = np.random.default_rng(6)
+    mass = rng.dirichlet(np.ones(2 * 6 * 2)).reshape(2, 6, 2)
+    mass[..., 1] *= np.arange(1, 7)
+    mass[..., 0] *= np.arange(6, 0, -1)
+    mass /= mass.sum()
+    totals = mass.sum(1).T[:, None, :]  # by label and recorded group
+    adversary = ideal.Within(np.array([0.95, 0.05])[None, :, None] * totals)
+    errors, worst = ideal.class_of(mass, adversary, "one_sided_equal_opportunity", 0.05)
+    known = ideal.solve_ideal(mass, adversary, "one_sided_equal_opportunity", 0.05)
+    assert known.error > errors.min() + 1e-3  # the constraint binds
+    size = float(np.linalg.norm(worst, axis=1).max())
+    for rounds in (30, 3000):
+        error, violation = ideal.played(errors, worst, rounds, ideal.BALL)
+        regret = ideal.BALL * size / np.sqrt(rounds)
+        assert error <= known.error + regret
+        assert violation <= (known.error - errors.min() + regret) / ideal.BALL
+    assert error == pytest.approx(known.error, abs=0.02)
+    assert violation <= 0.02
