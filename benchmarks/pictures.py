@@ -58,7 +58,7 @@ def numbers(cell: str) -> list[float]:
 
 
 def ramp(found: Sequence[Table]) -> Figure:
-    """Return accuracy against gap on test rows, a panel for each data set and classifier."""
+    """Return accuracy against gap on test rows, a panel for each data set and classifier; lines are of slacks."""
     table = next(one for one in found if one.columns[:2] == ["method", "fitted on"])
     pairs = table.columns[2:-1]
     figure, panels = _grid(2, -(-len(pairs) // 2))
@@ -67,8 +67,18 @@ def ramp(found: Sequence[Table]) -> Figure:
         for name, (row, mark) in _marked(table.rows):
             accuracy, gap = numbers(row[at])
             panel.plot(gap, accuracy, mark, label=name, markersize=5)
+        for style, (name, rows) in zip(("-", "--"), _fronts(found), strict=False):
+            accuracies, gaps = zip(*(numbers(row[at]) for row in rows), strict=True)
+            panel.plot(gaps, accuracies, style, color="black", label=name, linewidth=0.8, zorder=0)
         panel.set(xlabel="gap of selection rates, %", ylabel="accuracy, %")
     return _keyed(figure, panels)
+
+
+def _fronts(found: Sequence[Table]) -> Iterator[tuple[str, list[Sequence[str]]]]:
+    """Yield the rows of each rule whose slack is varied, by its name."""
+    table = next(one for one in found if one.heading == "By slack")
+    for name in dict.fromkeys(row[0].partition(", slack")[0] for row in table.rows):
+        yield f"{name}, by slack", [row for row in table.rows if row[0].startswith(f"{name}, slack")]
 
 
 def fair_regression(found: Sequence[Table]) -> Figure:
