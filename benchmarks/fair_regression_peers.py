@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from fairfix.optim.parity import ks_to_overall
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression
 
 from tabular import folder
@@ -155,11 +156,14 @@ def chosen(found: list[tuple[Point, Point]], ks: float) -> Point:
 class Official:
     """The authors' Algorithm 1; holds what it found.
 
-    ``oracle`` is LS or LR; ``intercept`` and ``tie="middle"`` mend what the original leaves out.
+    ``loss``: ``square`` or ``logistic``, the latter of the probability ``sigma(5 (2u - 1))`` of a score u. ``oracle``:
+    LS or LR fit a linear model to the score of least cost of each row, XGB boosted trees with the settings of their
+    code; CS minimises the hinge of all costs. ``intercept`` and ``tie="middle"`` mend what the original leaves out.
     """
 
     eps: float
     oracle: str
+    loss: str
     intercept: bool = True
     tie: str = "middle"
     calls: int = 0
@@ -175,6 +179,9 @@ class Official:
         bound, nu = 1.0 / self.eps, 0.5 * float(np.std(rows.y)) / np.sqrt(n * GRID)
         theta, eta = np.zeros((2, groups, z.size)), 2.0 / bound
         self._rows, self._shares, self._z = rows, shares, z
+        self._kinds, cells = np.unique(np.column_stack([rows.codes, rows.y]), axis=0, return_inverse=True)
+        self._cells: Ints = cells.ravel()
+        self._last: Floats | None = None
         self._losses: list[float] = []
         self._gammas: list[Floats] = []
         used: list[int] = []
@@ -208,15 +215,17 @@ class Official:
         return self
 
     def _respond(self, lam: Floats) -> int:
-        """Return the number of the model that answers multipliers of shape (2, K, Z)."""
+        """Return the number of the model that answers multipliers of shape (2, K, Z).
+
+        What a score costs is the same for all rows of one group and label.
+        """
         rows, z = self._rows, self._z
         signed = lam[0] - lam[1]
         step = signed / self._shares[:, None] - signed.sum(axis=0)  # paid where the score is at least z
-        paid = np.cumsum(step, axis=1)[rows.codes]
-        points = z + 0.5 / GRID
-        chance = _scaled(points) if self.oracle == "LR" else points
-        y = rows.y[:, None]
-        if self.oracle == "LR":
+        paid = np.cumsum(step, axis=1)[self._kinds[:, 0].astype(np.int64)]
+        points, y = z + 0.5 / GRID, self._kinds[:, 1:]
+        if self.loss == "logistic":
+            chance = _scaled(points)
             loss = -y * np.log(chance) - (1 - y) * np.log1p(-chance)
         else:
             loss = (points - (np.floor(y * GRID + 1e-9) + 0.5) / GRID) ** 2
@@ -224,11 +233,13 @@ class Official:
         low = cost <= cost.min(axis=1, keepdims=True) + 1e-12
         first, last = low.argmax(axis=1), z.size - 1 - low[:, ::-1].argmax(axis=1)
         target = points[first] if self.tie == "first" else (points[first] + points[last]) / 2
-        key = target.tobytes()
+        key = (cost if self.oracle == "CS" else target).tobytes()
         if key not in self._known:
             self.calls += 1
             self._known[key] = len(self.models)
-            model = self._fitted(np.clip(target, 0, 1))
+            model = (
+                self._hinge(cost) if self.oracle == "CS" else self._fitted(np.clip(target, 0, 1)[self._cells])
+            )
             self.models.append(model)
             values = model(rows.X)
             self._losses.append(float(np.mean(self._loss_of(values))))
@@ -240,20 +251,36 @@ class Official:
 
     def _loss_of(self, values: Floats) -> Floats:
         y = self._rows.y
-        if self.oracle == "LR":
+        if self.loss == "logistic":
             chance = np.clip(_scaled(values), 1e-9, 1 - 1e-9)
             return -y * np.log(chance) - (1 - y) * np.log1p(-chance)
         return (values - y) ** 2
 
     def _fitted(self, target: Floats) -> Callable[[Floats], Floats]:
+        """Return the model of the scores of least cost, shape (n,)."""
         A = self._design(self._rows.X)
-        if self.oracle == "LS":
+        trees = self.oracle == "XGB"
+        if self.loss == "square" or self.oracle == "LS":
+            if trees:
+                boosted = boosted_trees("square").fit(self._rows.X, target)
+                return lambda X: np.asarray(boosted.predict(X), dtype=np.float64)
             v = np.linalg.lstsq(A, target, rcond=None)[0]
             return lambda X: self._design(X) @ v
         weight = np.concatenate([_scaled(target), 1 - _scaled(target)])
-        model = LogisticRegression(fit_intercept=False, max_iter=300, C=1.0)
-        model.fit(np.concatenate([A, A]), np.repeat([1, 0], len(A)), sample_weight=weight)
+        labels = np.repeat([1, 0], len(A))
+        if trees:
+            twice = np.concatenate([self._rows.X, self._rows.X])
+            boosted = boosted_trees("logistic").fit(twice, labels, sample_weight=weight)
+            return lambda X: 0.5 + np.asarray(boosted.predict(X, output_margin=True), dtype=np.float64) / 10.0
+        model = LogisticRegression(fit_intercept=False, solver="newton-cholesky", max_iter=300, C=1.0)
+        model.fit(np.concatenate([A, A]), labels, sample_weight=weight)
         return lambda X: 0.5 + self._design(X) @ model.coef_[0] / 10.0
+
+    def _hinge(self, cost: Floats) -> Callable[[Floats], Floats]:
+        """Return the linear model of least hinge, its coefficients but for the intercept at most 1."""
+        A = self._design(self._rows.X)
+        v = self._last = least_hinge(A, self._cells, np.diff(cost, axis=1), self._last)
+        return lambda X: self._design(X) @ v
 
     def _design(self, X: Floats) -> Floats:
         return np.column_stack([X, np.ones(len(X))]) if self.intercept else X
@@ -294,12 +321,82 @@ class Official:
         kept = np.flatnonzero(self.chances > 1e-9)
         values = np.stack([np.clip(self.models[i](X), 0, 1) for i in kept])
         chances = self.chances[kept] / self.chances[kept].sum()
-        return (_scaled(values) if self.oracle == "LR" else values), chances
+        return (_scaled(values) if self.loss == "logistic" else values), chances
 
 
 def _scaled(u: Floats) -> Floats:
     """Return the paper's probability of a score: sigma(5 (2u - 1))."""
     return 1.0 / (1.0 + np.exp(-5.0 * (2.0 * np.clip(u, -1, 2) - 1.0)))
+
+
+XGBOOST = find_spec("xgboost") is not None
+"""Whether XGBoost is installed; without it its rows are left out."""
+
+
+def boosted_trees(loss: str) -> Any:
+    """Return XGBoost as the authors' code sets it, on one thread."""
+    import xgboost
+
+    if loss == "logistic":
+        return xgboost.XGBClassifier(max_depth=3, n_estimators=150, gamma=2, n_jobs=1)
+    return xgboost.XGBRegressor(max_depth=4, n_estimators=200, reg_lambda=1, gamma=1, n_jobs=1)
+
+
+def hinge_of(gain: Floats, round_by: float) -> tuple[Floats, Floats, Floats]:
+    """Return the hinge of each kind of row as a function of the score: nodes (N,), values and slopes (C, N) there.
+
+    ``gain``, shape (C, GRID): what crossing the thresholds 1/GRID, 2/GRID, ..., 1 upwards adds to the cost. A
+    threshold that is better crossed weighs ``-gain`` and pulls a score that is not half a step above it up; one that
+    is better not crossed weighs ``gain`` and pulls down what is not half a step below. So slopes change at the middles
+    between thresholds alone; they go over within ``round_by`` of these, linearly.
+    """
+    up, down = np.maximum(-gain, 0.0), np.maximum(gain, 0.0)
+    kinds = len(gain)
+    zero = np.zeros((kinds, 1))
+    still_up = np.hstack([np.cumsum(up[:, ::-1], axis=1)[:, ::-1], zero])
+    inside = np.hstack([zero, np.cumsum(down, axis=1)])
+    # below all middles; around the threshold k, for each; above all
+    slope = np.hstack([-still_up[:, :1], -still_up[:, :-1] + inside[:, 1:], inside[:, -1:]])
+    middles = (np.arange(GRID + 1) + 0.5) / GRID
+    nodes = np.concatenate(
+        [[-FAR], np.ravel(np.column_stack([middles - round_by, middles + round_by])), [FAR]]
+    )
+    slopes = np.repeat(slope, 2, axis=1)
+    values = np.hstack([zero, np.cumsum((slopes[:, 1:] + slopes[:, :-1]) / 2 * np.diff(nodes), axis=1)])
+    at_half = values[:, [GRID + 1]]  # any constant will do: one that keeps the numbers small
+    return nodes, values - at_half, slopes
+
+
+FAR = 1e3
+"""Where the hinge of a score need not be known any further."""
+
+
+def least_hinge(A: Floats, cells: Ints, gain: Floats, start: Floats | None) -> Floats:
+    """Return coefficients (d,) of least mean hinge; the last is the intercept, the others are at most 1 in size.
+
+    ``cells``: kind of each row, shape (n,). The hinge is a table by kind, so an evaluation takes two products with A.
+    """
+    now = np.zeros(A.shape[1]) if start is None else start
+    bounds = [(-1.0, 1.0)] * (A.shape[1] - 1) + [(None, None)]
+    unit = float(np.abs(gain).sum(axis=1).mean()) or 1.0  # tolerances of L-BFGS-B are absolute below 1
+    for round_by in (1e-2, 2e-3, 4e-4):
+        nodes, values, slopes = hinge_of(gain / unit, round_by)
+
+        def hinge(
+            v: Floats, nodes: Floats = nodes, values: Floats = values, slopes: Floats = slopes
+        ) -> tuple[float, Floats]:
+            score = A @ v
+            at = np.clip(np.searchsorted(nodes, score) - 1, 0, nodes.size - 2)
+            past, low, high = score - nodes[at], slopes[cells, at], slopes[cells, at + 1]
+            bend = (high - low) / (nodes[at + 1] - nodes[at])
+            value = values[cells, at] + low * past + bend * past * past / 2
+            return float(value.mean()), A.T @ (low + bend * past) / cells.size
+
+        found: Any = minimize(
+            hinge, now, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 300}
+        )
+        now = found.x
+    return np.asarray(now)
 
 
 def literal_expansion(rows: Matrix) -> pd.DataFrame:

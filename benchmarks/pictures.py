@@ -58,7 +58,7 @@ def numbers(cell: str) -> list[float]:
 
 
 def ramp(found: Sequence[Table]) -> Figure:
-    """Return accuracy against gap on test rows, a panel for each data set and classifier."""
+    """Return accuracy against gap on test rows, a panel for each data set and classifier; lines are of slacks."""
     table = next(one for one in found if one.columns[:2] == ["method", "fitted on"])
     pairs = table.columns[2:-1]
     figure, panels = _grid(2, -(-len(pairs) // 2))
@@ -67,8 +67,18 @@ def ramp(found: Sequence[Table]) -> Figure:
         for name, (row, mark) in _marked(table.rows):
             accuracy, gap = numbers(row[at])
             panel.plot(gap, accuracy, mark, label=name, markersize=5)
+        for style, (name, rows) in zip(("-", "--"), _fronts(found), strict=False):
+            accuracies, gaps = zip(*(numbers(row[at]) for row in rows), strict=True)
+            panel.plot(gaps, accuracies, style, color="black", label=name, linewidth=0.8, zorder=0)
         panel.set(xlabel="gap of selection rates, %", ylabel="accuracy, %")
     return _keyed(figure, panels)
+
+
+def _fronts(found: Sequence[Table]) -> Iterator[tuple[str, list[Sequence[str]]]]:
+    """Yield the rows of each rule whose slack is varied, by its name."""
+    table = next(one for one in found if one.heading == "By slack")
+    for name in dict.fromkeys(row[0].partition(", slack")[0] for row in table.rows):
+        yield f"{name}, by slack", [row for row in table.rows if row[0].startswith(f"{name}, slack")]
 
 
 def fair_regression(found: Sequence[Table]) -> Figure:
@@ -105,8 +115,8 @@ def fair_regression(found: Sequence[Table]) -> Figure:
 
 
 def logloss(found: Sequence[Table]) -> Figure:
-    """Return error against violation on test rows: of decisions that are drawn, and, hollow, of rounded ones."""
-    table = next(one for one in found if one.columns[:2] == ["data", "rule"])
+    """Return error against violation on test rows, with rivals: of decisions, and, filled, drawn by probabilities."""
+    table = next(one for one in reversed(found) if one.columns[:2] == ["data", "rule"])
     data = list(dict.fromkeys(row[0] for row in table.rows))
     rules = list(dict.fromkeys(row[1] for row in table.rows))
     figure, panels = _grid(3, -(-len(data) // 3))
@@ -115,14 +125,16 @@ def logloss(found: Sequence[Table]) -> Figure:
         for row in (row for row in table.rows if row[0] == name):
             number = rules.index(row[1])
             for cell, hollow in ((row[2], True), (row[3], False)):
-                error, violation = numbers(cell)
+                if not cell:
+                    continue
+                error, violation, *_ = numbers(cell)
                 panel.plot(
                     violation,
                     error,
                     MARKERS[number],
                     color=f"C{number}",
                     markerfacecolor="none" if hollow else f"C{number}",
-                    label="_" if hollow else row[1],
+                    label=row[1] if hollow else "_",
                     markersize=5,
                 )
         panel.set(xlabel="violation", ylabel="error")
@@ -150,8 +162,15 @@ def sensei(found: Sequence[Table]) -> Figure:
     return _keyed(figure, panels, columns=2)
 
 
-LEFT_OUT = ("z 0", "z 0.5", "sees the recorded group")
-"""Of the rules under noise, so that the others can be told apart."""
+LEFT_OUT = (
+    "z 0",
+    "z 0.5",
+    "solver soft",
+    "solver dro",
+    "soft, certified",
+    "certified, sees the recorded group",
+)
+"""Of the rules under noise, those of few splits and others, so that the rest can be told apart."""
 
 
 def robust(found: Sequence[Table]) -> Figure:

@@ -37,10 +37,10 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "promises.py": (),
     },
     "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "figure1.py": ()},
-    "papers/fair-regression": {"fair_regression.py": ()},
-    "papers/logloss": {"logloss.py": (), "logloss_estimated.py": ()},
+    "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
+    "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
     "papers/sensei": {"sensei.py": (), "sensei_rivals.py": ()},
-    "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": ()},
+    "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": (), "noisy_ideal.py": ()},
 }
 """Page below docs/ -> its scripts with their arguments, in the order of the page."""
 
@@ -49,25 +49,46 @@ DATA = {
     "ramp_few_rows.py": ("adult", "credit_default"),
     "figure1.py": ("adult",),
     "fair_regression.py": ("adult", "communities", "lawschool"),
+    "fair_regression_fronts.py": ("adult", "communities", "lawschool"),
     "logloss.py": ("adult", "compas", "lawschool_bar"),
+    "logloss_rivals.py": ("adult", "compas", "lawschool_bar"),
     "logloss_estimated.py": ("adult", "compas", "lawschool_bar"),
     "sensei.py": ("adult", "compas"),
     "sensei_rivals.py": ("adult",),
     "noisy_groups.py": ("adult",),
     "noisy_repair.py": ("adult", "credit_default"),
+    "noisy_ideal.py": ("adult", "credit_default"),
 }
 """Script -> the data sets that it reads, files of Parquet in the data folder."""
+
+
+PACKAGES = (
+    "numpy",
+    "pyarrow",
+    "scikit-learn",
+    "fairlearn",
+    "error-parity",
+    "holisticai",
+    "inFairness",
+    "xgboost",
+)
+"""What the figures depend on; of XGBoost there is a package without graphics cards, too."""
 
 
 def versions() -> str:
     """Return the versions that the figures belong to."""
     out = [f"Python {platform.python_version()}"]
-    for name in ("numpy", "pyarrow", "scikit-learn", "fairlearn", "error-parity", "holisticai", "inFairness"):
-        try:
-            out.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            out.append(f"{name} not installed")
+    for name in PACKAGES:
+        found = _version(name) or _version(f"{name}-cpu")
+        out.append(f"{name} {found or 'not installed'}")
     return ", ".join(out)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def parts_of(page: str) -> tuple[str, dict[str, str]]:
@@ -86,6 +107,7 @@ def absent(script: str, folder: Path | None) -> list[str]:
 def run(page: str, asked: Sequence[str], place: Path | None) -> Iterator[str]:
     """Run the scripts of a page that are asked for, write it, draw its picture, and yield what failed."""
     above, tables = parts_of(page)
+    before = dict(tables)
     for script in (one for one in PAGES[page] if one in asked):
         if missing := absent(script, place):
             print(f"{script} is skipped: no {', '.join(missing)} in the data folder", file=sys.stderr)
@@ -100,8 +122,8 @@ def run(page: str, asked: Sequence[str], place: Path | None) -> Iterator[str]:
         tables[script] = f"{done.stdout.strip()}\n\n{versions()}."
         parts = [f"<!-- {one} -->\n{tables[one]}" for one in PAGES[page] if one in tables]
         (DOCS / f"{page}.md").write_text("\n\n".join([above, *parts]) + "\n", encoding="utf-8")
-        if page in PICTURES:
-            draw(page, DOCS)
+    if page in PICTURES and tables != before:
+        draw(page, DOCS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -35,8 +36,15 @@ CLASSIFIERS: Mapping[str, Callable[[int], Any]] = {
     "kNN": lambda seed: KNeighborsClassifier(10, n_jobs=2),
     "MLP": lambda seed: MLPClassifier((128,), early_stopping=True, random_state=seed),
     "LR": lambda seed: LogisticRegression(max_iter=300),
+    "LR CV": lambda seed: GridSearchCV(
+        LogisticRegression(solver="newton-cholesky"),
+        {"C": np.geomspace(1e-3, 10, 5)},
+        scoring="neg_log_loss",
+        cv=StratifiedKFold(5, shuffle=True, random_state=seed),
+    ),
 }
-"""Random forest of depth 10, 10 nearest neighbours, one layer of 128, logistic regression; features standardised."""
+"""Random forest of depth 10, 10 nearest neighbours, one layer of 128, logistic regression, the same with its penalty by
+cross-validation; features standardised."""
 
 
 @dataclass(frozen=True)
