@@ -51,8 +51,7 @@ class ClassesReport:
     balanced_accuracy: Value | None
     """Mean over the classes of the true positive rate of everybody; None without labels."""
     never_true: tuple[str, ...] = ()
-    never_decided: tuple[str, ...] = ()
-    """Classes that are no row's label, and those that are no row's prediction."""
+    """Classes that are predicted, and no row's label."""
 
     @property
     def checks(self) -> tuple[tuple[str, CheckResult], ...]:
@@ -124,7 +123,6 @@ def audit_classes(source: Source, reading: Reading, settings: Settings) -> Class
         classes,
         None if table.truth is None else _balanced_accuracy(table, classes),
         table.never_true,
-        table.never_decided,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.bands import as_number
-from fairfix.data.counts import Bools, Counts, groups_of_cells
+from fairfix.data.counts import Bools, Counts, Floats, Ints, groups_of_cells
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan
@@ -32,19 +32,22 @@ def of_classes(reading: Reading) -> Reading:
     return replace(reading, columns=replace(columns, label=None, prediction=None, classes=names))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Classes:
-    """The rows of every cell by true and predicted class."""
+    """Rows by cell of strata and protected columns, true and predicted class: C entries, one for each that there is."""
 
     names: tuple[str, ...]
     """The classes: numbers by size, then texts."""
     reading: Reading
     """With ``label``, if there are labels, and ``prediction``."""
     counts: Counts
-    """One cell for strata, protected columns, label and prediction: C in all, without scores."""
-    truth: tuple[str, ...] | None
-    decided: tuple[str, ...]
-    """Class of the label and of the prediction of each cell, (C,); no labels are None."""
+    """Of the entries, without scores."""
+    cells: tuple[tuple[str, ...], ...]
+    """Levels of strata and protected columns."""
+    cell: Ints
+    truth: Ints | None
+    decided: Ints
+    """Index of the cell, of the true and of the predicted class of each entry, shape (C,); no labels are None."""
 
     @classmethod
     def of(cls, counts: Counts, reading: Reading) -> Classes:
@@ -80,63 +83,79 @@ class Classes:
                 f"no prediction is a class of the labels: label column {columns.label!r} holds {true}, prediction "
                 f"column {name!r} {predicted}; spell the classes alike in both columns"
             )
-        return cls(tuple(names), reading, counts, truth, decided)
+        own = (*columns.strata, *columns.protected)
+        cells, cell = groups_of_cells(keys, counts.cells, own)
+        order = sorted(
+            range(len(cells)), key=cells.__getitem__
+        )  # as counts are, whatever the order of groups
+        place = {name: i for i, name in enumerate(names)}
+
+        def coded(levels: Sequence[str]) -> Ints:
+            return np.array([place[level] for level in levels], dtype=np.int64)
+
+        return cls(
+            tuple(names),
+            reading,
+            counts,
+            tuple(cells[i] for i in order),
+            np.argsort(order)[cell],
+            None if truth is None else coded(truth),
+            coded(decided),
+        )
 
     @property
     def never_true(self) -> tuple[str, ...]:
         """Classes that are predicted and that no row has as its label; none without labels."""
-        return () if self.truth is None else tuple(n for n in self.names if n not in {*self.truth})
-
-    @property
-    def never_decided(self) -> tuple[str, ...]:
-        """Classes that no row is predicted to be."""
-        return tuple(name for name in self.names if name not in {*self.decided})
+        if self.truth is None:
+            return ()
+        return tuple(self.names[i] for i in np.setdiff1d(np.arange(len(self.names)), self.truth))
 
     def against_rest(self, name: str) -> Scan:
         """Return what a scan with this class as the positive label and decision would count."""
-        truth = None if self.truth is None else np.array([one == name for one in self.truth])
+        place = self.names.index(name)
+        truth = None if self.truth is None else self.truth == place
         reading = replace(
             self.reading,
             positive_label=None if truth is None else name,
             positive_prediction=name,
         )
-        return Scan(self._binary(truth, np.array([one == name for one in self.decided])), None, reading)
+        return Scan(self._binary(truth, self.decided == place), None, reading)
 
     def right(self) -> Scan:
         """Return counts whose accuracy is that of all classes together; nothing else in them means anything.
 
         All labels are positive in them, and so are the right decisions.
         """
-        truth = self.truth or ("",) * len(self.decided)
-        right = np.array([one == other for one, other in zip(truth, self.decided, strict=True)], dtype=bool)
-        labels = None if self.truth is None else np.ones_like(right)
-        return Scan(self._binary(labels, right), None, self.reading)
+        if self.truth is None:
+            return Scan(self._binary(None, np.zeros(self.decided.size, dtype=bool)), None, self.reading)
+        right = self.truth == self.decided
+        return Scan(self._binary(np.ones_like(right), right), None, self.reading)
 
     def _binary(self, truth: Bools | None, decided: Bools) -> Counts:
-        """Return the counts of cells of strata and protected columns, by label and decision, (C,) each."""
-        counts = self.counts
-        keys = (*self.reading.columns.strata, *self.reading.columns.protected)
-        at = [counts.keys.index(name) for name in keys]
-        cells = tuple(sorted({tuple(cell[i] for i in at) for cell in counts.cells}))
-        _, cell = groups_of_cells(counts.keys, counts.cells, keys, cells)
-        labels = 1 if truth is None else 2
-        label = np.zeros(len(cell), dtype=np.int64) if truth is None else truth.astype(np.int64)
+        """Return the counts by cell of strata and protected columns, of labels and decisions of the entries, (C,)."""
+        counts, labels = self.counts, 1 if truth is None else 2
+        code = 2 * self.cell * labels + (0 if truth is None else 2 * truth) + ~decided
 
-        def added(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            out = np.zeros((len(cells), labels, 1), dtype=table.dtype)
-            np.add.at(out[..., 0], (cell, label), table[:, 0, 0])
-            return out
+        def added(table: npt.NDArray[Any]) -> Floats:
+            whole = np.bincount(code, table[:, 0, 0], 2 * labels * len(self.cells))
+            return np.asarray(whole.reshape(len(self.cells), labels, 2))
 
-        decisions = np.zeros((len(cells), labels, 4))
-        against = (~decided).astype(np.int64)
-        for place, weights in enumerate((counts.weights, counts.square_weights)):
-            np.add.at(decisions[..., 2 * place :], (cell, label, against), weights[:, 0, 0])
-        tables: Any = {
-            name: added(table)
-            for name in ("rows", "mass", "square_mass")
-            if (table := getattr(counts, name)) is not None
-        }
-        return replace(counts, keys=keys, cells=cells, decisions=decisions, **tables)
+        rows = added(counts.rows)
+        weights = rows if counts.mass is None else added(counts.mass)
+        squares = rows if counts.square_mass is None else added(counts.square_mass)
+
+        def of_labels(table: Floats) -> Floats:
+            return np.asarray(table.sum(axis=2, keepdims=True))
+
+        return replace(
+            counts,
+            keys=(*self.reading.columns.strata, *self.reading.columns.protected),
+            cells=self.cells,
+            rows=of_labels(rows).astype(np.int64),
+            mass=None if counts.mass is None else of_labels(weights),
+            square_mass=None if counts.square_mass is None else of_labels(squares),
+            decisions=np.concatenate([weights, squares], axis=2),
+        )
 
 
 def _named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:
