@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairfix.auditing.as_json import audit_dict, check_dict, form
-from fairfix.auditing.audit import check_results, judge
+from fairfix.auditing.audit import More, check_results, judge
 from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
@@ -35,6 +35,9 @@ CLASSES_SCHEMA = "fairfix.classes/1"
 
 OF_CLASSES = frozenset(("label", "decision"))
 """What the data must have for metrics of classes, at most."""
+
+FLIPS = "decision_flips.under_counterfactuals"
+"""What is measured of all classes where people have copies: another class than some copy."""
 
 ACCURACY = "accuracy"
 """What is measured of all classes together: a prediction is right, or it is not."""
@@ -65,7 +68,9 @@ class ClassesReport:
         return worst(result.verdict for _, result in self.checks)
 
 
-def audit_classes(source: Source, reading: Reading, settings: Settings) -> ClassesReport:
+def audit_classes(
+    source: Source, reading: Reading, settings: Settings, more: More | None = None
+) -> ClassesReport:
     """Audit predictions of many classes.
 
     Parameters
@@ -77,6 +82,8 @@ def audit_classes(source: Source, reading: Reading, settings: Settings) -> Class
     settings
         Checks of accuracy are of all classes, those of :data:`~fairfix.auditing.comparisons.CLASS_SCOPES` of their
         gaps; any other is judged for each class.
+    more
+        Comparisons of all classes together that were made elsewhere, by attribute.
 
     Raises
     ------
@@ -84,10 +91,11 @@ def audit_classes(source: Source, reading: Reading, settings: Settings) -> Class
         The data or the question does not fit; the message names column, value and remedy.
     """
     for check in settings.checks:
-        if not {*check.comparison.entry.needs} <= OF_CLASSES:
+        if not {*check.comparison.entry.needs} <= OF_CLASSES and not _of_copies(check):
+            there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
             raise UsageError(
-                f"check {check.text!r}: of classes there are predictions alone, and {check.comparison.metric} needs "
-                f"more; there are {', '.join(n for n, one in METRICS.items() if {*one.needs} <= OF_CLASSES)}"
+                f"check {check.text!r}: of classes there are predictions alone, and {check.comparison.id} needs more; "
+                f"there are {', '.join(there)}, and {FLIPS} with `counterfactuals`"
             )
     counted = scan(source, of_classes(reading))
     table = Classes.of(counted.counts, reading)
@@ -98,7 +106,7 @@ def audit_classes(source: Source, reading: Reading, settings: Settings) -> Class
         checks=tuple(check for check in settings.checks if check not in of_all),
     )
     classes = {name: judge(table.against_rest(name), single, source.name, None) for name in table.names}
-    everybody = judge(table.right(), replace(settings, checks=()), source.name, None)
+    everybody = judge(table.right(), replace(settings, checks=()), source.name, None, more)
     blocks = tuple(
         _with_gaps(_accuracy_alone(block), () if block.stratum else tuple(_gaps(block.attribute, classes)))
         for block in everybody.blocks
@@ -127,7 +135,11 @@ def audit_classes(source: Source, reading: Reading, settings: Settings) -> Class
 
 
 def _of_all(check: Check) -> bool:
-    return check.comparison.metric == ACCURACY or check.comparison.of_classes
+    return check.comparison.metric == ACCURACY or check.comparison.of_classes or _of_copies(check)
+
+
+def _of_copies(check: Check) -> bool:
+    return check.comparison.id == FLIPS
 
 
 def _of_accuracy(metrics: Mapping[str, Value]) -> dict[str, Value]:
@@ -136,7 +148,8 @@ def _of_accuracy(metrics: Mapping[str, Value]) -> dict[str, Value]:
 
 def _accuracy_alone(block: Block) -> Block:
     """Return a block without the rates that mean nothing where all labels are said to be positive."""
-    kept = {name: one for name, one in block.comparisons.items() if Comparison.parse(name).metric == ACCURACY}
+    ours = {name for name in block.comparisons if Comparison.parse(name).metric == ACCURACY} | {FLIPS}
+    kept = {name: one for name, one in block.comparisons.items() if name in ours}
     groups = tuple(replace(group, metrics=_of_accuracy(group.metrics)) for group in block.groups)
     return replace(block, groups=groups, comparisons=kept)
 

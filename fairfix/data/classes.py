@@ -62,9 +62,9 @@ class Classes:
         columns, keys = reading.columns, counts.keys
         truth = None
         if columns.label:
-            truth = _named(columns.label, "label", [cell[keys.index(columns.label)] for cell in counts.cells])
+            truth = named(columns.label, "label", [cell[keys.index(columns.label)] for cell in counts.cells])
         name = str(columns.prediction)
-        decided = _named(name, "prediction", [cell[keys.index(name)] for cell in counts.cells])
+        decided = named(name, "prediction", [cell[keys.index(name)] for cell in counts.cells])
         names = sorted({*(truth or ()), *decided}, key=_rank)
         if len(names) < 2:
             raise DataError(
@@ -158,8 +158,8 @@ class Classes:
         )
 
 
-def _named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:
-    """Return the class of each level; 1.0 and 1 are one class, and numbers with a fraction are none."""
+def named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:
+    """Return the class of each level of a column; 1.0 and 1 are one class, and numbers with a fraction a DataError."""
     wholes = {level: WHOLE.fullmatch(level) for level in set(levels)}
     for level, whole in wholes.items():
         number = as_number(level)

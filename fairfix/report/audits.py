@@ -61,7 +61,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     for block in result["attributes"]:
         if block["groups"]:  # else the attribute is known by probabilities alone
             yield attribute_section(block, result, detail=detail)
-        yield from _individual(block, result)
+        yield from individual_sections(block, result)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
             yield true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
@@ -255,7 +255,7 @@ def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Gr
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
-def _individual(block: Json, result: Json) -> Iterator[Section]:
+def individual_sections(block: Json, result: Json) -> Iterator[Section]:
     """Yield what the group alone does to a person's result, with what has to be assumed for that, in words.
 
     What counterfactual copies get is told apart: more than the group may be different in them.

@@ -10,7 +10,13 @@ from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import NOT_JUDGED, ORDER, between_whom, judgement, statement
-from fairfix.report.audits import GROUP, attribute_section, hidden_groups, rows_and_columns
+from fairfix.report.audits import (
+    GROUP,
+    attribute_section,
+    hidden_groups,
+    individual_sections,
+    rows_and_columns,
+)
 from fairfix.report.layout import (
     MARKS,
     WAIVERS,
@@ -81,6 +87,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
     for block in result["attributes"]:
         yield _classes(block, result, detail=detail)
+        yield from individual_sections(block, result)
     if "accuracy" in result["overall"]["metrics"]:
         yield from (_accuracy(block, result) for block in result["attributes"])
     if detail:

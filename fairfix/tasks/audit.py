@@ -149,16 +149,26 @@ def _of_classes(request: AuditRequest, waivers: list[Waiver]) -> AuditResult:
         raise UsageError(
             "`metrics`: those of one's own are of two classes; leave them out with `task=multiclass`"
         )
-    data = open_data(replace(request, id=None))
+    copied = request.counterfactuals is not None
+    data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
+    notes, more = [*of_source(data.source)], None
+    if copied:
+        from fairfix.individual.counterfactuals import left_out
+        from fairfix.individual.of_classes import classes_of_copies
+
+        asked = request.counterfactuals, request.confidence
+        with explaining(data):
+            more, copies = classes_of_copies(data.source, data.reading, *asked)
+        notes += left_out(copies)
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
-        made = audit_classes(data.source.read_by(workers), data.reading, settings)
+        made = audit_classes(data.source.read_by(workers), data.reading, settings, more)
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
-    if notes := messages((*of_unknown_classes(made.never_true), *of_source(data.source))):
-        content["messages"] = list(map(message_dict, notes))
-        for note in notes:
+    if noted := messages((*of_unknown_classes(made.never_true), *notes)):
+        content["messages"] = list(map(message_dict, noted))
+        for note in noted:
             if note.severity == "warning":
                 log.info("%s", note.line)
     apply_waivers(content, waivers, request)

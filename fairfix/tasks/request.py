@@ -341,7 +341,7 @@ class AuditRequest(GateRequest):
         at_least=0,
     )
     counterfactuals: Any = source(
-        COPIES + " Audited with the model file; without one, its score column holds their scores.",
+        COPIES + " Audited with the model file; without one, its score or prediction column holds theirs.",
         "DATA",
     )
     suppress_below: int = parameter(
@@ -563,7 +563,7 @@ OF_TWO_COLUMNS = (
     *("threshold", "probability", "model"),
 )
 OF_TWO = (
-    *("noise", "noise_radius", "noise_membership", "individual", "counterfactuals", "profile"),
+    *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline", "baseline_data", "one_pass"),
 )
 """What says more of two classes, and what there is of two classes only."""

@@ -240,6 +240,71 @@ def test_the_result_fits_its_schema_and_every_format(
     assert len(result.plot().axes) == 3 * (2 if not more else 1)
 
 
+def copied(rows: int = 400) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:
+    """Return people with ids, two copies of each of some, and whether one of them is predicted another class."""
+    rng = np.random.default_rng(3)
+    frame = workers().assign(person=lambda one: [f"p{i}" for i in range(len(one))])
+    copies = pd.concat(
+        [frame[["person", "told", "told_code"]].sample(rows, random_state=1)] * 2, ignore_index=True
+    )
+    other = rng.random(len(copies)) < 0.1
+    changed = copies.assign(
+        told=np.where(other, "dancer", copies["told"]),
+        told_code=np.where(other, 9, copies["told_code"]).astype(int),
+    )
+    return frame, changed, pd.Series(other).groupby(copies["person"]).any()
+
+
+@pytest.mark.parametrize(("column", "weight"), [("told", None), ("told", "weight"), ("told_code", None)])
+def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp_path: Path) -> None:
+    """The share of people with such a copy, each once; a class that no row is predicted to be counts as well."""
+    frame, copies, other = copied()
+    copies[["person", column]].to_csv(tmp_path / "copies.csv", index=False)
+    asked: dict[str, Any] = {"label": "code", "weight": weight, "prediction": column}
+    asked |= {"counterfactuals": str(tmp_path / "copies.csv"), "id": "person"}
+    asked |= {
+        "label": "job" if column == "told" else "code",
+        "fail_on": "decision_flips.under_counterfactuals>0.05",
+    }
+    result = audited(frame, **asked)
+    (block,) = result["attributes"]
+    flips = next(one for one in block["comparisons"] if one["id"] == "decision_flips.under_counterfactuals")
+    w = None if weight is None else frame.set_index("person")[weight][other.index]
+
+    assert flips["value"] == pytest.approx(np.average(other, weights=w))
+    assert flips["reason"] == "800 copies of 400 people"
+    (check,) = result["checks"]
+    assert check["verdict"] == "fail"
+    assert "class" not in check
+    assert "with the counterfactual copies, of people who have any" in " ".join(
+        renderer("text")(result).split()
+    )
+
+
+def test_copies_that_change_nothing_change_no_class() -> None:
+    """Predictions of the same people: the share is 0, within the limits of so many."""
+    frame, *_ = copied()
+    result = audited(frame, counterfactuals=frame[["person", "told"]], id="person")
+    (block,) = result["attributes"]
+    flips = next(one for one in block["comparisons"] if one["id"] == "decision_flips.under_counterfactuals")
+    assert (flips["value"], flips["low"]) == (0.0, 0.0)
+    assert flips["high"] == pytest.approx(1 - 0.025 ** (1 / len(frame)))
+
+
+def test_copies_without_a_class_or_a_person_are_told() -> None:
+    """A missing prediction is an error that says whose copy it is; people who are not there are left out."""
+    frame, copies, _ = copied()
+    alien = pd.DataFrame({"person": ["nobody"], "told": ["nurse"]})
+    result = audited(frame, counterfactuals=pd.concat([copies[["person", "told"]], alien]), id="person")
+    assert [one["code"] for one in result["messages"]] == ["unknown_copies"]
+    gone = copies[["person", "told"]].astype(object)
+    gone.loc[0, "told"] = None
+    with pytest.raises(DataError, match=f"'told' is missing for a copy of '{gone['person'][0]}'"):
+        audited(frame, counterfactuals=gone, id="person")
+    with pytest.raises(DataError, match="told"):
+        audited(frame, counterfactuals=copies[["person"]], id="person")
+
+
 def test_small_groups_stay_hidden_in_every_class() -> None:
     """The same groups are hidden in the tables of all classes."""
     frame = workers().assign(town=lambda one: np.where(one.index < 7, "islet", one["town"]))
