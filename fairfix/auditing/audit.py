@@ -19,7 +19,7 @@ import numpy as np
 
 from fairfix.auditing.candidates import Candidates, candidates
 from fairfix.auditing.checks import Check, Code, Ruling
-from fairfix.auditing.comparisons import NOISE_SCOPES, Comparison
+from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
@@ -122,7 +122,7 @@ def judge(
         overall=Measured(everybody, evidence).group_reports()[0],
         blocks=(*blocks, *strata),
         not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
-        checks=tuple(_check_results(settings, blocks, evidence.missing, left_out)),
+        checks=tuple(check_results(settings, blocks, evidence.missing, left_out)),
         pooled_median=evidence.median,
         left_out=tuple(left_out),
         hidden=hidden,
@@ -316,12 +316,13 @@ def _of_shown(report: ComparisonReport, shown: set[str]) -> ComparisonReport:
 # ---------------------------------------------------------------------- checks
 
 
-def _check_results(
+def check_results(
     settings: Settings,
     blocks: Sequence[Block],
     not_computed: Mapping[str, str],
     left_out: Mapping[str, tuple[str, ...]],
 ) -> Iterator[CheckResult]:
+    """Yield every check of the settings, judged of each attribute that it is about."""
     few = FEW.format(settings.suppress_below)
     for check in settings.checks:
         of = check.comparison
@@ -376,6 +377,7 @@ REMEDIES = {
     "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_counterfactuals": "give copies of people with `counterfactuals=FILE`; score_effect has none",
     **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
+    **dict.fromkeys(CLASS_SCOPES, "it is of labels of many classes, with `task=multiclass`"),
 }
 """Scope -> what gives a comparison that an audit has not; the reference group's remedy names the attribute."""
 

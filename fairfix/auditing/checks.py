@@ -9,6 +9,7 @@ A check is written as the condition under which the model *fails*::
     ks[race]>0.05                      only for the protected column race
     dp.difference.true_groups>0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
     decision_flips>0.01                share of rows whose decision changes with the group (``individual``)
+    tpr.difference.rms_of_classes>0.1  over the classes of a label of many (``task=multiclass``); mean_of_classes too
     accuracy.min<0.7                   the worst group: min or max
     true_positive_rate[race=Black]<0.6 one group
     true_positive_rate.true_groups[race=Black]<0.6  one true group (``noise``)
@@ -31,8 +32,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairfix.auditing.comparisons import KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
-from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
+from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
+from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import did_you_mean, written_attribute
 from fairfix.errors import ExitStatus, UsageError
@@ -242,7 +243,7 @@ def _metric(name: str) -> str:
 
 def _comparison(metric: str, rest: list[str]) -> Comparison:
     """Return what a check compares, whose parts after the metric are ``rest``."""
-    entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES)
+    entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES, *CLASS_SCOPES)
     if entry.scopes and set(entry.scopes) <= set(FLIP_SCOPES):
         scope = rest.pop(0) if rest else entry.scopes[0]
         if rest or scope not in entry.scopes:
@@ -263,6 +264,9 @@ def _comparison(metric: str, rest: list[str]) -> Comparison:
             raise UsageError(
                 f"of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
             )
+    elif scope in CLASS_SCOPES:
+        if not Comparison(metric, kind, scope).exists:
+            raise UsageError(f"over the classes there are differences of {', '.join(CLASS_METRICS)}")
     elif kind in ("min", "max"):
         scope = ""
     if not entry.kinds and kind in ("", "difference"):

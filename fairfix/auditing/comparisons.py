@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fairfix.auditing.metrics import METRICS, Better, Metric
+from fairfix.auditing.metrics import CLASS_METRICS, METRICS, Better, Metric
 
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 
 TRUE_GROUPS = "true_groups"
 NOISE_SCOPES = (TRUE_GROUPS, *(f"under_n{level}" for level in range(5)))
 """Of the groups behind noisy ones, under the strongest assumption that was stated, or under that one."""
+
+CLASS_SCOPES = ("rms_of_classes", "mean_of_classes")
+"""Over the classes of a label, each against the rest."""
 
 MEANINGS: Mapping[str, str] = {
     "difference.between_groups": "largest minus smallest value over the groups",
@@ -32,6 +35,8 @@ MEANINGS: Mapping[str, str] = {
     "that was stated",
     "ratio.true_groups": "smallest divided by largest value over the true groups, under the same assumption",
     "difference.true_groups.worst_case": "largest difference of true groups that any noise allows which fits the table",
+    "difference.rms_of_classes": "root mean square, of all classes, of the largest minus smallest value over groups",
+    "difference.mean_of_classes": "mean, of all classes, of the largest minus smallest value over groups",
     "min.true_groups": "smallest value over the true groups, under the same assumption",
     "max.true_groups": "largest value over the true groups, under the same assumption",
     "under_flips": "every row gets every level of the attribute, and keeps the rest",
@@ -51,6 +56,8 @@ SUFFIXES: Mapping[str, str] = {
     "between_groups": "",
     "true_groups": ", true groups",
     "true_groups.worst_case": ", true groups at worst",
+    "rms_of_classes": ", root mean square of classes",
+    "mean_of_classes": ", mean of classes",
 }
 """Scope -> end of a title, where it is not the scope's own name."""
 
@@ -112,13 +119,19 @@ class Comparison:
 
     @property
     def exists(self) -> bool:
-        """Whether there can be such a number at all, of recorded or of true groups."""
-        return self.of_true_groups or self.part in self.entry.comparisons
+        """Whether there can be such a number at all, of recorded or of true groups, or of classes."""
+        averaged = self.of_classes and self.kind == "difference" and self.metric in CLASS_METRICS
+        return self.of_true_groups or averaged or self.part in self.entry.comparisons
 
     @property
     def of_true_groups(self) -> bool:
         """Whether it is about the groups behind noisy ones."""
         return self.scope in NOISE_SCOPES
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether it is about all classes of a label together."""
+        return self.scope in CLASS_SCOPES
 
     @property
     def worse(self) -> Better:

@@ -503,3 +503,6 @@ NOISE_METRICS = (
     "equalized_odds",
 )
 """Metrics of which something is known for the groups behind noisy ones, in the order of reports."""
+
+CLASS_METRICS = ("selection_rate", "true_positive_rate", "false_positive_rate")
+"""Metrics whose gaps are averaged over the classes of a label of many, in the order of reports."""

@@ -81,7 +81,8 @@ class GroupReport:
 class ComparisonReport:
     """One comparison: which groups reach it, which are undefined, and each group's own where it has one.
 
-    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is.
+    ``at`` is the score at which a KS distance is reached; ``stratum`` where a ``within_strata`` one is; ``of_class``
+    the class with the largest of the gaps that are averaged.
     """
 
     id: str
@@ -92,6 +93,7 @@ class ComparisonReport:
     at: float | None = None
     per_group: Mapping[str, Value] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
+    of_class: str = ""
 
 
 @dataclass(frozen=True)

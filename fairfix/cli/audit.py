@@ -51,7 +51,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     with working(given, "auditing"):
         request = request_of(ctx, AuditRequest, **unused)
         result = run_audit(request)
-    if result.report is None:
+    if not result.content:
         if given["out"]:
             raise DataError(result.no_report)
         talk(save_counts(result, request))

@@ -10,7 +10,13 @@ from fairfix.cli.options import debug_option, output_options
 from fairfix.cli.outputs import check_outputs, print_report, publishing, render, write_reports
 from fairfix.errors import MALFORMED, DataError
 
-SCHEMAS = ("fairfix.audit/1", "fairfix.repair/1", "fairfix.compare/1", "fairfix.models/1")
+SCHEMAS = (
+    "fairfix.audit/1",
+    "fairfix.repair/1",
+    "fairfix.compare/1",
+    "fairfix.models/1",
+    "fairfix.classes/1",
+)
 
 
 @click.command("report")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 Task = Literal["classification", "regression"]
+Asked = Literal[Task, "multiclass"]
 ScoreScale = Literal["probability", "percent", "margin", "logit", "raw"]
 MissingGroup = Literal["error", "group", "drop"]
 MissingRows = Literal["error", "drop"]

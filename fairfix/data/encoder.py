@@ -31,6 +31,9 @@ MISSING = "(missing)"
 """The level of rows whose group is missing, under ``missing_group="group"``."""
 
 
+MOST_CLASSES = 100
+"""Classes of a label: each has tables of its own, and of more nobody reads them. A row's own number has more."""
+
 LARGEST = 1 << 62
 """Codes of crossed columns stay below it, so that an integer holds them."""
 
@@ -153,19 +156,27 @@ class Encoder:
             codes, levels, missing = self._band_codes(batch.column(name), name, edges)
         else:
             codes, levels, missing = group_codes(batch.column(name), name)
-        seen = self._levels[name]
-        many = len(seen)
+        seen, of_classes = self._levels[name], name in self.reading.columns.classes
+        many, limit = len(seen), MOST_CLASSES if of_classes else limit
         # a dictionary may name levels that no row has
         few = len(levels) <= MOST_NUMBERS
         seen.update(levels if few else [levels[code] for code in np.unique(codes)])
-        if len(seen) > max(many, MOST_NUMBERS):
+        if of_classes and len(seen) > limit:
+            raise ColumnError(
+                f"column {name!r} has more than {limit} distinct values, and so many classes at most are compared; "
+                "choose another column, fold rare values into one class, name one with `positive_label=VALUE` in place "
+                "of `task=multiclass`, or say `task=regression` for a real-valued target"
+            )
+        if len(seen) > max(many, MOST_NUMBERS) and not of_classes:
             check_numbers(name, seen, bands)
         if len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
                 f"choose another column, fold it into fewer groups, or raise `max_groups`"
             )
-        if missing is not None and self.reading.missing_group != "group":
+        if missing is not None and of_classes:
+            drop[f"missing class ({name})"] = missing
+        elif missing is not None and self.reading.missing_group != "group":
             drop[f"missing group ({name})"] = missing
         return codes, levels
 

@@ -47,11 +47,13 @@ class Columns:
     strata: tuple[str, ...] = ()
     id: str | None = None
     """Row weight; columns within whose levels groups are also compared; row identity."""
+    classes: tuple[str, ...] = ()
+    """Labels and predictions of many classes, which are counted like groups (:mod:`fairfix.data.classes`)."""
 
     @property
     def cell_keys(self) -> tuple[str, ...]:
-        """Columns that make up a cell: strata, then protected."""
-        return (*self.strata, *self.protected)
+        """Columns that make up a cell: strata, then protected, then classes."""
+        return (*self.strata, *self.protected, *self.classes)
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -190,12 +192,18 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
 
 
 def infer_columns(
-    columns: Columns, schema: pa.Schema, *, score_from_model: bool = False, score_needed: bool = True
+    columns: Columns,
+    schema: pa.Schema,
+    *,
+    score_from_model: bool = False,
+    score_needed: bool = True,
+    of_classes: bool = False,
 ) -> tuple[Columns, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
-    to be learned and it is not ``score_needed``; decisions are not looked for then.
+    to be learned and it is not ``score_needed``; decisions are not looked for then. Predictions ``of_classes`` are
+    looked for alone.
     """
     for part in ("protected", "strata", "label", "score", "prediction", "probability", "weight", "id"):
         given = getattr(columns, part)
@@ -209,6 +217,14 @@ def infer_columns(
         columns = replace(columns, label=label)
     if columns.score or columns.prediction or columns.probability or score_from_model:
         return columns, inferred
+    if of_classes:
+        decided = _only(sorted(DECISIONS), names, "prediction")
+        if decided is None:
+            raise ColumnError(
+                "no column of predicted classes: name it with `prediction=COLUMN`",
+                f"; the columns are {', '.join(schema.names)}",
+            )
+        return replace(columns, prediction=decided), {**inferred, "prediction": decided}
     score = _only(SCORES, names, "score")
     if score is None and score_needed:
         raise ColumnError(

@@ -89,8 +89,10 @@ def ways(seen: Survey, part: str) -> str:
     text, setting, few = _held(seen), f"positive_{part}", seen.common
     if 1 <= len(few) <= SHOWN:
         named = " or ".join(f"`{setting}={value}`" for value, _ in few)
-        more = "" if len(few) == 2 else ", and all others will be negative"
-        return f"{text}; say which one is positive{more}: {named}"
+        two = len(few) == 2
+        more = "" if two else ", and all others will be negative"
+        each = "" if two else "; an audit compares every class with the rest by `task=multiclass`"
+        return f"{text}; say which one is positive{more}: {named}{each}"
     other = (
         "for a real-valued target say `task=regression`"
         if part == "label"

@@ -173,7 +173,7 @@ def under_counterfactuals(
     elif judge.cut is not None:
         decided_by = tuple(np.where(np.isnan(one), np.nan, one >= judge.cut) for one in (score, others))
     if decided_by is not None:
-        yield mean("decision_flips", widest(*decided_by), 1.0, _share)
+        yield mean("decision_flips", widest(*decided_by), 1.0, mean_share)
     yield mean("score_change", widest(score, others), top)
     yield mean("counterfactual_gap", np.bincount(of, np.abs(others - score[of])) / np.bincount(of), top)
     if judge.is_probability:
@@ -523,7 +523,7 @@ def _compared(
     if judge.chance or judge.cut is not None:
         decided = scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut) * 1.0
         differs = np.where(np.isnan(scores[1:]).any(axis=0), np.nan, np.ptp(decided, axis=0))
-        yield mean("decision_flips", differs, 1.0, _share)
+        yield mean("decision_flips", differs, 1.0, mean_share)
     yield mean("score_change", np.ptp(scores[1:], axis=0), top)
 
     effects = {
@@ -547,8 +547,8 @@ def _compared(
         yield mean("transport_cost", worst, 4 * FARTHEST**2)
 
 
-def _share(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
-    """Return a weighted mean of numbers in [0, 1] with limits for few rows."""
+def mean_share(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+    """Return a weighted mean of numbers in [0, 1] with limits for few rows; of unknown numbers there is none."""
     if np.isnan(x).any():
         return Value(math.nan, *support)
     sums = ([float((weight**k * part).sum())] for k in (1, 2) for part in (x, 1.0 - x))

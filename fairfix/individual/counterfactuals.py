@@ -215,6 +215,32 @@ def read_counterfactuals(
     return made
 
 
+def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
+    """Return copies of which a file says what is predicted, each a class in the column ``name``.
+
+    The table has the ids among its features, and the column among those of its cells. Errors are those of
+    :func:`read_counterfactuals`; other columns of the file are left aside.
+    """
+    source, own = open_source(data), str(table.reading.columns.id)
+    source.require([own, name])
+    read = _read(source, table, own, [name])
+    people = _people(read.column(own), table, own)
+    unknown = _check_people(people, table, source.name, own)
+    gone = set(unknown)
+    there = [copy for copy, one in enumerate(people) if one not in gone]
+    column = read.column(name).take(arrow_array(np.array(there, dtype=np.int64))).combine_chunks()
+    codes, levels, missing = group_codes(column, name)
+    if missing is not None:
+        whose = people[there[int(np.argmax(missing))]]
+        raise DataError(
+            f"{source.name}: column {name!r} is missing for a copy of {whose!r}; write what is predicted for it, or "
+            "remove the row"
+        )
+    aside = tuple(one for one in source.columns if one not in (own, name) and not INDEX_NAME.fullmatch(one))
+    owners, told = tuple(str(people[copy]) for copy in there), tuple(levels[code] for code in codes)
+    return Counterfactuals(source.name, own, owners, pa.table({}), {name: told}, unknown, aside)
+
+
 def _parts(columns: Columns) -> Iterator[tuple[str, str]]:
     """Yield (part, name) of the columns that say what a model gives."""
     for part in ("score", "prediction", "probability"):

@@ -235,6 +235,9 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         text = (
             f"the scores of {pair} are furthest apart{at}: {phrase} differs by {amounts.gap(value)}{interval}"
         )
+    elif of.of_classes:
+        mean = of.scope.partition("_")[0].replace("rms", "root mean square")
+        text = f"the {mean} of the gaps of all classes in {phrase} is {amounts.gap(value)}{interval}"
     elif of.kind == "covariance":
         text = (
             f"the share of {names} in all rows, times the difference of {phrase} to that of everybody, is "

@@ -60,12 +60,12 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         yield from _profile(result["profile"])
     for block in result["attributes"]:
         if block["groups"]:  # else the attribute is known by probabilities alone
-            yield _block(block, result, detail=detail)
-        yield from _individual(block, result)
+            yield attribute_section(block, result, detail=detail)
+        yield from individual_sections(block, result)
         if result.get("noise", {}).get("attribute") == block["attribute"]:
             yield true_groups(result["noise"], detail=detail)
     for block in result["strata"]:
-        yield _block(block, result, detail=False)
+        yield attribute_section(block, result)
     if result["not_computed"]:
         lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
         yield Section("Not computed", lines, kind="not computed")
@@ -81,8 +81,9 @@ def _matrix(checks: Sequence[Json]) -> Grid:
     return Grid(("attribute", *asked), rows, 1 + len(asked), "Verdicts by attribute")
 
 
-def _facts(result: Json) -> Iterator[str]:
-    data, settings = result["data"], result["settings"]
+def rows_and_columns(result: Json) -> Iterator[str]:
+    """Yield which rows an audit used, and which column is what."""
+    data = result["data"]
     left_out = (f"; {e['rows']:,} left out: {e['reason']}" for e in data["rows"]["excluded"] if e["rows"])
     yield read_and_used(result) + "".join(left_out)
     named = [
@@ -91,6 +92,22 @@ def _facts(result: Json) -> Iterator[str]:
         for part, name in data["columns"].items()
     ]
     yield "columns: " + "; ".join(named)
+
+
+def hidden_groups(result: Json) -> Iterator[str]:
+    """Yield which groups are not shown, where some are not."""
+    if "suppressed" in result:
+        hidden = result["suppressed"]
+        yield (
+            f"groups with fewer than {hidden['below']:,} rows are hidden, and others so that these cannot be computed: "
+            f"{hidden['groups']:,} groups in all tables together"
+        )
+        yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
+
+
+def _facts(result: Json) -> Iterator[str]:
+    data, settings = result["data"], result["settings"]
+    yield from rows_and_columns(result)
     if data["model"]:
         yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
     for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
@@ -104,13 +121,7 @@ def _facts(result: Json) -> Iterator[str]:
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
-    if "suppressed" in result:
-        hidden = result["suppressed"]
-        yield (
-            f"groups with fewer than {hidden['below']:,} rows are hidden, and others so that these cannot be computed: "
-            f"{hidden['groups']:,} groups in all tables together"
-        )
-        yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
+    yield from hidden_groups(result)
 
 
 def _worse(change: Json) -> str:
@@ -182,7 +193,8 @@ def _cell(value: Any, kind: str) -> str:
     return "–" if value is None else CELLS.get(kind, show)(value)
 
 
-def _block(block: Json, result: Json, *, detail: bool) -> Section:
+def attribute_section(block: Json, result: Json, *, detail: bool = False) -> Section:
+    """Return the tables of an attribute, over everybody or in a stratum: its groups, and how they compare."""
     groups, lines = _shown(block, result)
     undefined = [
         f"{group['group']}: {name} is undefined: {value['reason']}"
@@ -243,7 +255,7 @@ def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Gr
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
-def _individual(block: Json, result: Json) -> Iterator[Section]:
+def individual_sections(block: Json, result: Json) -> Iterator[Section]:
     """Yield what the group alone does to a person's result, with what has to be assumed for that, in words.
 
     What counterfactual copies get is told apart: more than the group may be different in them.

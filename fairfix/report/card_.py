@@ -10,7 +10,7 @@ from fairfix.report.words import readable
 
 __all__ = ("render", "unrun")
 
-GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap")
+GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap", "classes")
 """Kinds of sections that a card has as they are."""
 
 LIMITS = (

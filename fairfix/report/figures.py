@@ -9,6 +9,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS
 from fairfix.report import svg
 from fairfix.report.audits import GROUP, group_metrics
+from fairfix.report.classes import by_gap, gap_id, gap_metrics, gap_of
 from fairfix.report.comparisons import slack_of
 from fairfix.report.frontier import NOTHING, Panel, panels
 from fairfix.report.layout import (
@@ -315,6 +316,23 @@ def true_gaps(noise: Json) -> Iterator[Part]:
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
 
+def class_gaps(block: Json, result: Json) -> Iterator[Part]:
+    """Yield the gaps of all classes by an attribute, the largest first, on one axis for each metric."""
+    figures = []
+    for metric in gap_metrics(result):
+        ordered = by_gap(result, block["attribute"], metric)[:MOST_ROWS]
+        rows = [_dot(one["class"], gap_of(one, block["attribute"], metric)) for one in ordered]
+        heading = f"{titled(gap_id(metric))} by {block['attribute']}, each class against the rest"
+        description = f"{heading}: " + "; ".join(f"{row.name} {row.text}" for row in rows) + "."
+        table = tuple((row.name, *map(show, (row.value, row.low, row.high))) for row in rows)
+        drawing = svg.dots(rows, svg.span_of(_ends(rows), zero=True, most=1.0))
+        figures.append(
+            Figure(heading, drawing, description, Grid(("class", *NUMBERS[:3]), table, 1, heading))
+        )
+    if figures:
+        yield Part(f"Gaps of classes by {block['attribute']}, drawn", figures=tuple(figures))
+
+
 def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
     """Return the estimates of a comparison of true groups, from the plainest to the surest."""
     names = {"recorded": "as recorded", "weighted": "weighted", "identified": "N4"}
@@ -373,6 +391,7 @@ PICTURES: Mapping[str, Callable[[Section, Json], Iterator[Part]]] = {
     "attribute": lambda section, result: attribute(section.about, result),
     "proof": lambda section, _: before_after(section.about, section.title),
     "true groups": lambda section, _: true_gaps(section.about),
+    "classes": lambda section, result: class_gaps(section.about, result),
 }
 """Pictures of a section of a result, by the kind of the section; others have none."""
 

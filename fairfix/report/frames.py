@@ -78,9 +78,19 @@ def _comparisons(result: Json) -> Iterator[Row]:
             yield {**where, "comparison": one["id"], "groups": between, **_numbers(one)}
 
 
+def _of_classes(rows: Callable[[Json], Iterator[Row]]) -> Callable[[Json], Iterator[Row]]:
+    """Return what yields rows of all classes together, whose class is empty, then of each class."""
+
+    def each(result: Json) -> Iterator[Row]:
+        for one in ({**result, "class": ""}, *result["classes"]):
+            yield from ({"class": one["class"], **row} for row in rows(one))
+
+    return each
+
+
 def _checks(result: Json) -> Iterator[Row]:
     for check in result["checks"]:
-        named = {part: check.get(part, "") for part in ("check", "attribute", "group", "verdict")}
+        named = {part: check.get(part, "") for part in ("check", "attribute", "group", "class", "verdict")}
         judged = {part: check[part] for part in ("operator", "limit", "reason")}
         yield {**_numbers(check), **named, **judged, "groups": ", ".join(check["groups"])}
 
@@ -153,10 +163,26 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
             _proof,
         ),
     },
+    "classes": {
+        "groups": (("class", *_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _of_classes(_groups)),
+        "comparisons": (("class", *_BLOCK, "comparison", *_ENDS, "groups"), _of_classes(_comparisons)),
+        "checks": (
+            (
+                *("check", "attribute", "group", "class", "verdict"),
+                *(*NUMBERS, "operator", "limit", "groups", "reason"),
+            ),
+            _checks,
+        ),
+    },
     "compare": {
         "points": (("point", "method", "slack", "kind", "number", "attribute", *_ENDS, "failure"), _points)
     },
 }
 """Kind of result -> table -> its columns and its rows."""
 
-NAMES = {"audit": "an audit", "repair": "a repair", "compare": "a comparison of methods"}
+NAMES = {
+    "audit": "an audit",
+    "classes": "an audit of many classes",
+    "repair": "a repair",
+    "compare": "a comparison of methods",
+}

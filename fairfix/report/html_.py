@@ -19,6 +19,7 @@ from fairfix.auditing.metrics import metrics_for
 from fairfix.auditing.results import in_percent
 from fairfix.report import figures, headline, repair_figures
 from fairfix.report.audits import group_metrics
+from fairfix.report.classes import gap_id, gap_metrics
 from fairfix.report.figures import Part
 from fairfix.report.layout import (
     HEADLINES,
@@ -39,10 +40,10 @@ from fairfix.report.words import plain, readable
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
 
-WITH_PICTURES = ("attribute", "true groups")
+WITH_PICTURES = ("attribute", "true groups", "classes")
 """Kinds of sections whose pictures stand before their tables, which are folded."""
 
-FOLDED = ("stratum", "facts", "not computed", "fitted", "solution", "notes", "other gap")
+FOLDED = ("stratum", "class", "facts", "not computed", "fitted", "solution", "notes", "other gap")
 """Kinds of sections that are folded."""
 
 TERMS = {
@@ -299,6 +300,8 @@ def _named(result: Json, *, detail: bool) -> Iterator[tuple[str, str, str]]:
             for name in point.get(part, ())
         ]
         names += [one["comparison"] for one in result.get("changes", ())]
+        names += [one["comparison"] for one in result.get("checks", ()) if "definitions" in result]
+        names += [gap_id(name) for name in gap_metrics(result)] if "classes" in result else []
         names += [one["id"] for one in result.get("qualities", ())]
         names += [row["id"] for row in result.get("proof", {}).get("holdout", {}).get("table", ())]
     yield from ((titled(name), name, meaning(name, result)) for name in names)

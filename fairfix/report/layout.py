@@ -233,6 +233,7 @@ SECTIONS = {
     "repair": "fairfix.report.repairs",
     "compare": "fairfix.report.comparisons",
     "models": "fairfix.report.models",
+    "classes": "fairfix.report.classes",
 }
 """Kind of result -> the module of its sections, which is made of the parts of this one."""
 

@@ -16,6 +16,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.own import added
 from fairfix.errors import UsageError
+from fairfix.report.classes import gap_id, gap_metrics, gap_of
 from fairfix.report.frontier import NOTHING, Panel, panels
 from fairfix.report.layout import Json, kind_of, parted, titled
 from fairfix.report.svg import COLOURS
@@ -87,6 +88,8 @@ def figure_of(result: Mapping[str, Any], numbers: Sequence[str] = ()) -> Figure:
     with rc_context({"font.size": STYLE["font.size"]}):
         if kind == "repair":
             return _dots(_of_proof(result, numbers))
+        if kind == "classes":
+            return _dots(_of_gaps(result, numbers))
         with added(result.get("own_metrics", ())):
             return _dots(_of_groups(result, numbers))
 
@@ -147,6 +150,28 @@ def _of_groups(result: Json, metrics: Sequence[str]) -> list[list[Dots]]:
             for name in shown
         ]
         for block in blocks
+    ]
+
+
+def _of_gaps(result: Json, chosen: Sequence[str]) -> list[list[Dots]]:
+    """Return a row of panels for each attribute, with the gaps of all classes in each metric."""
+    names = [name for name in gap_metrics(result) if not chosen or name in chosen]
+    if not names:
+        raise UsageError(f"`numbers`: the gaps of classes are those of {', '.join(gap_metrics(result))}")
+    return [
+        [
+            Dots(
+                titled(gap_id(name)),
+                tuple(one["class"] for one in result["classes"]),
+                {
+                    block["attribute"]: tuple(
+                        gap_of(one, block["attribute"], name) for one in result["classes"]
+                    )
+                },
+            )
+            for name in names
+        ]
+        for block in result["attributes"]
     ]
 
 

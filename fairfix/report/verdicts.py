@@ -40,6 +40,7 @@ def judged(result: Json, name: str) -> Judged:
     command = kind_of(result)
     if command in ("compare", "models"):
         raise UsageError(NO_CHECKS.format(name=name))
+    command = "audit" if command == "classes" else command
     columns = result["data"]["columns"].get("protected", ())  # none where groups are known by probabilities
     return Judged(command, str(result["data"]["source"]), tuple(columns), result["checks"])
 
@@ -69,7 +70,8 @@ def cautions(result: Json) -> list[tuple[str, str]]:
 def title(check: Json) -> str:
     """Return the check with its attribute."""
     text = ("require " if "required" in check else "") + str(check["check"])
-    return text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
+    text = text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
+    return f"{text}, class {check['class']}" if "class" in check else text
 
 
 def sentence(check: Json) -> str:

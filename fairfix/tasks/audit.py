@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +44,14 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
-from fairfix.tasks.messages import message_dict, of_direction, of_source
+from fairfix.tasks.messages import message_dict, of_direction, of_source, of_unknown_classes
 from fairfix.tasks.record import add_record
-from fairfix.tasks.request import AuditRequest, DataRequest, function_of
+from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile, Loss
+    from fairfix.auditing.waivers import Waiver
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
 
@@ -67,7 +68,10 @@ class AuditResult(Result):
     ----------
     report
         The numbers, typed: ``report.block("race").comparisons["ks.to_overall"].value.low``. None where ``counts_out``
-        asked for the counts of a piece of data that is too small for a report, for the reason in ``no_report``.
+        asked for the counts of a piece of data that is too small for a report, for the reason in ``no_report``. Of
+        many classes (``task="multiclass"``) those of all together: accuracy and class gaps.
+    classes
+        Class -> its report, against the rest; empty unless there are many.
     counts
         Counts that ``counts_out`` asked for.
     """
@@ -75,6 +79,7 @@ class AuditResult(Result):
     report: AuditReport | None
     counts: CountFile | None = None
     no_report: str = ""
+    classes: Mapping[str, AuditReport] = field(default_factory=dict)
 
 
 def run_audit(request: AuditRequest) -> AuditResult:
@@ -94,6 +99,8 @@ def _run(request: AuditRequest) -> AuditResult:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
     waivers, old = waivers_of(request), _baseline(request.baseline)
+    if request.task == MULTICLASS:
+        return _of_classes(request, waivers)
     counts: CountFile | None = None
     data: Dataset | None = None
     notes: list[Note] = []
@@ -132,6 +139,40 @@ def _run(request: AuditRequest) -> AuditResult:
         _compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), report, counts)
+
+
+def _of_classes(request: AuditRequest, waivers: list[Waiver]) -> AuditResult:
+    """Return the audit of every class against the rest."""
+    from fairfix.auditing.classes import audit_classes, classes_dict
+
+    if request.metrics:
+        raise UsageError(
+            "`metrics`: those of one's own are of two classes; leave them out with `task=multiclass`"
+        )
+    copied = request.counterfactuals is not None
+    data = open_data(request if copied else replace(request, id=None))
+    settings = _settings(request, request.protected, exact=False)
+    notes, more = [*of_source(data.source)], None
+    if copied:
+        from fairfix.individual.counterfactuals import left_out
+        from fairfix.individual.of_classes import classes_of_copies
+
+        asked = request.counterfactuals, request.confidence
+        with explaining(data):
+            more, copies = classes_of_copies(data.source, data.reading, *asked)
+        notes += left_out(copies)
+    with explaining(data), workers_of(request.cluster, request.threads) as workers:
+        made = audit_classes(data.source.read_by(workers), data.reading, settings, more)
+    require_two_groups(made.everybody)
+    made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
+    content = classes_dict(made)
+    if noted := messages((*of_unknown_classes(made.never_true), *notes)):
+        content["messages"] = list(map(message_dict, noted))
+        for note in noted:
+            if note.severity == "warning":
+                log.info("%s", note.line)
+    apply_waivers(content, waivers, request)
+    return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
 
 
 def _check_bands(request: AuditRequest) -> None:

@@ -24,7 +24,7 @@ from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution
 from fairfix.report.layout import waiver_state
-from fairfix.tasks.request import DataRequest, GateRequest, PredictRequest
+from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, GateRequest, PredictRequest
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -71,6 +71,12 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     """Open the data of a request; what a request names no column for is looked for by its usual name."""
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
+    many = request.task == MULTICLASS
+    if many and not isinstance(request, AuditRequest):
+        raise UsageError(
+            f"`task={MULTICLASS}` is for audits: nothing else takes more than two classes; name one with "
+            "`positive_label=VALUE`, and all others will be negative"
+        )
     columns = Columns(
         **{name: getattr(request, name) for name in COLUMNS},
         probability=getattr(request, "probability", None),
@@ -95,7 +101,11 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
     try:
         columns, inferred = infer_columns(
-            columns, source.schema, score_from_model=model is not None, score_needed=score_needed
+            columns,
+            source.schema,
+            score_from_model=model is not None,
+            score_needed=score_needed,
+            of_classes=many,
         )
         source.require(columns.roles)
     except ColumnError as error:
@@ -103,6 +113,8 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     for part, name in inferred.items():
         log.info("%s is column %r (by its name)", part, name)
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
+    if many:
+        options["task"] = "classification"  # of each class and the rest
     if model is not None and model.score_scale == "raw":
         options["score_scale"] = "raw"
     cuts = () if request.threshold is None else (request.threshold,)

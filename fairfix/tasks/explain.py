@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairfix.auditing.checks import named, read_check
-from fairfix.auditing.comparisons import KINDS, MEANINGS, Comparison
+from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import (
     ALIASES,
     EQUALIZED_ODDS,
@@ -78,7 +78,9 @@ def code_names() -> tuple[str, ...]:
 def names() -> tuple[str, ...]:
     """Return everything that can be explained by a name of its own, but for methods and options."""
     return tuple(
-        dict.fromkeys((*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES, *WORDS, *OTHERS, "exit_status"))
+        dict.fromkeys(
+            (*METRICS, *ALIASES, *KINDS, *SCOPES, *FLIP_SCOPES, *CLASS_SCOPES, *WORDS, *OTHERS, "exit_status")
+        )
     )
 
 
@@ -106,7 +108,7 @@ def explain(text: str) -> Explanation:
     metric = METRICS.get(ALIASES.get(first, first))
     if metric is not None and bool(dot) == bool(rest):
         return _comparison(name) if rest else _metric(metric)
-    if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *MEANINGS):
+    if name in (*KINDS, *SCOPES, *FLIP_SCOPES, *CLASS_SCOPES, *MEANINGS):
         return _part(name)
     if codes := [(f"{kind} code", texts[name]) for kind, texts in CODES.items() if name in texts]:
         return Explanation(name, (*word, *codes, *_of_options(name)))
@@ -239,6 +241,7 @@ ASKED_BY: Mapping[str, str] = {
     "under_comparable": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
     "under_counterfactuals": "`counterfactuals=FILE` `id=COLUMN` `model=FILE`",
+    **dict.fromkeys(CLASS_SCOPES, "`task=multiclass` `prediction=COLUMN`"),
 }
 """Parameters by which comparisons of a scope are asked for."""
 
@@ -248,13 +251,22 @@ def _asked_by(scope: str) -> Iterator[tuple[str, str]]:
         yield "ask with", ASKED_BY[scope]
 
 
+def _of_classes(metric: str) -> Iterator[str]:
+    """Yield what there is of a metric over all classes of a label."""
+    for scope in CLASS_SCOPES:
+        of = Comparison(metric, "difference", scope)
+        if of.exists:
+            yield of.part
+
+
 def _part(name: str) -> Explanation:
     """Explain a kind or a scope by the meaning of each comparison that has it."""
     keys = [name] if name in MEANINGS and "." in name else [k for k in MEANINGS if name in k.split(".")]
     lines = [("is", MEANINGS[key] if key == name else f"{key}: {MEANINGS[key]}") for key in keys]
-    of = [metric for metric in METRICS.values() if not set(keys).isdisjoint(metric.comparisons)]
+    made = {name: {*metric.comparisons, *_of_classes(name)} for name, metric in METRICS.items()}
+    of = [METRICS[name] for name, there in made.items() if not there.isdisjoint(keys)]
     lines.append(("of", ", ".join(metric.name for metric in of)))
-    first = next(key for key in keys if key in of[0].comparisons)
+    first = next(key for key in keys if key in made[of[0].name])
     return Explanation(name, (*lines, *_asked_by(name.rpartition(".")[2]), ("check", example(of[0], first))))
 
 

@@ -32,6 +32,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "threshold": "the score from which on a decision is positive",
         "decision": "0 or 1; positive is the outcome that people want",
         "label": "what happened: 1 or 0, or a number in regression",
+        "class": (
+            "one of the values of a label that has many (`task=multiclass`); an audit compares each with all the "
+            "others, the rest"
+        ),
         "draw": (
             "a number in [0, 1) that belongs to a row's identity and settles a randomised decision the same "
             "way every time"

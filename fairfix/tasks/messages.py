@@ -1,13 +1,14 @@
 """Messages: what any result says first, of its scores and of how its data was read.
 
-``score_direction`` is the code of scores that are lower for rows of label 1, ``read_as`` that of a file of which it had
-to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in predictions. The
-module needs no more than an audit; :mod:`fairfix.tasks.doubts` has what a repair says of itself.
+``score_direction`` is the code of scores that are lower for rows of label 1, ``unknown_classes`` that of predictions
+that no label has, ``read_as`` that of a file of which it had to be found out how it is written, ``shared_ids`` that of
+rows that share a draw, in a repair and in predictions. The module needs no more than an audit;
+:mod:`fairfix.tasks.doubts` has what a repair says of itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fairfix.auditing.results import Value
 from fairfix.data.files import Source
@@ -41,6 +42,17 @@ def of_source(source: Source | None) -> Iterator[Note]:
     """Yield how a source was read, where that had to be guessed."""
     if source is not None and source.remark:
         yield Note(source.remark, "read_as")
+
+
+def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
+    """Yield that classes are predicted which no row has as its label."""
+    if names:
+        shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield Caution(
+            f"predicted, but no row's label: {shown}; such a class has no true positive rate, and no gap over the "
+            "classes can be shown to be small; if it is one that labels have, spell it alike",
+            "unknown_classes",
+        )
 
 
 def of_shared_ids(

@@ -17,6 +17,7 @@ from datetime import date
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from fairfix.data.choices import (
+    Asked,
     Database,
     DuplicateIds,
     ExportTarget,
@@ -177,6 +178,9 @@ COPIES = (
     "all other columns keep their values."
 )
 
+MULTICLASS = "multiclass"
+"""The task of labels of many classes, each of which an audit compares with the rest."""
+
 RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
@@ -238,10 +242,10 @@ class DataRequest(FilesRequest):
         "error", "Rows whose score, label or weight is missing.", choices=get_args(MissingRows)
     )
     max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
-    task: Task = parameter(
+    task: Asked = parameter(
         "classification",
-        "What the label is: 0/1, or a real number.",
-        choices=get_args(Task),
+        "What the label is: 0/1, a real number, or, for an audit, one of many classes.",
+        choices=(*get_args(Task), MULTICLASS),
     )
     noise: Any = source(
         "The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
@@ -337,7 +341,7 @@ class AuditRequest(GateRequest):
         at_least=0,
     )
     counterfactuals: Any = source(
-        COPIES + " Audited with the model file; without one, its score column holds their scores.",
+        COPIES + " Audited with the model file; without one, its score or prediction column holds theirs.",
         "DATA",
     )
     suppress_below: int = parameter(
@@ -559,6 +563,16 @@ FITTED = (
     "noise_membership",
 )
 
+OF_TWO_COLUMNS = (
+    *("positive_label", "positive_prediction", "score", "score_scale"),
+    *("threshold", "probability", "model"),
+)
+OF_TWO = (
+    *("noise", "noise_radius", "noise_membership", "individual", "profile"),
+    *("counts_out", "from_counts", "baseline", "baseline_data", "one_pass"),
+)
+"""What says more of two classes, and what there is of two classes only."""
+
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("against", FITTED, "the scores of two models are compared, and nothing is fitted"),
     ("against_data", FITTED, "the scores of two models are compared, and nothing is fitted"),
@@ -579,6 +593,16 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "of probabilities of membership say `noise_independent`",
     ),
     ("noise_membership", ("profile",), "its tables are about recorded groups"),
+    (
+        f"task={MULTICLASS}",
+        OF_TWO_COLUMNS,
+        "every class that `prediction` and `label` hold is compared with the rest",
+    ),
+    (
+        f"task={MULTICLASS}",
+        OF_TWO,
+        "it is of two classes; `positive_label=VALUE` in place of the task has two",
+    ),
     ("baseline_data", ("baseline",), "one compares rows and the other results"),
     (
         "baseline_data",

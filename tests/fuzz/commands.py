@@ -26,7 +26,7 @@ from fairfix.data.choices import Probabilities
 from fairfix.methods import available as found_methods
 from fairfix.methods.base import Rule
 from fairfix.report import FORMATS
-from fairfix.tasks.request import EXCLUDES, REQUIRES
+from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
 
 from tests.fuzz import files
 from tests.fuzz.frames import NAMES, Frame, frame
@@ -548,6 +548,8 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     if more is None:
         more = draw.choice((0, 0, 0, 1, 1, 2, 3, 5))
     chosen |= dict.fromkeys(draw.sample(others, min(more, len(others))), "")
+    if command == "audit" and not given:
+        chosen = _of_classes(chosen, d)
     if draw.random() >= d.hostile:
         _reconcile(chosen, params, frozenset(given))
         if draw.random() < 0.8:
@@ -572,6 +574,22 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
             entry = chosen[name] or make(d)
             out.append(written_option(param, entry, draw) if isinstance(param, click.Option) else (entry,))
     return out
+
+
+OF_CLASSES = 0.03
+"""How often an audit is one of many classes."""
+
+
+def _of_classes(chosen: dict[str, str], d: Drawer) -> dict[str, str]:
+    """Return the options of a line, now and then made ones of an audit of many classes; by a draw of its own."""
+    draw = random.Random(f"{d.case.number} classes")
+    if draw.random() >= OF_CLASSES:
+        return chosen
+    groups, condition = d.case.frame.parts.get("group", ["1"]), f"task={MULTICLASS}"
+    foreign = {other for name, others, _ in EXCLUDES if name == condition for other in others}
+    out = {name: entry for name, entry in chosen.items() if name not in foreign or draw.random() < d.hostile}
+    columns = draw.choices((*groups, *d.case.frame.parts.get("label", ())), k=2)
+    return {**out, "task": MULTICLASS, "label": columns[0], "prediction": columns[1]}
 
 
 def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[str]) -> None:

@@ -113,7 +113,7 @@ def hostile_audit(**settings: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """An audit, a repair and a comparison of the sample data."""
+    """An audit, a repair, a comparison and an audit of classes of the sample data."""
     folder = tmp_path_factory.mktemp("saved")
     data = str(ROOT / "sample_data" / "loans.parquet")
     common = [data, "--protected", "race", "--no-config", "--quiet"]
@@ -123,6 +123,24 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     run(["repair", *common, *gate, *method, "--out", f"json={folder / 'repair.json'}"])
     slacks = ["--methods", "ramp", "--slacks", "0.05,inf"]
     run(["compare", *common, *slacks, "--out", f"json={folder / 'compare.json'}"])
+    loans = pd.read_parquet(data)
+    told = loans["product"].where(
+        loans["late_payments"] > 0, loans["product"].sample(frac=1, random_state=0).values
+    )
+    loans.assign(told=told).to_parquet(folder / "classes.parquet")
+    of_classes = [
+        "--task",
+        "multiclass",
+        "--label",
+        "product",
+        "--prediction",
+        "told",
+        "--no-config",
+        "--quiet",
+    ]
+    gate = ["--fail-on", "tpr.difference>0.1", "--fail-on", "tpr.difference.rms_of_classes>0.9"]
+    out = ["--out", f"json={folder / 'classes.json'}"]
+    run(["audit", str(folder / "classes.parquet"), "--protected", "race,sex", *of_classes, *gate, *out])
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
@@ -138,7 +156,7 @@ def test_every_audit_makes_a_sound_page(name: str, exact: bool) -> None:
     assert page.all("svg")
 
 
-@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
 def test_every_kind_makes_a_sound_page(kind: str, saved: dict[str, Any]) -> None:
     """With pictures, and the same bytes twice."""
     text = renderer("html")(saved[kind])
@@ -174,7 +192,7 @@ def test_hostile_names_are_text() -> None:
 
 FREE = {
     *("attribute", "check", "file", "group", "groups", "hidden", "meaning", "notes", "parameters"),
-    *("protected", "reason", "says", "source", "title", "warnings"),
+    *("protected", "reason", "says", "source", "title", "warnings", "class", "of_class"),
 }
 """Keys of the JSON form whose texts come from data, users or sentences."""
 
@@ -190,7 +208,7 @@ def with_markup(value: Any, key: str = "") -> Any:
     return value + HOSTILE if key in FREE and isinstance(value, str) and value != "base" else value
 
 
-@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
 def test_no_text_of_a_result_is_markup(kind: str, saved: dict[str, Any]) -> None:
     """Whatever text it is that holds markup, the page shows it and has the elements it had."""
     plain, hostile = (assert_sound(renderer("html")(one)) for one in (saved[kind], with_markup(saved[kind])))

@@ -1,0 +1,71 @@
+"""What is predicted of people and of their counterfactual copies, where predictions are classes.
+
+References
+----------
+Yurochkin and Sun (2021), SenSeI, ICLR: prediction consistency is the share whose class does not change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.auditing.results import ComparisonReport
+from fairfix.data.classes import named
+from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Table
+from fairfix.individual.by_model import mean_share
+from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
+
+CHANGED = "decision_flips.under_counterfactuals"
+
+
+def classes_of_copies(
+    source: Source, reading: Reading, data: Any, confidence: float
+) -> tuple[dict[str, list[ComparisonReport]], Counterfactuals]:
+    """Return the share of people who are predicted another class than some copy of theirs, and the copies.
+
+    Parameters
+    ----------
+    source, reading
+        The rows, with columns of ids and of predicted classes.
+    data
+        The copies: rows of an id and a predicted class.
+    confidence
+        Of the limits; each person counts once, with their weight.
+
+    Returns
+    -------
+    All protected columns together -> the comparison, as :func:`fairfix.auditing.audit.judge` takes it.
+    """
+    columns = reading.columns
+    name = str(columns.prediction)
+    own = Reading(
+        Columns((), weight=columns.weight, id=columns.id, classes=(name,)),
+        missing_rows=reading.missing_rows,
+    )
+    table = read_table(source, own, (), {str(columns.id): pa.string(), name: source.schema.field(name).type})
+    copies = read_predictions(data, table, name)
+    row, changed = copies.of(table)
+    people, of = np.unique(row, return_inverse=True)
+    here, there = (_classes(one, name) for one in (table, changed))
+    differs = np.zeros(people.size)
+    np.maximum.at(differs, of.ravel(), (there != here[row]).astype(np.float64))
+    value = mean_share(differs, table.weight[people], (0.0, 1.0), 1.0 - confidence)
+    reason = f"{row.size:,} copies of {people.size:,} people"
+    report = ComparisonReport(CHANGED, replace(value, reason=reason), ())
+    return {attribute_name(columns.protected): [report]}, copies
+
+
+def _classes(table: Table, name: str) -> npt.NDArray[np.str_]:
+    """Return the predicted class of each row, (n,)."""
+    at = table.reading.columns.cell_keys.index(name)
+    levels = np.array(named(name, "prediction", [cell[at] for cell in table.rows.cells]))
+    return np.asarray(levels[table.rows.cell])

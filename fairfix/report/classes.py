@@ -1,0 +1,292 @@
+"""The sections of an audit of many classes: checks by their worst class, class gaps, and a table of all classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
+from fairfix.auditing.metrics import CLASS_METRICS, METRICS
+from fairfix.auditing.results import in_percent
+from fairfix.report.answer import NOT_JUDGED, ORDER, between_whom, judgement, statement
+from fairfix.report.audits import (
+    GROUP,
+    attribute_section,
+    hidden_groups,
+    individual_sections,
+    rows_and_columns,
+)
+from fairfix.report.layout import (
+    MARKS,
+    WAIVERS,
+    Columns,
+    Grid,
+    Json,
+    Section,
+    Verdict,
+    failing,
+    interval,
+    message_lines,
+    show,
+    titled,
+)
+from fairfix.report.verdicts import WORDS
+
+FIRST = ("true_positive_rate", "selection_rate")
+"""Whose gaps order the classes: the first that there is."""
+
+MOST_ROWS = 30
+"""Classes in a table without ``detail``."""
+
+ACCURACIES = ("accuracy.difference.between_groups", "accuracy.ratio.between_groups", "accuracy.min")
+"""What is shown of groups in all classes together."""
+
+OF_A_CLASS = "Each class is compared with the rest: a positive decision is its prediction"
+
+
+def gap_metrics(result: Json) -> list[str]:
+    """Return the metrics whose gaps classes have."""
+    ids = {one["id"] for block in result["attributes"] for one in block["comparisons"]}
+    return [name for name in CLASS_METRICS if Comparison(name, "difference", CLASS_SCOPES[0]).id in ids]
+
+
+def gap_id(metric: str) -> str:
+    """Return the name of the gap of one class."""
+    return Comparison(metric, "difference", "between_groups").id
+
+
+def gap_of(one: Json, attribute: str, metric: str) -> Json:
+    """Return the gap of a class by an attribute."""
+    block = next(block for block in one["attributes"] if block["attribute"] == attribute)
+    gap: Json = next(own for own in block["comparisons"] if own["id"] == gap_id(metric))
+    return gap
+
+
+def by_gap(result: Json, attribute: str, metric: str) -> Sequence[Json]:
+    """Return the classes, that with the largest gap first and those without one last."""
+
+    def rank(one: Json) -> float:
+        value = gap_of(one, attribute, metric)["value"]
+        return 1.0 if value is None else -value
+
+    return sorted(result["classes"], key=rank)
+
+
+def sections(result: Json, *, detail: bool) -> Iterator[Section]:
+    """Yield the sections of the JSON form of an audit of many classes."""
+    title = f"fairfix audit of {result['data']['source']}: {len(result['classes'])} classes"
+    read_as = (
+        f"{OF_A_CLASS}, and label 1 is the class" if "label" in result["data"]["columns"] else OF_A_CLASS
+    )
+    yield Section(title, (*message_lines(result), *_answer(result), read_as + "."), kind="answer")
+    if result["checks"]:
+        yield _checks(result)
+    if "waivers" in result:
+        grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
+        yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+    for block in result["attributes"]:
+        yield _classes(block, result, detail=detail)
+        yield from individual_sections(block, result)
+    if "accuracy" in result["overall"]["metrics"]:
+        yield from (_accuracy(block, result) for block in result["attributes"])
+    if detail:
+        yield from _each(result)
+    if result["not_computed"]:
+        lines = tuple(f"{item['metric']}: {item['reason']}" for item in result["not_computed"])
+        yield Section("Not computed", lines, kind="not computed")
+    yield Section("Data and settings", tuple(_facts(result)), kind="facts")
+
+
+def _as_audit(one: Json, result: Json) -> Json:
+    """Return the audit of a class against the rest, as those of two classes have it."""
+    settings = {**result["settings"], "task": "classification"}
+    return {**one, "settings": settings, "definitions": result["definitions"]}
+
+
+def _of_check(check: Json, result: Json) -> Json:
+    """Return the audit that a check is about: of its class, or of all together."""
+    mine = (one for one in result["classes"] if one["class"] == check.get("class"))
+    return next((_as_audit(one, result) for one in mine), result)
+
+
+# ---------------------------------------------------------------------- the answer and the checks
+
+
+def _asked(result: Json) -> list[list[Json]]:
+    """Return the checks as they were asked, each with its classes, the worst first."""
+    asked: dict[tuple[str, str], list[Json]] = {}
+    for check in result["checks"]:
+        asked.setdefault((check["check"], check["attribute"]), []).append(check)
+    return [sorted(these, key=_badness) for these in asked.values()]
+
+
+def _badness(check: Json) -> tuple[int, float]:
+    """Return the rank of a check among its classes: by its verdict, then by how far it is beyond the limit."""
+    value = check["value"]
+    beyond = 0.0 if value is None else value - check["limit"]
+    return ORDER.index(check["verdict"]), -beyond if check["operator"].startswith(">") else beyond
+
+
+def _answer(result: Json) -> Iterator[str]:
+    if not result["checks"]:
+        yield from _unjudged(result)
+        yield NOT_JUDGED
+        return
+    for these in sorted(_asked(result), key=lambda own: ORDER.index(own[0]["verdict"])):
+        first = these[0]
+        where = f"Class {first['class']}, the worst of {len(these)}: " if "class" in first else ""
+        text = statement(first, _of_check(first, result), first["attribute"], first["limit"])
+        yield f"{where}{text} {judgement(first)}" + _counted(these)
+
+
+def _counted(these: Sequence[Json]) -> str:
+    """Return a sentence of how many classes have each verdict, where there are some."""
+    return f" Of the classes, {_verdicts(these)}." if "class" in these[0] else ""
+
+
+def _verdicts(these: Sequence[Json]) -> str:
+    """Return how many classes have each verdict; nothing of a check of all together."""
+    verdicts = [check["verdict"] for check in these if "class" in check]
+    return ", ".join(f"{verdicts.count(one)} {WORDS[one]}" for one in ORDER if one in verdicts)
+
+
+def _unjudged(result: Json) -> Iterator[str]:
+    metric = next((name for name in FIRST if name in gap_metrics(result)), None)
+    for block in result["attributes"] if metric else ():
+        name, attribute = str(metric), block["attribute"]
+        one = by_gap(result, attribute, name)[0]
+        gap = gap_of(one, attribute, name)
+        many = len(result["classes"])
+        most = f"Class {one['class']} has the largest gap of {many}: " if gap["value"] is not None else ""
+        yield most + statement(gap, _as_audit(one, result), attribute)
+        apart = sum((gap_of(k, attribute, name)["low"] or 0.0) > 0 for k in result["classes"])
+        sure = in_percent(result["settings"]["confidence"]).replace("%", " %")
+        yield (
+            f"By {attribute}, this share differs between groups in at least {apart} of {many} classes "
+            f"({sure} confidence)."
+        )
+        mean = Comparison(name, "difference", CLASS_SCOPES[0]).id
+        yield from (statement(c, result, attribute) for c in block["comparisons"] if c["id"] == mean)
+
+
+CHECKS: Columns = {
+    "verdict": lambda these: Verdict(these[0]["verdict"]),
+    "fails if": lambda these: failing(these[0]),
+    "attribute": lambda these: these[0]["attribute"],
+    "worst class": lambda these: these[0].get("class", "all together"),
+    "value": lambda these: interval(these[0]),
+    "groups": lambda these: ", ".join(these[0]["groups"]),
+    "of the classes": lambda these: _verdicts(these),  # noqa: PLW0108  it is defined below
+    "why": lambda these: these[0]["reason"],
+}
+
+
+def _checks(result: Json) -> Section:
+    """Return the checks, each by its worst class, and the classes that fail or are undecided besides."""
+    asked = _asked(result)
+    grid = Grid.of(CHECKS, asked, 8, "Checks", 1)
+    about = {"checks": [these[0] for these in asked]}
+    return Section(
+        f"Checks: {MARKS[result['verdict'] or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
+    )
+
+
+def _others(asked: Sequence[Sequence[Json]]) -> Iterator[str]:
+    for these in asked:
+        for verdict in ("fail", "undecided", "waived"):
+            names = [check["class"] for check in these[1:] if check["verdict"] == verdict]
+            if names:
+                more = f" and {len(names) - MOST_ROWS} more" if len(names) > MOST_ROWS else ""
+                listed = f"{', '.join(names[:MOST_ROWS])}{more}"
+                yield f"{failing(these[0])} by {these[0]['attribute']}, also {WORDS[verdict]}: {listed}"
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def _classes(block: Json, result: Json, *, detail: bool) -> Section:
+    """Return the class gaps of an attribute and the table of its classes."""
+    attribute, metrics = block["attribute"], gap_metrics(result)
+    means = [one for one in block["comparisons"] if Comparison.parse(one["id"]).of_classes]
+    gaps: Columns = {
+        "over the classes": lambda one: titled(one["id"]),
+        "value [interval]": interval,
+        "largest in": lambda one: one.get("of_class", ""),
+        "note": lambda one: one.get("reason", ""),
+    }
+    grids = [Grid.of(gaps, means, 4, f"Class gaps by {attribute}")] if means else []
+    lines: list[str] = []
+    if metrics:
+        ordered = by_gap(result, attribute, next(name for name in FIRST if name in metrics))
+        shown = ordered if detail else ordered[:MOST_ROWS]
+        if len(shown) < len(ordered):
+            lines.append(
+                f"The table has the {len(shown)} classes with the largest gaps of {len(ordered)}; more detail has all"
+            )
+        grids.append(Grid.of(_columns(attribute, metrics, result), shown, 3, f"Classes by {attribute}"))
+    return Section(attribute, tuple(lines), tuple(grids), "classes", block)
+
+
+def _columns(attribute: str, metrics: Sequence[str], result: Json) -> Columns:
+    first = next(name for name in FIRST if name in metrics)
+
+    def gap(metric: str) -> Callable[[Any], str]:
+        return lambda one: interval(gap_of(one, attribute, metric))
+
+    def rate(metric: str) -> Callable[[Any], str]:
+        return lambda one: show(one["overall"]["metrics"][metric]["value"])
+
+    def whom(one: Json) -> str:
+        return between_whom(gap_of(one, attribute, first), _as_audit(one, result), attribute)
+
+    rates = ("base_rate", "selection_rate", "true_positive_rate", "false_positive_rate")
+    there = [name for name in rates if name in result["classes"][0]["overall"]["metrics"]]
+    return {
+        "class": "class",
+        f"{titled(gap_id(first))} [interval]": gap(first),
+        "between": whom,
+        **{METRICS[name].title: rate(name) for name in there},
+        **{f"{titled(gap_id(name))} [interval]": gap(name) for name in metrics if name != first},
+    }
+
+
+def _accuracy(block: Json, result: Json) -> Section:
+    """Return the accuracy of each group in all classes together."""
+    attribute = block["attribute"]
+    columns: Columns = {**GROUP, "accuracy [interval]": lambda group: interval(group["metrics"]["accuracy"])}
+    shown = [one for one in block["comparisons"] if one["id"] in ACCURACIES]
+    compared: Columns = {
+        "comparison": lambda one: titled(one["id"]),
+        "value [interval]": interval,
+        "between": lambda one: between_whom(one, result, attribute),
+    }
+    grids = (
+        Grid.of(columns, [*block["groups"], result["overall"]], 1, f"Groups of {attribute}"),
+        Grid.of(compared, shown, 3, f"Accuracy by {attribute}"),
+    )
+    balanced = result.get("balanced_accuracy")
+    lines = (
+        (f"balanced accuracy (mean of the classes' TPR), of everybody: {interval(balanced)}",)
+        if balanced
+        else ()
+    )
+    return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
+
+
+def _each(result: Json) -> Iterator[Section]:
+    """Yield the tables of each class against the rest."""
+    for one in result["classes"]:
+        for block in (*one["attributes"], *one["strata"]):
+            section = attribute_section(block, _as_audit(one, result))
+            yield replace(section, title=f"Class {one['class']}: {section.title}", kind="class")
+
+
+def _facts(result: Json) -> Iterator[str]:
+    settings = result["settings"]
+    yield from rows_and_columns(result)
+    yield (
+        f"{in_percent(settings['confidence'])} intervals, simultaneous over the classes and over the groups compared; "
+        "an undefined value is never counted as 0. Those of accuracy are simultaneous over the groups"
+    )
+    yield from hidden_groups(result)

@@ -1,0 +1,60 @@
+"""Promises of an audit of many classes: the gaps of all classes, their means, and how many classes differ at least."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from tests.promises.harness import Shell, Tried, judged, promise
+
+TPR = "true_positive_rate.difference"
+
+
+@promise(
+    "95 % intervals of the gap of every class and of the class gaps, all at once; so many classes differ at least",
+    level=0.05,
+    quick=22,
+    full=2000,
+    must_say=1.0,
+)
+def gaps_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Few and many classes, common and rare, in groups of any size; of some classes the groups are alike."""
+    classes, groups = int(rng.integers(3, 9)), int(rng.integers(2, 4))
+    rows = int(np.exp(rng.uniform(np.log(1000), np.log(8000))))
+    shares = rng.dirichlet(np.full(classes, 3.0))
+    rate = rng.uniform(0.3, 0.95, (classes, 1)) * np.ones((1, groups))
+    apart = rng.random(classes) < rng.choice([0.0, 0.5])
+    rate[apart] = np.clip(rate[apart] + rng.uniform(-0.2, 0.2, (apart.sum(), groups)), 0.05, 0.99)
+    truth, group = (
+        rng.choice(classes, rows, p=shares),
+        rng.choice(groups, rows, p=rng.dirichlet(np.full(groups, 5.0))),
+    )
+    right = rng.random(rows) < rate[truth, group]
+    wrong = (truth + rng.integers(1, classes, rows)) % classes
+    frame = pd.DataFrame(
+        {"label": truth, "prediction": np.where(right, truth, wrong), "race": [f"g{i}" for i in group]}
+    )
+    asked = ("--protected", "race", "--task", "multiclass", "--no-config", "--format", "text")
+    ran = shell.run("audit", shell.write(frame), *asked)
+    assert ran.status == 0, ran.err
+    true = np.ptp(rate, axis=1)
+    (block,) = ran.result["attributes"]
+    by_id = {one["id"]: one for one in block["comparisons"]}
+    numbers = {
+        f"{TPR}.rms_of_classes": (by_id[f"{TPR}.rms_of_classes"], float(np.sqrt(np.mean(true**2)))),
+        f"{TPR}.mean_of_classes": (by_id[f"{TPR}.mean_of_classes"], float(np.mean(true))),
+    }
+    for one in ran.result["classes"]:
+        gap = next(c for c in one["attributes"][0]["comparisons"] if c["id"] == f"{TPR}.between_groups")
+        numbers[f"class {one['class']}"] = gap, float(true[int(one["class"])])
+    missed = [
+        name
+        for name, (one, number) in numbers.items()
+        if not (one["low"] or 0.0) - 1e-12 <= number <= (1.0 if one["high"] is None else one["high"]) + 1e-12
+    ]
+    least = re.search(r"in at least (\d+) of", " ".join(ran.out.split()))
+    assert least
+    missed += [least[0]] * (int(least[1]) > int((true > 0).sum()))
+    return judged(not missed, f"{missed}, {classes} classes, {groups} groups, {rows} rows")

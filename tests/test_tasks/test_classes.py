@@ -1,0 +1,374 @@
+"""Audits of many classes: each is the audit of two, gaps over all are what they are defined as, names mean nothing."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fairfix
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.data.encoder import MOST_CLASSES
+from fairfix.errors import DataError, FairfixError, UsageError
+from fairfix.report import FORMATS, renderer
+
+from tests.conftest import Call
+from tests.databases import differences, without_source
+
+JOBS = ("nurse", "poet", "surgeon", "teacher")
+TPR, DP = "true_positive_rate", "selection_rate"
+GAP = f"{TPR}.difference.between_groups"
+MANY: dict[str, Any] = {"label": "job", "prediction": "told", "task": "multiclass"}
+
+
+@cache
+def workers(many: int = 3000, classes: int = 4) -> pd.DataFrame:
+    """Return people of several jobs; of one job, women are told it more seldom than men."""
+    rng = np.random.default_rng(classes)
+    names = np.array([*JOBS, *(f"job {i}" for i in range(classes))])[:classes]
+    job, sex = rng.integers(0, classes, many), rng.choice(["f", "m"], many)
+    right = rng.random(many) < np.where((job == 1) & (sex == "f"), 0.5, 0.8)
+    told = np.where(right, job, rng.integers(0, classes, many))
+    return pd.DataFrame(
+        {
+            "job": names[job],
+            "told": names[told],
+            "code": job,
+            "told_code": told.astype(float),
+            "sex": sex,
+            "town": rng.choice(["east", "north", "west"], many, p=[0.5, 0.3, 0.2]),
+            "weight": rng.integers(1, 13, many) / 4,  # sums are exact in any order
+        }
+    )
+
+
+def audited(frame: Any = None, **more: Any) -> dict[str, Any]:
+    """Return the JSON form of an audit of all classes."""
+    data = workers() if frame is None else frame
+    return fairfix.audit(data, **{"protected": "sex", **MANY, **more}).to_dict()  # type: ignore[call-arg,arg-type]  # as a user writes it
+
+
+def gap_of(one: dict[str, Any], attribute: str = "sex") -> dict[str, Any]:
+    """Return the gap in true positive rates of a class."""
+    block = next(block for block in one["attributes"] if block["attribute"] == attribute)
+    return next(dict(own) for own in block["comparisons"] if own["id"] == GAP)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"weight": "weight", "protected": ["sex", "town"], "intersect": True, "confidence": 0.9},
+        {"strata": "town", "reference": "sex=m"},
+        {"label": None},
+    ],
+)
+@pytest.mark.parametrize("classes", [2, 4])
+def test_each_class_is_an_audit_of_two(classes: int, more: dict[str, Any]) -> None:
+    """Its numbers are those of the audit with it as positive value, at the miscoverage divided by the classes."""
+    result = audited(workers(classes=classes), **more)
+    asked: dict[str, Any] = {"protected": "sex", **MANY, **more, "task": "classification"}
+    sure = 1 - (1 - asked.get("confidence", 0.95)) / classes
+
+    assert [one["class"] for one in result["classes"]] == list(JOBS[:classes])
+    assert result["settings"]["confidence_of_class"] == sure
+    for one in result["classes"]:
+        named = {"positive_label": one["class"], "positive_prediction": one["class"], "confidence": sure}
+        two = fairfix.audit(workers(classes=classes), **{**asked, **named}).to_dict()  # type: ignore[call-arg,arg-type]
+        parts = ("overall", "attributes", "strata")
+        assert not differences({part: one[part] for part in parts}, {part: two[part] for part in parts})
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_gaps_of_classes_and_accuracy_are_those_of_the_rows(weight: str | None) -> None:
+    """The root mean square and the mean of the gaps, and the share that is right, by their definitions."""
+    frame = workers()
+    result = audited(weight=weight)
+    w = np.ones(len(frame)) if weight is None else frame[weight].to_numpy()
+    gaps, recalls = [], []
+    for job in JOBS:
+        one = (frame["job"] == job).to_numpy()
+        right, of = (frame["told"] == job).to_numpy(), frame["sex"].to_numpy()
+        rates = [np.average(right[one & (of == sex)], weights=w[one & (of == sex)]) for sex in ("f", "m")]
+        gaps.append(abs(rates[1] - rates[0]))
+        recalls.append(np.average(right[one], weights=w[one]))
+    (block,) = result["attributes"]
+    by_id = {one["id"]: one for one in block["comparisons"]}
+    each = [gap_of(one) for one in result["classes"]]
+
+    rms, mean = (by_id[f"{TPR}.difference.{scope}_of_classes"] for scope in ("rms", "mean"))
+    assert rms["value"] == pytest.approx(np.sqrt(np.mean(np.square(gaps))))
+    assert mean["value"] == pytest.approx(np.mean(gaps))
+    assert rms["of_class"] == mean["of_class"] == JOBS[int(np.argmax(gaps))] == "poet"
+    for end in ("low", "high"):
+        assert rms[end] == pytest.approx(np.sqrt(np.mean([one[end] ** 2 for one in each])))
+        assert mean[end] == pytest.approx(np.mean([one[end] for one in each]))
+    assert result["balanced_accuracy"]["value"] == pytest.approx(np.mean(recalls))
+    right = (frame["job"] == frame["told"]).to_numpy()
+    for group in block["groups"]:
+        own = (frame["sex"] == group["group"]).to_numpy()
+        assert group["metrics"]["accuracy"]["value"] == pytest.approx(np.average(right[own], weights=w[own]))
+    assert "accuracy.ratio.between_groups" in by_id
+    assert {name.partition(".")[0] for name in by_id} == {"accuracy", TPR, DP, "false_positive_rate"}
+
+
+def test_names_of_classes_mean_nothing() -> None:
+    """Other names in another order: the same numbers under the new names."""
+    other = dict(zip(JOBS, ("D", "b", "C", "a"), strict=True))
+    frame = workers()
+    plain = audited(frame)
+    renamed = audited(frame.assign(job=frame["job"].map(other), told=frame["told"].map(other)))
+
+    old = {other[one["class"]]: one for one in plain["classes"]}
+    assert [one["class"] for one in renamed["classes"]] == sorted(old)
+    for one in renamed["classes"]:
+        assert one["attributes"] == old[one["class"]]["attributes"]
+    for now, then in zip(renamed["attributes"], plain["attributes"], strict=True):
+        for one, two in zip(now["comparisons"], then["comparisons"], strict=True):
+            ends = [[number[end] for end in ("low", "value", "high")] for number in (one, two)]
+            assert ends[0] == pytest.approx(ends[1])
+            assert one.get("of_class") == other.get(two.get("of_class", ""))
+
+
+def test_numbers_are_classes_however_they_are_written(tmp_path: Path) -> None:
+    """Whole numbers as real ones, in Parquet and in CSV, in the order of numbers; fractions are an error."""
+    frame = workers(classes=12)
+    codes = {"label": "code", "prediction": "told_code"}
+    result = audited(frame, **codes)
+    assert [one["class"] for one in result["classes"]] == [str(i) for i in range(12)]
+    frame.to_csv(tmp_path / "w.csv", index=False)
+    assert audited(str(tmp_path / "w.csv"), **codes)["classes"] == result["classes"]
+    with pytest.raises(DataError, match=r"'told_code' holds .*, and numbers with a fraction are no classes"):
+        audited(frame.assign(told_code=frame["told_code"] + 0.5), **codes)
+
+
+def test_a_database_counts_as_a_file_does(tmp_path: Path) -> None:
+    """Classes are counted where the rows are."""
+    frame = workers().astype({"job": object, "told": object, "sex": object, "town": object})
+    with duckdb.connect(str(tmp_path / "jobs.duckdb")) as connection:
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE jobs AS FROM frame")
+    there = audited(f"duckdb:///{tmp_path / 'jobs.duckdb'}#jobs", weight="weight", strata="town")
+    here = audited(weight="weight", strata="town")
+    there.pop("messages", None)
+
+    assert not differences(without_source(there), without_source(here))
+
+
+def test_checks_are_judged_for_each_class() -> None:
+    """Of each class, but of accuracy and class gaps together; the worst class is named, and text and exit say so."""
+    checks = [
+        "tpr.difference>0.1",
+        "accuracy.min<0.2",
+        "tpr.difference.rms_of_classes>0.02",
+        "tpr[sex=f]<0.1",
+    ]
+    result = fairfix.audit(workers(), protected="sex", fail_on=checks, **MANY)  # type: ignore[call-arg]
+    verdicts = {(one["check"], one.get("class")): one["verdict"] for one in result.to_dict()["checks"]}
+
+    assert {job: verdicts["tpr.difference>0.1", job] for job in JOBS} == {
+        **dict.fromkeys(JOBS, "pass"),
+        **{job: "undecided" for job in JOBS if verdicts["tpr.difference>0.1", job] == "undecided"},
+        "poet": "fail",
+    }
+    assert verdicts["accuracy.min<0.2", None] == "pass"
+    assert verdicts["tpr.difference.rms_of_classes>0.02", None] == "fail"
+    assert len(verdicts) == 2 * len(JOBS) + 2
+    assert result.verdict == "fail"
+    assert result.exit_status() == 1
+    text = " ".join(str(result).split())
+    assert [one.partition(",")[0] for one in text.split("Class ")[1:2]] == ["poet"]
+    assert "Class poet, the worst of 4: By sex, the share with a positive decision among those" in text
+    assert "root mean square of the gaps of all classes" in text
+    assert len({one["id"] for one in result.to_dict()["checks"]}) == len(verdicts)
+    github = renderer("github")(result.to_dict())
+    assert "title=tpr.difference>0.1 [sex]%2C class poet::FAIL" in github
+    assert set(result.classes) == set(JOBS)
+    assert result.report is not None
+    assert result.report.verdict == "fail"
+
+
+def test_a_class_that_no_label_has_leaves_the_gap_open() -> None:
+    """Its rate is undefined: the mean is over the rest, may be anything there, and no check of it passes."""
+    frame = workers().copy()
+    frame.loc[frame.index[:5], "told"] = "dancer"
+    result = audited(frame, fail_on="tpr.difference.mean_of_classes>0.9")
+    (block,) = result["attributes"]
+    mean = next(one for one in block["comparisons"] if one["id"] == f"{TPR}.difference.mean_of_classes")
+    each = [gap_of(one) for one in result["classes"]]
+    ends = {"low": [one["low"] or 0.0 for one in each], "high": [one["high"] for one in each]}
+
+    assert [one["class"] for one in result["classes"] if gap_of(one)["value"] is None] == ["dancer"]
+    assert mean["value"] == pytest.approx(np.mean([one["value"] for one in each if one["value"] is not None]))
+    assert mean["low"] == pytest.approx(np.mean(ends["low"]))
+    assert mean["high"] == pytest.approx(
+        (np.sum([one for one in ends["high"] if one is not None and one < 1]) + 1) / 5
+    )
+    assert "undefined for some group in dancer" in mean["reason"]
+    (check,) = result["checks"]
+    assert (check["verdict"], check["code"]) == ("undecided", "group_undefined")
+    (message,) = result["messages"]
+    assert message["code"] == "unknown_classes"
+    assert "'dancer'" in message["text"]
+
+
+@pytest.mark.parametrize("more", [{}, {"strata": "town", "fail_on": ["tpr.difference>0.1", "ppv.min<0.5"]}])
+def test_the_result_fits_its_schema_and_every_format(
+    more: dict[str, Any], tmp_path: Path, call: Call
+) -> None:
+    """It is rendered again from its file, drawn, and made into frames."""
+    result = fairfix.audit(workers(), protected=["sex", "town"] if not more else "sex", **MANY, **more)  # type: ignore[call-arg]
+    schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
+    jsonschema.validate(json.loads(result.to_json()), schema)
+    (tmp_path / "classes.json").write_text(result.to_json())
+    for name in FORMATS:
+        status, out, err = call("report", str(tmp_path / "classes.json"), "--format", name)
+        assert (status, err) == (0, ""), name
+        assert out == result.render(name, **({"width": 80} if name == "text" else {})), name
+    page = result.to_html(detail=True)
+    assert "Class surgeon: sex" in page
+    assert "each class against the rest" in page
+    for of in ("groups", "comparisons", "checks"):
+        frame = result.to_frame(of)
+        assert set(frame["class"]) >= ({*JOBS} if of != "checks" or more else set())
+    assert len(result.plot().axes) == 3 * (2 if not more else 1)
+
+
+def copied(rows: int = 400) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:
+    """Return people with ids, two copies of each of some, and whether one of them is predicted another class."""
+    rng = np.random.default_rng(3)
+    frame = workers().assign(person=lambda one: [f"p{i}" for i in range(len(one))])
+    copies = pd.concat(
+        [frame[["person", "told", "told_code"]].sample(rows, random_state=1)] * 2, ignore_index=True
+    )
+    other = rng.random(len(copies)) < 0.1
+    changed = copies.assign(
+        told=np.where(other, "dancer", copies["told"]),
+        told_code=np.where(other, 9, copies["told_code"]).astype(int),
+    )
+    return frame, changed, pd.Series(other).groupby(copies["person"]).any()
+
+
+@pytest.mark.parametrize(("column", "weight"), [("told", None), ("told", "weight"), ("told_code", None)])
+def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp_path: Path) -> None:
+    """The share of people with such a copy, each once; a class that no row is predicted to be counts as well."""
+    frame, copies, other = copied()
+    copies[["person", column]].to_csv(tmp_path / "copies.csv", index=False)
+    asked: dict[str, Any] = {"label": "code", "weight": weight, "prediction": column}
+    asked |= {"counterfactuals": str(tmp_path / "copies.csv"), "id": "person"}
+    asked |= {
+        "label": "job" if column == "told" else "code",
+        "fail_on": "decision_flips.under_counterfactuals>0.05",
+    }
+    result = audited(frame, **asked)
+    (block,) = result["attributes"]
+    flips = next(one for one in block["comparisons"] if one["id"] == "decision_flips.under_counterfactuals")
+    w = None if weight is None else frame.set_index("person")[weight][other.index]
+
+    assert flips["value"] == pytest.approx(np.average(other, weights=w))
+    assert flips["reason"] == "800 copies of 400 people"
+    (check,) = result["checks"]
+    assert check["verdict"] == "fail"
+    assert "class" not in check
+    assert "with the counterfactual copies, of people who have any" in " ".join(
+        renderer("text")(result).split()
+    )
+
+
+def test_copies_that_change_nothing_change_no_class() -> None:
+    """Predictions of the same people: the share is 0, within the limits of so many."""
+    frame, *_ = copied()
+    result = audited(frame, counterfactuals=frame[["person", "told"]], id="person")
+    (block,) = result["attributes"]
+    flips = next(one for one in block["comparisons"] if one["id"] == "decision_flips.under_counterfactuals")
+    assert (flips["value"], flips["low"]) == (0.0, 0.0)
+    assert flips["high"] == pytest.approx(1 - 0.025 ** (1 / len(frame)))
+
+
+def test_copies_without_a_class_or_a_person_are_told() -> None:
+    """A missing prediction is an error that says whose copy it is; people who are not there are left out."""
+    frame, copies, _ = copied()
+    alien = pd.DataFrame({"person": ["nobody"], "told": ["nurse"]})
+    result = audited(frame, counterfactuals=pd.concat([copies[["person", "told"]], alien]), id="person")
+    assert [one["code"] for one in result["messages"]] == ["unknown_copies"]
+    gone = copies[["person", "told"]].astype(object)
+    gone.loc[0, "told"] = None
+    with pytest.raises(DataError, match=f"'told' is missing for a copy of '{gone['person'][0]}'"):
+        audited(frame, counterfactuals=gone, id="person")
+    with pytest.raises(DataError, match="told"):
+        audited(frame, counterfactuals=copies[["person"]], id="person")
+
+
+def test_small_groups_stay_hidden_in_every_class() -> None:
+    """The same groups are hidden in the tables of all classes."""
+    frame = workers().assign(town=lambda one: np.where(one.index < 7, "islet", one["town"]))
+    result = audited(frame, protected="town", suppress_below=20)
+    blocks = [one["attributes"][0] for one in (result, *result["classes"])]
+
+    assert result["suppressed"]["groups"] >= 1
+    assert len({tuple(group["group"] for group in block["groups"]) for block in blocks}) == 1
+    assert "islet" not in json.dumps({**result, "data": {}})
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"positive_label": "nurse"}, "leave out `positive_label`"),
+        ({"score": "weight"}, "leave out `score`"),
+        ({"baseline": {}}, "leave out `baseline`"),
+        ({"metrics": {"own": len}}, "`metrics`"),
+        ({"fail_on": "ks>0.1"}, "of classes there are predictions alone"),
+        ({"fail_on": "ppv.difference.rms_of_classes>0.1"}, "over the classes there are differences of"),
+        ({"prediction": None}, "no column of predicted classes"),
+        ({"prediction": "code"}, "no prediction is a class of the labels"),
+        ({"prediction": "row"}, f"more than {MOST_CLASSES} distinct values"),
+        ({"label": "told", "prediction": "told"}, "it can play one part"),
+        ({"protected": "only"}, "the single group 'one'"),
+        ({"label": None, "prediction": "only"}, "the single class 'one'"),
+        ({"label": "gone"}, "missing class \\(gone\\) in 3 of"),
+        (
+            {"task": "classification", "fail_on": "tpr.difference.rms_of_classes>0.1", "positive_label": "nurse"},
+            "it is of labels of many classes, with `task=multiclass`",
+        ),
+        ({"task": "classification"}, "an audit compares every class with the rest by `task=multiclass`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(more: dict[str, Any], told: str) -> None:
+    """With the parameter, the column and the remedy."""
+    frame = workers().assign(only="one", row=range(3000), gone=lambda one: one["job"].where(one.index > 2))
+    with pytest.raises(FairfixError, match=told):
+        audited(frame, **more)
+
+
+def test_rows_without_a_class_are_left_out_when_asked() -> None:
+    """They are counted by their column."""
+    frame = workers().assign(gone=lambda one: one["job"].where(one.index > 2))
+    rows = audited(frame, label="gone", missing="drop")["data"]["rows"]
+    assert rows["excluded"] == [{"reason": "missing class (gone)", "rows": 3}]
+    assert rows["read"] == rows["used"] + 3
+
+
+@pytest.mark.parametrize("task", [fairfix.repair, fairfix.compare])
+def test_nothing_else_takes_many_classes(task: Any) -> None:
+    """The refusal names what does."""
+    more = {"method": "ramp"} if task is fairfix.repair else {}
+    asked = {"label": "job", "task": "multiclass", "protected": "sex"}
+    with pytest.raises(UsageError, match=r"is for audits: .*`positive_label=VALUE`"):
+        task(workers(), **asked, **more)
+
+
+def test_the_shell_says_what_the_library_does(tmp_path: Path, call: Call) -> None:
+    """The prediction is found by its name, and so is the label."""
+    workers().rename(columns={"job": "label", "told": "prediction"}).to_parquet(tmp_path / "w.parquet")
+    asked = ("--protected", "sex", "--task", "multiclass", "--no-config")
+    status, out, err = call("audit", str(tmp_path / "w.parquet"), *asked, "--require", "tpr.difference<=0.1")
+    assert status == 1
+    assert "fairfix audit of w.parquet: 4 classes" in out
+    assert "prediction is column 'prediction' (by its name)" in err
+    assert "of the classes" in out
