@@ -19,6 +19,7 @@ import numpy as np
 from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
+from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import OneRow, Table
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
@@ -62,6 +63,11 @@ class RepairedPredictor(Saved):
     @property
     def memberships(self) -> tuple[str, ...]:
         """Those of the feature columns that hold the row's probabilities to be of each group, which sum to 1."""
+        return ()
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """Those of the feature columns that are protected numbers, with the scales by which they are counted."""
         return ()
 
     @property
@@ -269,6 +275,75 @@ class SoftRamp(RepairedPredictor):
         price = np.zeros(len(z))
         for part, offset in zip(z.T, self.offsets.tolist(), strict=True):  # in this order, as exports add up
             price += part * offset
+        return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberRamp(RepairedPredictor):
+    r"""A ramp on the score ``f = 2 p - 1`` that moves with numbers ``x_j``, as their scales count them.
+
+    .. math:: P(\text{decision} = 1 \mid f, x)
+        = \mathrm{clip}((f - t - \textstyle\sum_j \lambda_j x_j) / \gamma,\, 0,\, 1)
+
+    A row that lacks a number has no prediction.
+    """
+
+    kind: ClassVar[str] = "number_ramp"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "columns": Setting(list_of(text, least=1), "numbers"),
+        **{name: Array("<f8", ("numbers",)) for name in ("low", "high", "mean", "deviation", "prices")},
+        "offset": Setting(real()),
+        "gamma": Setting(real(ABOVE_0)),
+    }
+    randomized: ClassVar[bool] = True
+
+    columns: tuple[str, ...]
+    low: Floats
+    high: Floats
+    mean: Floats
+    deviation: Floats
+    """``columns``, ``low``, ``high``, ``mean`` and ``deviation``: of the scales, shape (J,) each."""
+    prices: Floats
+    """``lambda``, per standard deviation, shape (J,)."""
+    offset: float
+    """``t``."""
+    gamma: float
+    """Width of the ramp."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether columns differ, and scales are some."""
+        return len(set(self.columns)) == len(self.columns) and bool(
+            (self.low < self.high).all() and (self.deviation > 0).all()
+        )
+
+    @property
+    def features(self) -> Mapping[str, str]:
+        """The columns."""
+        return dict.fromkeys(self.columns, "number")
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """How each column is counted."""
+        numbers = (part.tolist() for part in (self.low, self.high, self.mean, self.deviation))
+        return tuple(Scale(*one) for one in zip(self.columns, *numbers, strict=True))
+
+    @property
+    def needs_protected(self) -> bool:
+        """Whether it looks at what is protected: at the numbers."""
+        return True
+
+    def unseen(self, table: Table) -> Bools:
+        """Return which rows lack a number, shape (n,)."""
+        return np.asarray(np.isnan(scaled(table, self.scales)).any(axis=1))
+
+    def predict(self, table: Table) -> Floats:
+        """Return the ramp of each row; NaN where a number is missing."""
+        price: Floats = np.full(len(table), self.offset)
+        for part, own in zip(
+            scaled(table, self.scales).T, self.prices.tolist(), strict=True
+        ):  # as exports add up
+            price += part * own
         return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.results import CheckResult, Settings
+from fairfix.auditing.with_numbers import fifths_of
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import GOLDEN, mixed
 from fairfix.data.encoder import Encoder, arrow_array
@@ -267,6 +268,7 @@ def repair_table(
         "comparable": best.comparables,
         "copies": copies,
         "claim": claim,
+        "fifths": fifths_of(fitted, predictor.scales),
     }
     proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
@@ -278,6 +280,7 @@ def repair_table(
     free = (
         noise is None
         and claim is None
+        and not best.numbers
         and unlabelled is None
         and not pairs
         and copies is None

@@ -66,6 +66,13 @@ class SoftGroups(Ramp):
 
 
 @dataclass(frozen=True)
+class Numbers(Ramp):
+    """The ramp of a protected number."""
+
+    protected_number: str = param("x", "the columns", text=True, listed=True)
+
+
+@dataclass(frozen=True)
 class Blind(LogLoss):
     """Log loss as it is without the group at predict time: another kind of predictor, found by another solver."""
 
@@ -81,8 +88,8 @@ class Directed(Sensei):
     balance: str = param("labels", "", choices=("none", "labels"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Blind, Directed]
-"""Every registered method, and five that differ from their method in what they bound or look at."""
+METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Numbers, Blind, Directed]
+"""Every registered method, and six that differ from their method in what they bound or look at."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
@@ -101,7 +108,11 @@ EXCEPTIONS = {
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
     **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
-    **{(name, "guarantee"): MADE_HERE for name in ("FourFifths", "EachColumn", "SoftGroups", "Directed")},
+    **{("Numbers", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
+    **{
+        (name, "guarantee"): MADE_HERE
+        for name in ("FourFifths", "EachColumn", "SoftGroups", "Numbers", "Directed")
+    },
 }
 """Class of a method and law that it leaves -> the reason."""
 
@@ -165,18 +176,28 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     if repairer.membership:
         z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
         return float(np.ptp(z @ predictor.predict(table) / z.sum(axis=1)))
+    if repairer.numbers:
+        gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
+        return float(np.abs(gaps).max())
     report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))
     return max(report.block(name).comparisons[repairer.criterion].value.value for name in PROTECTED)
 
 
+def kept_numbers(table: Table) -> Iterator[np.ndarray]:
+    """Yield the protected number without its tails of one row in a hundred, which count as their ends."""
+    x = table.features["x"].to_numpy()
+    yield np.clip(x, np.sort(x)[math.ceil(x.size / 100) - 1], -np.sort(-x)[math.ceil(x.size / 100) - 1])
+
+
 @pytest.fixture(params=METHODS, ids=[method.__name__ for method in METHODS])
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Repairer]:
-    """Every registered method; that of each column has two of them, and that of soft groups has none."""
+    """Every registered method; that of each column has two, and those of soft groups and of numbers have none."""
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
-    if found is SoftGroups:
+    if found in (SoftGroups, Numbers):
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", [])
+    if found is SoftGroups:
         monkeypatch.setattr(sys.modules[__name__], "scored", with_members)
     return found
 

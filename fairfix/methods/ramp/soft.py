@@ -56,7 +56,7 @@ def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     offsets = best.multipliers[:, 0] - lift
     made = SoftRamp(tuple(groups), tuple(groups.values()), offsets, method.gamma)
     chance = made.predict(table)[kept]
-    notes = (*_alike(chance), ASSUMED)
+    notes = (*alike_for_all(chance), ASSUMED)
     return replace(made, trace=_trace(method, groups, best, offsets, notes))
 
 
@@ -69,7 +69,7 @@ ASSUMED = Note(
 """What weighted rates rest on."""
 
 
-def _alike(chance: Floats) -> Iterator[Note]:
+def alike_for_all(chance: Floats) -> Iterator[Note]:
     """Yield a caution where the repair decides alike for everybody."""
     for decision, end in (("negative", 0.0), ("positive", 1.0)):
         if (chance == end).all():

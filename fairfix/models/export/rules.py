@@ -62,7 +62,7 @@ def exported(repaired: Repaired) -> Exported:
     settings, arrays = repaired.predictor.state()
     rule = _Rule(repaired, settings, arrays)
     result = KINDS[repaired.predictor.kind](rule)
-    if repaired.unseen_group == "base" and "levels" in settings:
+    if repaired.unseen_group == "base" and ("levels" in settings or repaired.predictor.scales):
         unseen = rule.program.add("is_missing", result)
         result = rule.program.add("choose", unseen, rule.unrepaired(repaired.predictor.gives), result)
     if rule.uses_score:
@@ -328,6 +328,22 @@ def _soft_ramp(rule: _Rule) -> int:
     return out
 
 
+def _number_ramp(rule: _Rule) -> int:
+    program, arrays = rule.program, rule.arrays
+    price, entries = program.constant(rule.settings["offset"]), []
+    scales = (arrays[name].tolist() for name in ("low", "high", "mean", "deviation", "prices"))
+    for name, low, high, mean, deviation, own in zip(rule.settings["columns"], *scales, strict=True):
+        entries.append(program.add("number", column=name, kind="number"))
+        inside = program.add("subtract", program.clip(entries[-1], low, high), program.constant(mean))
+        counted = program.add("divide", inside, program.constant(deviation))
+        price = program.add("add", price, program.add("multiply", counted, program.constant(own)))
+    over = program.add("subtract", program.affine(rule.probability, 2.0, -1.0), price)
+    out = program.clip(program.add("divide", over, program.constant(rule.settings["gamma"])), 0.0, 1.0)
+    for entry in entries:  # whatever a language makes of the greater of a number and none
+        out = program.add("choose", program.add("is_missing", entry), program.constant(math.nan), out)
+    return out
+
+
 def _groupwise_curve(rule: _Rule) -> int:
     program = rule.program
     score, sigmoid = rule.ranking, rule.arrays.get("sigmoid")
@@ -537,6 +553,7 @@ def _blind_rule(rule: _Rule) -> int:
 KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "groupwise_ramp": _groupwise_ramp,
     "soft_ramp": _soft_ramp,
+    "number_ramp": _number_ramp,
     "groupwise_curve": _groupwise_curve,
     "binned_rule": _binned_rule,
     "group_tube": _group_tube,
