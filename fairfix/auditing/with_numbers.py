@@ -50,7 +50,7 @@ def trends(table: Table, scales: Iterable[Scale], confidence: float) -> Iterator
         chance, weight = table.chance, table.weight
         assert chance is not None
         away = chance - np.average(chance, weights=weight)
-        number = scale.of(numbers_of(table, scale.column, "number"))
+        number = scale.of(numbers_of(table, scale.column))
         far = number - np.average(number, weights=weight)
         product = away * far
         sums = powers(weight, product, table.square_weight).sum(axis=1, keepdims=True)
@@ -71,13 +71,13 @@ def reports(by_column: Iterable[Trend]) -> dict[str, list[ComparisonReport]]:
 def fifths_of(table: Table, scales: Iterable[Scale]) -> dict[str, Edges]:
     """Return column -> where fifths of the rows of a table are cut; fewer where numbers tie."""
     names = [one.column for one in scales]
-    numbers = {name: numbers_of(table, name, "number") for name in names}
+    numbers = {name: numbers_of(table, name) for name in names}
     return {name: quantile_edges(name, "quintiles", [x], pa.float64()) for name, x in numbers.items()}
 
 
 def in_fifths(table: Table, cuts: Mapping[str, Edges]) -> Table:
     """Return a table whose protected columns are those of numbers, cut into groups at the given places."""
-    codes = [bands_of(numbers_of(table, name, "number"), cuts[name], pa.float64()) for name in cuts]
+    codes = [bands_of(numbers_of(table, name), cuts[name], pa.float64()) for name in cuts]
     cells, code = np.unique(np.stack(codes, -1), axis=0, return_inverse=True)
     names = [band_names(edges) for edges in cuts.values()]
     levels = tuple(tuple(own[k] for own, k in zip(names, cell, strict=True)) for cell in cells.tolist())

@@ -53,7 +53,7 @@ def complete(table: Table, columns: Sequence[str]) -> Table:
     lacking = np.zeros(len(table), dtype=bool)
     excluded = dict(table.rows.excluded)
     for name in columns:
-        missing = np.isnan(numbers_of(table, name, "number")) & ~lacking
+        missing = np.isnan(numbers_of(table, name)) & ~lacking
         if not missing.any():
             continue
         reason = f"missing number ({name})"
@@ -77,7 +77,7 @@ def scale_of(table: Table, column: str) -> Scale:
 
     A DataError or ColumnError names the column where a number is missing or infinite, or where all are the same.
     """
-    x, weight = numbers_of(table, column, "number"), table.weight
+    x, weight = numbers_of(table, column), table.weight
     if not np.isfinite(x).all():
         bad = int(np.argmin(np.isfinite(x)))
         what = "is missing" if np.isnan(x[bad]) else "is infinite"
@@ -110,4 +110,4 @@ def scale_of(table: Table, column: str) -> Scale:
 
 def scaled(table: Table, scales: Sequence[Scale]) -> Floats:
     """Return feature columns of a table in deviations from their means, shape (n, J); NaN where a number is missing."""
-    return np.stack([scale.of(numbers_of(table, scale.column, "number")) for scale in scales], -1)
+    return np.stack([scale.of(numbers_of(table, scale.column)) for scale in scales], -1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -226,28 +226,14 @@ class GroupwiseRamp(OfGroups):
 
 
 @dataclass(frozen=True, eq=False)
-class SoftRamp(RepairedPredictor):
-    r"""A ramp on the score ``f = 2 p - 1`` for groups of which each row has probabilities of membership ``z_k``.
+class OfMemberships(RepairedPredictor):
+    """A predictor that looks at each row's probabilities to be of each group."""
 
-    .. math:: P(\text{decision} = 1 \mid f, z) = \mathrm{clip}((f - \textstyle\sum_k t_k z_k) / \gamma,\, 0,\, 1)
-    """
-
-    kind: ClassVar[str] = "soft_ramp"
-    parts: ClassVar[Mapping[str, Part]] = {
-        "groups": Setting(list_of(text), "groups"),
-        "columns": Setting(list_of(text), "groups"),
-        "offsets": Array("<f8", ("groups",)),
-        "gamma": Setting(real(ABOVE_0)),
-    }
     randomized: ClassVar[bool] = True
 
     groups: tuple[str, ...]
     columns: tuple[str, ...]
     """The groups, and the column of the probabilities of each."""
-    offsets: Floats
-    """``t``, shape (K,)."""
-    gamma: float
-    """Width of the ramp."""
 
     @property
     def sound(self) -> bool:
@@ -269,6 +255,27 @@ class SoftRamp(RepairedPredictor):
         """Whether it looks at the group: at what is known of it."""
         return True
 
+
+@dataclass(frozen=True, eq=False)
+class SoftRamp(OfMemberships):
+    r"""A ramp on the score ``f = 2 p - 1`` for groups of which each row has probabilities of membership ``z_k``.
+
+    .. math:: P(\text{decision} = 1 \mid f, z) = \mathrm{clip}((f - \textstyle\sum_k t_k z_k) / \gamma,\, 0,\, 1)
+    """
+
+    kind: ClassVar[str] = "soft_ramp"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "groups": Setting(list_of(text), "groups"),
+        "columns": Setting(list_of(text), "groups"),
+        "offsets": Array("<f8", ("groups",)),
+        "gamma": Setting(real(ABOVE_0)),
+    }
+
+    offsets: Floats
+    """``t``, shape (K,)."""
+    gamma: float
+    """Width of the ramp."""
+
     def predict(self, table: Table) -> Floats:
         """Return the ramp of each row; a DataError where probabilities of membership are none."""
         z = memberships(table, self.columns)
@@ -276,6 +283,52 @@ class SoftRamp(RepairedPredictor):
         for part, offset in zip(z.T, self.offsets.tolist(), strict=True):  # in this order, as exports add up
             price += part * offset
         return np.clip((2.0 * table.probability - 1.0 - price) / self.gamma, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SoftRates(OfMemberships):
+    r"""A ramp on a score that is recalibrated for groups of which each row has probabilities of membership ``z_k``.
+
+    .. math:: P(\text{decision} = 1 \mid f, z)
+        = \mathrm{clip}((g - \textstyle\sum_k z_k (t_k + s_k g)) / \gamma,\, 0,\, 1), \qquad
+        g = 2 \textstyle\sum_k z_k \eta_k(f) - 1
+    """
+
+    kind: ClassVar[str] = "soft_rates"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "groups": Setting(list_of(text), "groups"),
+        "columns": Setting(list_of(text), "groups"),
+        "curves": CURVES,
+        "offsets": Array("<f8", ("groups",)),
+        "slopes": Array("<f8", ("groups",)),
+        "gamma": Setting(real(ABOVE_0)),
+    }
+
+    curves: tuple[Piecewise, ...]
+    """``eta_k``: the probability of label 1 of each group at a score ``f = 2 p - 1``."""
+    offsets: Floats
+    slopes: Floats
+    """``t`` and ``s``, shape (K,) each."""
+    gamma: float
+    """Width of the ramp."""
+
+    def predict(self, table: Table) -> Floats:
+        """Return the ramp of each row; a DataError where probabilities of membership are none."""
+        z = memberships(table, self.columns)
+        g = 2.0 * mean_curve(self.curves, z, 2.0 * table.probability - 1.0) - 1.0
+        price, rise = np.zeros(len(z)), np.zeros(len(z))
+        for part, offset, slope in zip(z.T, self.offsets.tolist(), self.slopes.tolist(), strict=True):
+            price += part * offset
+            rise += part * slope
+        return np.clip((g - price - rise * g) / self.gamma, 0.0, 1.0)
+
+
+def mean_curve(curves: Sequence[Piecewise], z: Floats, score: Floats) -> Floats:
+    """Return the mean of curves at scores, (n,), weighted by probabilities of sum 1, (n, K), within [0, 1]."""
+    mean: Floats = np.zeros(score.size)
+    for curve, part in zip(curves, z.T, strict=True):  # in this order, as exports add up
+        mean += part * curve(score)
+    return np.clip(mean, 0.0, 1.0)  # shares that sum to 1 may do so but for rounding
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,7 @@ then gives the last digits; a step of it is kept only if it makes the violation 
 
 **Soft cells** (:func:`solve_soft`). A point may also belong to all cells of a kind, to cell ``k`` of kind ``j`` with
 the part ``z_ikj >= 0``: then ``W_kj = sum_i w_i z_ikj``, ``r_kj = sum_i w_i z_ikj q_i / W_kj``, and the point pays
-``sum_kj u_kj z_ikj``. Kinds may have slacks of their own, and the mean of a cell may be moved by a given number before
-it is compared with the others. All else is as above.
+``sum_kj u_kj z_ikj``. Kinds may have slacks of their own. All else is as above.
 
 **Covariances** (:func:`solve_covariances`) of the shares with numbers ``x_j`` of weighted mean 0 are of this form: with
 the two cells ``max(x_j, 0)`` and ``max(-x_j, 0)``, which have one weight ``W_j``, ``sum_i w_i x_ij q_i = W_j (r_1j -
@@ -103,15 +102,13 @@ def solve_soft(
     gamma: float,
     slack: float | Floats,
     weights: npt.ArrayLike | None = None,
-    moved: npt.ArrayLike = 0.0,
 ) -> PairsSolution:
     """Return the optimal multipliers of cells to which every point belongs in part.
 
     ``parts``: how much of each point belongs to each cell, 0 or more, each cell with some; shape (n, K), or (n, K, J)
-    for several kinds. ``slack``: one, or of each kind, (J,). ``moved``: what is added to the means, which the solution
-    has without it, before they are compared; shape (K, J). The others are those of :func:`solve_pairs`.
+    for several kinds. ``slack``: one, or of each kind, (J,). The others are those of :func:`solve_pairs`.
     """
-    return _solution(_SoftProblem.soft(scores, parts, gamma, slack, weights, moved))
+    return _solution(_SoftProblem.soft(scores, parts, gamma, slack, weights))
 
 
 def solve_covariances(
@@ -136,7 +133,7 @@ def solve_covariances(
 def _solution(problem: _Problem) -> PairsSolution:
     """Return the optimum of a problem."""
     idle = np.zeros((problem.size, problem.kinds))
-    least, most = problem.ends(problem.compared(problem.shares(idle)))
+    least, most = problem.ends(problem.means(problem.shares(idle)))
     if (most - least <= 2 * problem.d).all():
         return problem.certified(idle, (least + most) / 2, 0)
     multipliers, centres, steps = _dual(problem)
@@ -158,7 +155,6 @@ class _Problem:
     gamma: float
     d: Floats
     share: Floats
-    moved: Floats | float = 0.0
 
     @classmethod
     def of(
@@ -213,10 +209,6 @@ class _Problem:
         ]
         return np.stack(sums, axis=1) / np.where(self.there, self.share, 1.0)
 
-    def compared(self, q: Floats) -> Floats:
-        """Return the means as they are compared with one another, shape (K, J)."""
-        return self.means(q) + self.moved
-
     def ends(self, means: Floats) -> tuple[Floats, Floats]:
         """Return the least and the greatest mean of each kind, shape (J,) each."""
         there = self.there
@@ -248,14 +240,13 @@ class _Problem:
     def certified(self, u: Floats, c: Floats, steps: int) -> PairsSolution:
         """Return the solution with its value and the proof of its optimality."""
         q = self.shares(u)
-        off = self.away(self.compared(q), c)
+        off = self.away(self.means(q), c)
         objective = float((self.w * (self.gamma / 2 * q - self.f) * q).sum())
         gap = float((self.share * (self.d * np.abs(u) - u * off)).sum())
         outside = float((np.abs(off) - self.d).max(initial=0.0))
         unbalanced = float(np.abs((self.share * u).sum(axis=0)).max(initial=0.0))
         good = outside <= PROMISED and abs(gap) <= PROMISED and unbalanced <= PROMISED
-        means = c + off - np.where(self.there, self.moved, 0.0)
-        return PairsSolution(u, c, means, objective, gap, bool(good), steps)
+        return PairsSolution(u, c, c + off, objective, gap, bool(good), steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +261,6 @@ class _SoftProblem(_Problem):
         gamma: float,
         slack: float | Floats,
         weights: Any,
-        moved: npt.ArrayLike,
     ) -> _SoftProblem:
         """Return the problem of parts."""
         z = np.asarray(parts, dtype=np.float64)
@@ -282,11 +272,10 @@ class _SoftProblem(_Problem):
         share = (whole.w @ z).reshape(-1, kinds)
         if not share.all():
             raise ValueError("every cell needs a part of a point")
-        shift = np.broadcast_to(np.asarray(moved, dtype=np.float64), share.shape)
-        if not np.all(np.asarray(slack) >= 0) or not np.isfinite(shift).all():
-            raise ValueError(f"slack must be 0 or more and what is added finite, got {slack!r} and {moved!r}")
-        d = np.broadcast_to(np.minimum(slack, 2.0 + float(np.ptp(shift))) / 2, (kinds,))
-        return cls(whole.f, z, whole.cell, whole.w, gamma, d, share, shift)
+        if not np.all(np.asarray(slack) >= 0):
+            raise ValueError(f"slack must be 0 or more, got {slack!r}")
+        d = np.broadcast_to(np.minimum(slack, 2.0) / 2, (kinds,))
+        return cls(whole.f, z, whole.cell, whole.w, gamma, d, share)
 
     def means(self, q: Floats) -> Floats:
         """Return ``r``, shape (K, J)."""
@@ -304,14 +293,13 @@ class _SoftProblem(_Problem):
 def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     """Return multipliers, centres and steps: the least of the dual in the parts of ``u`` above and below 0."""
     share, shape = problem.share, (2, problem.size, problem.kinds)
-    moved = np.where(problem.there, problem.moved, 0.0)
 
     def value(x: Floats) -> tuple[float, Floats]:
         up, down = x.reshape(shape)
         over = problem.f - problem.pull(up - down)
         q = np.clip(over / problem.gamma, 0.0, 1.0)
-        paid = float((problem.d * share * (up + down)).sum()) - float((share * moved * (up - down)).sum())
-        slope, edge = share * (problem.means(q) + moved), problem.d * share
+        paid = float((problem.d * share * (up + down)).sum())
+        slope, edge = share * problem.means(q), problem.d * share
         gradient = np.stack([edge - slope, edge + slope]).ravel()
         return float(problem.w @ (q * (over - problem.gamma / 2 * q))) + paid, gradient
 
@@ -330,7 +318,7 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     )
     up, down = answer.x.reshape(shape)
     u = up - down
-    means = problem.compared(problem.shares(u))
+    means = problem.means(problem.shares(u))
     active = np.abs(u) > 1e-7  # far above what the polish cannot mend
     edges = np.where(active, means - problem.d * np.sign(u), 0.0).sum(axis=0)
     middle = sum(problem.ends(means)) / 2
@@ -343,7 +331,7 @@ def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     d = problem.d
     share, there = problem.share, problem.there
     u = np.where(there, u - (share * u).sum(axis=0), 0.0)  # exact balance
-    off = problem.away(problem.compared(problem.shares(u)), c)
+    off = problem.away(problem.means(problem.shares(u)), c)
     near = (np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9)
     side = np.where(near & (d > 0), np.sign(u), 0.0)
     active = np.where(d > 0, side != 0, there)
@@ -351,7 +339,7 @@ def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     best, least = (u, c), np.inf
     for _ in range(POLISH):
         q = problem.shares(u)
-        off = np.where(active, problem.compared(q) - c - side * d, 0.0)
+        off = np.where(active, problem.means(q) - c - side * d, 0.0)
         balance = (share * u).sum(axis=0)
         violation = float(max(np.abs(off).max(), np.abs(balance).max()))
         if violation < least:

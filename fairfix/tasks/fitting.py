@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.auditing.with_numbers import fifths_of
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
@@ -262,7 +264,8 @@ def repair_table(
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
     elif best.membership:
-        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack)
+        rates = rates_of(Comparison.parse(criterion_of(best, table.reading)).metric)
+        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack, rates)
     more: Any = {
         "also": (criterion_of(best, table.reading),),
         "comparable": best.comparables,

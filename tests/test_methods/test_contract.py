@@ -66,6 +66,15 @@ class SoftGroups(Ramp):
 
 
 @dataclass(frozen=True)
+class SoftRates(SoftGroups):
+    """The same with equal true positive rates."""
+
+    constraint: str = param(
+        "equal_opportunity", "", choices=("demographic_parity", "equal_opportunity", "equalized_odds")
+    )
+
+
+@dataclass(frozen=True)
 class Numbers(Ramp):
     """The ramp of a protected number."""
 
@@ -88,8 +97,8 @@ class Directed(Sensei):
     balance: str = param("labels", "", choices=("none", "labels"))
 
 
-METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, Numbers, Blind, Directed]
-"""Every registered method, and six that differ from their method in what they bound or look at."""
+METHODS = [*available().values(), FourFifths, EachColumn, SoftGroups, SoftRates, Numbers, Blind, Directed]
+"""Every registered method, and seven that differ from their method in what they bound or look at."""
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
@@ -107,11 +116,14 @@ EXCEPTIONS = {
     ("Directed", "infinite numbers"): "an infinite rho of a linear model is a projection",
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
-    **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
-    **{("Numbers", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
+    **{
+        (name, law): UNRECORDED
+        for name in ("SoftGroups", "SoftRates", "Numbers")
+        for law in ("one group", "empty group", "unseen group")
+    },
     **{
         (name, "guarantee"): MADE_HERE
-        for name in ("FourFifths", "EachColumn", "SoftGroups", "Numbers", "Directed")
+        for name in ("FourFifths", "EachColumn", "SoftGroups", "SoftRates", "Numbers", "Directed")
     },
 }
 """Class of a method and law that it leaves -> the reason."""
@@ -175,6 +187,7 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     _, repaired, _ = results_on(table, predictor)
     if repairer.membership:
         z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
+        z *= table.rows.label == 1 if type(repairer) is SoftRates else 1
         return float(np.ptp(z @ predictor.predict(table) / z.sum(axis=1)))
     if repairer.numbers:
         gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
@@ -195,9 +208,9 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
-    if found in (SoftGroups, Numbers):
+    if found in (SoftGroups, SoftRates, Numbers):
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", [])
-    if found is SoftGroups:
+    if found in (SoftGroups, SoftRates):
         monkeypatch.setattr(sys.modules[__name__], "scored", with_members)
     return found
 

@@ -41,6 +41,12 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "protected": (),
         "noise_membership": {"a": "in_a", "other": "in_other"},
     },
+    "ramp of soft groups by label": {
+        "method": "ramp",
+        "protected": (),
+        "noise_membership": {"a": "in_a", "other": "in_other"},
+        "constraint": "equalized_odds",
+    },
     "ramp of protected numbers": {"method": "ramp", "protected": (), "protected_number": ["far", "near"]},
     "curves of a recalibrated score": {
         "method": "ramp",

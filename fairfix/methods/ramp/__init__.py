@@ -116,8 +116,8 @@ class Ramp(Repairer):
     noise_membership: str = param(
         "",
         "nothing is recorded: these columns, as [GROUP=]COLUMN,..., hold each row's probability to be of each true "
-        "group, by which the rates that are made alike are weighted: it states that, given these, decisions are "
-        "independent of the true group; takes the place of `protected`",
+        "group, by which the rates that are made alike are weighted: it states that, given these, decisions, and "
+        "labels where rates are by label, are independent of the true group; takes the place of `protected`",
         text=True,
         listed=True,
     )
@@ -261,7 +261,7 @@ class Ramp(Repairer):
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
         if self.membership:
-            return Comparison.parse(self.criterion).to(TRUE_GROUPS).id
+            return Comparison.parse(between_groups(self.constraint)).to(TRUE_GROUPS).id
         if self.numbers:
             return WITH_NUMBER
         if self.constraint == "covariance":

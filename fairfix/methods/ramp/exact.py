@@ -15,7 +15,7 @@ from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
 from fairfix.methods.ramp.numbers import fit_numbers
-from fairfix.methods.ramp.soft import fit_soft
+from fairfix.methods.ramp.soft import MISCALIBRATED, fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
@@ -24,9 +24,6 @@ from fairfix.optim.ramp import ramp
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
-
-MISCALIBRATED = 0.02
-"""Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
 
 
 class Exact(Solver):

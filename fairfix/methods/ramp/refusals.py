@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairfix.auditing.criteria import CRITERIA
 from fairfix.errors import UsageError
 from fairfix.methods.base import RepairProblem
 
@@ -71,7 +72,9 @@ def _check_each(method: Ramp) -> None:
 def _check_ungrouped(method: Ramp) -> None:
     """Raise a UsageError where something does not go with soft groups, or with protected numbers."""
     own = method.instead
-    accepted = [("calibrate", "none"), *([("constraint", "covariance")] if method.numbers else [])]
+    accepted: list[tuple[str, object]] = [("calibrate", "none")]
+    accepted += [("constraint", one) for one in (CRITERIA if method.membership else ("covariance",))]
+    accepted += [("calibrate", "isotonic")] if method.membership and method.about_labels else []
     for part in method.parameter_fields():
         name, value = part.name, getattr(method, part.name)
         usual = value == part.default or name in ("slack", own, "shape")
@@ -80,8 +83,8 @@ def _check_ungrouped(method: Ramp) -> None:
         remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
         shown = f"{value:g}" if isinstance(value, float) else value
         raise UsageError(
-            f"ramp: `{own}` does not go with `{name}={shown}`: it is solved for selection rates by ramps of some "
-            f"width, with the scores as they are; {remedy}"
+            f"ramp: `{own}` does not go with `{name}={shown}`: it is solved for differences by ramps of some width; "
+            f"{remedy}"
         )
 
 
