@@ -133,8 +133,9 @@ def comparisons() -> str:
     """Return every kind and scope of comparison; those of distances and flips have a scope only."""
     plain = {name: text for name, text in MEANINGS.items() if "." in name or name in KINDS}
     rows = [(f"`metric.{name}`", text) for name, text in plain.items()]
+    of_scopes = dict.fromkeys(FLIP_SCOPES, "decision_flips") | {"with_number": "decision_covariance"}
     rows += [
-        (f"`{'decision_flips' if name in FLIP_SCOPES else 'ks'}.{name}`", text)
+        (f"`{of_scopes.get(name, 'ks')}.{name}`", text)
         for name, text in MEANINGS.items()
         if name not in plain
     ]

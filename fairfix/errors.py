@@ -215,6 +215,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "no_guarantee": "the description of the noise guarantees a group nothing",
         "recorded_groups": "tables are by recorded group, but for those named true_groups",
         "unknown_recorded": "the noise table names a recorded group that no row has",
+        "numbers": "how a protected number is counted, and how decisions go with it on held-out rows",
         "claim": "what held-out rows say of the true groups, under the assumption of the repair",
     },
 }

@@ -372,6 +372,7 @@ UNDESCRIBED = (
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
     "under_flips": "ask for it with `individual` and the model file (`model`)",
+    "with_number": "it is of repairs by `method=ramp`, for which `protected_number=COLUMN` asks",
     "within_radius": "ask for it with `individual`, the model file and `radius`; only transport_cost has it",
     "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",

@@ -8,6 +8,7 @@ A check is written as the condition under which the model *fails*::
     eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]>0.05                      only for the protected column race
     dp.difference.true_groups>0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
+    decision_covariance>0.05           with a protected number, per standard deviation (``protected_number``)
     decision_flips>0.01                share of rows whose decision changes with the group (``individual``)
     tpr.difference.rms_of_classes>0.1  over the classes of a label of many (``task=multiclass``); mean_of_classes too
     accuracy.min<0.7                   the worst group: min or max
@@ -33,7 +34,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
-from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, FLIP_SCOPES, METRICS, NOISE_METRICS, SCOPES
+from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import did_you_mean, written_attribute
 from fairfix.errors import ExitStatus, UsageError
@@ -244,7 +245,7 @@ def _metric(name: str) -> str:
 def _comparison(metric: str, rest: list[str]) -> Comparison:
     """Return what a check compares, whose parts after the metric are ``rest``."""
     entry, scopes = METRICS[metric], (*SCOPES, *NOISE_SCOPES, *CLASS_SCOPES)
-    if entry.scopes and set(entry.scopes) <= set(FLIP_SCOPES):
+    if entry.scopes and not set(entry.scopes) & set(SCOPES):  # of flips, or of a number
         scope = rest.pop(0) if rest else entry.scopes[0]
         if rest or scope not in entry.scopes:
             raise UsageError(f"write {metric} or {metric}.SCOPE with {', '.join(entry.scopes)}")

@@ -20,6 +20,9 @@ NOISE_SCOPES = (TRUE_GROUPS, *(f"under_n{level}" for level in range(5)))
 CLASS_SCOPES = ("rms_of_classes", "mean_of_classes")
 """Over the classes of a label, each against the rest."""
 
+WITH_NUMBER = "decision_covariance.with_number"
+"""How far decisions go with a protected number."""
+
 MEANINGS: Mapping[str, str] = {
     "difference.between_groups": "largest minus smallest value over the groups",
     "ratio.between_groups": "smallest divided by largest value over the groups",
@@ -44,6 +47,7 @@ MEANINGS: Mapping[str, str] = {
     "under_everybody": "every row gets each of the comparable values, and keeps the rest",
     "under_counterfactuals": "people get the values of each of their copies in the file, and keep the rest",
     "within_radius": "rows get every level, and may move to near rows, on average as far as the radius",
+    "with_number": "how far it goes with a protected number, along a straight line",
     "min": "smallest value over the groups",
     "max": "largest value over the groups",
     "between_groups": "largest distance between two groups",
@@ -132,6 +136,11 @@ class Comparison:
     def of_classes(self) -> bool:
         """Whether it is about all classes of a label together."""
         return self.scope in CLASS_SCOPES
+
+    @property
+    def in_points(self) -> bool:
+        """Whether it is written in points, as a difference of shares or distances is."""
+        return self.kind == "difference" or self.metric == "ks" or self.id == WITH_NUMBER
 
     @property
     def worse(self) -> Better:

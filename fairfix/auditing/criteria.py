@@ -23,6 +23,11 @@ def rates_of(criterion: str) -> tuple[str, ...]:
     return EQUALIZED_ODDS if metric == "equalized_odds" else (metric,)
 
 
+def between_groups(criterion: str, kind: str = "difference") -> str:
+    """Return the identifier of the comparison that holds groups alike by a criterion."""
+    return f"{metric_of(criterion)}.{kind}.between_groups"
+
+
 def label_of(rate: str) -> int | None:
     """Return the label of the rows over which a rate is a mean; None for rows of both labels."""
     labels = {label for label, _ in (*RATES[rate].success, *RATES[rate].failure)}

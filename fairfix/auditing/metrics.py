@@ -126,6 +126,7 @@ NEEDS: Mapping[str, str] = {
     "second pass": "all rows, not only counts (no `one_pass`)",
     "individual": "`individual`",
     "model": "a model file (`model`), which scores changed rows",
+    "number": "a protected number, in the proof of a repair by the method ramp (`protected_number`)",
     "copies": "counterfactual copies of people (`counterfactuals`), with a model file or their scores",
 }
 """What data must have, in words."""
@@ -422,6 +423,20 @@ _ENTRIES: tuple[Metric, ...] = (
         aliases=("ctf",),
         scopes=("under_counterfactuals",),
         under_counterfactuals="counterfactual gap: change of the score with copies, mean",
+    ),
+    Metric(
+        name="decision_covariance",
+        title="covariance with decisions per standard deviation",
+        phrase="the covariance of positive decisions with",
+        percent=True,
+        formula="size of the covariance of decision and number, by the standard deviation of the number",
+        needs=("decision", "number"),
+        undefined="no rows",
+        interval="covariance with a number",
+        kinds=(),
+        scopes=("with_number",),
+        of="decisions",
+        titles={"with_number": "covariance with decisions per standard deviation"},
     ),
     _individual(
         "matched_effect",

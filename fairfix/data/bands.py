@@ -48,7 +48,7 @@ class NumbersAsGroupsError(ColumnError):
         super().__init__(
             f"column {column!r} has more than {MOST_NUMBERS} different numbers, which does not look like groups; cut "
             f"it into bands with {exact} or `bands={column}=quartiles`, or take each number as a group with "
-            f"`bands={column}={EACH}`"
+            f"`bands={column}={EACH}`; a repair by `method=ramp` also takes it uncut, as `protected_number`"
         )
         self.column = column
 

@@ -21,18 +21,21 @@ def memberships(table: Table, columns: Sequence[str]) -> Floats:
 
     A DataError or ColumnError names the column and the row that holds none.
     """
-    if isinstance(table, OneRow):
-        z = np.array([[table.number(name) for name in columns]])
-    else:
-        z = np.stack([_numbers(table, name) for name in columns], -1)
+    z = np.stack([numbers_of(table, name, "probabilities of membership") for name in columns], -1)
     return checked(z, columns, np.arange(1, len(table) + 1), " of those used")
 
 
-def _numbers(table: Table, name: str) -> Floats:
+def numbers_of(table: Table, name: str, what: str = "numbers") -> Floats:
+    """Return the entries of a feature column, shape (n,), NaN where one is missing; a ColumnError where it has none.
+
+    ``what``: what it holds, for messages.
+    """
+    if isinstance(table, OneRow):
+        return np.array([table.number(name)])
     if name not in table.features.column_names:
-        raise ColumnError(f"there is no feature column {name!r} of probabilities of membership")
+        raise ColumnError(f"there is no feature column {name!r} of {what}")
     column = table.features.column(name).combine_chunks()
-    return np.asarray(numbers(column, name, "membership", remedy="; convert it"), dtype=np.float64)
+    return np.asarray(numbers(column, name, what.split()[-1], remedy="; convert it"), dtype=np.float64)
 
 
 def checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:

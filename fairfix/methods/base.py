@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.criteria import metric_of
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name, did_you_mean
@@ -396,6 +395,11 @@ class Repairer:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return {}
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Protected columns of numbers, which decisions may not go with; none where groups are recorded."""
+        return ()
+
     def without_copies(self, features: Sequence[str] | None) -> str:
         """Return why counterfactual copies are refused, and what would heed them; empty where they are heeded."""
         solver = self.solver_in_force
@@ -566,7 +570,7 @@ class Repairer:
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
-        if not self.membership:
+        if not (self.membership or self.numbers):
             require_two(groups.columns, groups.names)
         mass = _group_masses(problem)
         if not mass.all():
@@ -576,8 +580,7 @@ class Repairer:
             )
         if problem.table.rows.label is None and self.uses_labels:
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
-        label = _only_label(problem)
-        if label is not None:
+        if (label := _only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
 
 
@@ -588,11 +591,6 @@ def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
         raise DataError(
             f"column {attribute_name(columns)!r} has the single group {alone!r}; a repair needs at least two groups"
         )
-
-
-def between_groups(constraint: str, kind: str = "difference") -> str:
-    """Return the identifier of the audit comparison that holds groups alike by a constraint."""
-    return f"{metric_of(constraint)}.{kind}.between_groups"
 
 
 def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> float:

@@ -43,13 +43,13 @@ import numpy as np
 from scipy.special import expit
 
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.criteria import CRITERIA, events_of
+from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, between_groups, once_per_problem, param
+from fairfix.methods.base import Repairer, RepairProblem, once_per_problem, param
 from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member

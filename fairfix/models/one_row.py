@@ -64,7 +64,8 @@ class RowRule:
         """
         predictor = repaired.predictor
         if repaired.base["kind"] == "file" or not (
-            isinstance(predictor, OfScorers) or {*predictor.features} == {*predictor.memberships}
+            isinstance(predictor, OfScorers)
+            or {*predictor.features} == {*predictor.memberships, *(one.column for one in predictor.scales)}
         ):
             return None
         names = repaired.required, tuple(repaired.output.names)

@@ -400,6 +400,12 @@ class Repaired:
             return result, drawn & ~unseen
         if self.unseen_group == "base":
             return np.where(unseen, self.predictor.unrepaired(table), result), drawn & ~unseen
+        if self.predictor.scales:
+            columns = " or ".join(repr(one.column) for one in self.predictor.scales)
+            raise DataError(
+                f"column {columns} is missing in {int(unseen.sum()):,} of the {len(table):,} rows from row {where}; "
+                "fill it, or choose `unseen_group=base` (the base decision) or abstain"
+            )
         groups = table.groups(self.predictor.inputs)
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise DataError(

@@ -17,7 +17,7 @@ pair hold at once, each at half the level. Under N4 they are put together with t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,19 +89,25 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def check_columns(source: Source, reading: Reading, groups: Mapping[str, str]) -> None:
-    """Raise where a column of probabilities is not there, holds no numbers, or plays another part."""
-    source.require(list(groups.values()))
-    for name in groups.values():
+def check_columns(
+    source: Source,
+    reading: Reading,
+    names: Collection[str],
+    parameter: str = "noise_membership",
+    what: str = "probabilities of membership",
+) -> None:
+    """Raise where a column that a parameter names is not there, holds no numbers, or plays another part."""
+    source.require(list(names))
+    for name in names:
         if name in reading.columns.roles:
             raise UsageError(
-                f"`noise_membership` names the column {name!r}, which plays another part already; it can play one part"
+                f"`{parameter}` names the column {name!r}, which plays another part already; it can play one part"
             )
         kind = source.schema.field(name).type
         if not source.text and not (
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         ):
-            raise ColumnError(f"column {name!r} is of type {kind}; it must hold probabilities of membership")
+            raise ColumnError(f"column {name!r} is of type {kind}; it must hold {what}")
 
 
 # ---------------------------------------------------------------------- rows
@@ -152,7 +158,7 @@ def _summed(into: Ints, parts: Floats, size: int) -> Floats:
 def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
     """Return the rows with their vectors of probabilities; the reading is that of a scan."""
     columns = list(groups.values())
-    check_columns(source, reading, groups)
+    check_columns(source, reading, columns)
     vectors, cells, weights = [], [], []
     seen: dict[str, int] = {}
     for before, part, batch in stream_batches(source, reading, dict.fromkeys(columns, pa.float64())):
@@ -510,7 +516,7 @@ def audit_membership(
             f"`protected={ATTRIBUTE}`: so the groups of `noise_membership` are called in the report; rename the column"
         )
     reading.check(protected=False)
-    check_columns(source, reading, groups)
+    check_columns(source, reading, groups.values())
     scanned = scan(source, reading, exact=settings.exact)
     members = read_members(source, scanned.reading, groups)
     alpha = 1.0 - settings.confidence

@@ -56,6 +56,8 @@ class Told:
     """Rates, with 1 where a group must not be below the rate over everybody, -1 where above; none where nothing is
     recorded and the slack bounds a difference."""
     slack: float
+    rates: tuple[str, ...] = ("selection_rate",)
+    """Where nothing is recorded: the rates whose differences the slack bounds."""
 
     @property
     def uncertain(self) -> dict[str, tuple[str, ...]]:
@@ -152,7 +154,7 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     if before is None or after is None:
         return
     if claim.uncertain:
-        yield _said_of_membership(before, after)
+        yield _said_of_membership(before, after, claim.rates)
         return
     parts, worse = [], []
     for level in LEVELS:
@@ -173,15 +175,17 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     )
 
 
-def _said_of_membership(before: TrueGroups, after: TrueGroups) -> Note:
+def _said_of_membership(before: TrueGroups, after: TrueGroups, rates: tuple[str, ...]) -> Note:
     """Return in words what held-out rows say of groups that are known by probabilities of membership alone."""
     was, now, worst_case = (
-        true.bounds[level].of_comparison("difference", ("selection_rate",))
+        true.bounds[level].of_comparison("difference", rates)
         for true, level in ((before, "N4"), (after, "N4"), (after, "N1"))
     )
+    names = " or ".join(f"{name.replace('_', ' ')}s" for name in rates)
+    of = "the decision" if rates == ("selection_rate",) else "label and decision"
     return Note(
-        f"on held-out rows the selection rates of the true groups differ by {now.high:.4f} if given the probabilities "
-        f"the true group is independent of the decision (N4; before the repair by {was.high:.4f}), and by at most "
+        f"on held-out rows the {names} of the true groups differ by {now.high:.4f} if given the probabilities "
+        f"the true group is independent of {of} (N4; before the repair by {was.high:.4f}), and by at most "
         f"{worst_case.high:.4f} whatever ties them (N1); with sampling error by at most {now.outer_high:.4f} and "
         f"{worst_case.outer_high:.4f}",
         "claim",

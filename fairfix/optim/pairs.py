@@ -22,9 +22,13 @@ and ``u_kj`` is positive only at the upper edge of its band, negative only at th
 points, and has few unknowns: sequential quadratic programs find it. Newton's method on the constraints that are active
 then gives the last digits; a step of it is kept only if it makes the violation smaller.
 
-**Soft cells** (:func:`solve_soft`). A point may also belong to all cells of one kind, to cell ``k`` with the part
-``z_ik >= 0``: then ``W_k = sum_i w_i z_ik``, ``r_k = sum_i w_i z_ik q_i / W_k``, and the point pays ``sum_k u_k z_ik``.
-All else is as above.
+**Soft cells** (:func:`solve_soft`). A point may also belong to all cells of a kind, to cell ``k`` of kind ``j`` with
+the part ``z_ikj >= 0``: then ``W_kj = sum_i w_i z_ikj``, ``r_kj = sum_i w_i z_ikj q_i / W_kj``, and the point pays
+``sum_kj u_kj z_ikj``. Kinds may have slacks of their own. All else is as above.
+
+**Covariances** (:func:`solve_covariances`) of the shares with numbers ``x_j`` of weighted mean 0 are of this form: with
+the two cells ``max(x_j, 0)`` and ``max(-x_j, 0)``, which have one weight ``W_j``, ``sum_i w_i x_ij q_i = W_j (r_1j -
+r_2j)``, and since ``u_2j = -u_1j`` a point pays ``u_1j x_ij``.
 
 The shares above attain the minimum of the Lagrangian, so ``sum_kj W_kj (d |u_kj| - u_kj (r_kj - c_j))`` is the distance
 from the optimum of any shares within the band, computed without cancellation.
@@ -89,29 +93,48 @@ def solve_pairs(
     width of the ramp, above 0; largest allowed difference of a mean between two cells, 0 or more. ``weights``:
     positive, shape (n,); None for 1 each.
     """
-    return _solution(_Problem.of(scores, slopes, cells, gamma, slack, weights), slack)
+    return _solution(_Problem.of(scores, slopes, cells, gamma, slack, weights))
 
 
 def solve_soft(
     scores: npt.ArrayLike,
     parts: npt.ArrayLike,
     gamma: float,
-    slack: float,
+    slack: float | Floats,
     weights: npt.ArrayLike | None = None,
 ) -> PairsSolution:
-    """Return the optimal multipliers of cells to which every point belongs in part; one kind, shape (K, 1).
+    """Return the optimal multipliers of cells to which every point belongs in part.
 
-    ``parts``: how much of each point belongs to each cell, 0 or more, each cell with some; shape (n, K). The others
-    are those of :func:`solve_pairs`.
+    ``parts``: how much of each point belongs to each cell, 0 or more, each cell with some; shape (n, K), or (n, K, J)
+    for several kinds. ``slack``: one, or of each kind, (J,). The others are those of :func:`solve_pairs`.
     """
-    return _solution(_SoftProblem.soft(scores, parts, gamma, slack, weights), slack)
+    return _solution(_SoftProblem.soft(scores, parts, gamma, slack, weights))
 
 
-def _solution(problem: _Problem, slack: float) -> PairsSolution:
+def solve_covariances(
+    scores: npt.ArrayLike,
+    numbers: npt.ArrayLike,
+    gamma: float,
+    slack: float,
+    weights: npt.ArrayLike | None = None,
+) -> tuple[Floats, PairsSolution]:
+    """Return the multipliers ``t``, (J,), of ``|mean(x_j q)| <= slack``, and the solution that they are of.
+
+    The shares are ``clip((scores - numbers @ t) / gamma, 0, 1)``. ``numbers``: ``x``, each with a weighted mean of 0,
+    up to rounding, and not all 0; shape (n, J). The others are those of :func:`solve_pairs`.
+    """
+    x = np.asarray(numbers, dtype=np.float64)
+    parts = np.stack([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=1)
+    w = positive_weights(weights, x.shape[:1])
+    best = solve_soft(scores, parts, gamma, slack * w.sum() / (w @ parts[:, 0]), w)
+    return (best.multipliers[0] - best.multipliers[1]) / 2, best
+
+
+def _solution(problem: _Problem) -> PairsSolution:
     """Return the optimum of a problem."""
     idle = np.zeros((problem.size, problem.kinds))
     least, most = problem.ends(problem.means(problem.shares(idle)))
-    if (most - least).max(initial=0.0) <= slack:
+    if (most - least <= 2 * problem.d).all():
         return problem.certified(idle, (least + most) / 2, 0)
     multipliers, centres, steps = _dual(problem)
     multipliers, centres = _polished(problem, multipliers, centres)
@@ -122,7 +145,7 @@ def _solution(problem: _Problem, slack: float) -> PairsSolution:
 class _Problem:
     """The numbers of a problem; weights are divided by their sum, ``share`` is ``W_kj`` by the total, (K, J).
 
-    ``cell`` has the shape (n, J). A share of 0 is a cell that its kind does not have.
+    ``cell`` has the shape (n, J), ``d`` (J,). A share of 0 is a cell that its kind does not have.
     """
 
     f: Floats
@@ -130,7 +153,7 @@ class _Problem:
     cell: Ints
     w: Floats
     gamma: float
-    d: float
+    d: Floats
     share: Floats
 
     @classmethod
@@ -140,7 +163,7 @@ class _Problem:
         slopes: npt.ArrayLike,
         cells: npt.ArrayLike,
         gamma: float,
-        slack: float,
+        slack: float | Floats,
         weights: npt.ArrayLike | None,
     ) -> _Problem:
         f, z = np.asarray(scores, dtype=np.float64), np.asarray(slopes, dtype=np.float64)
@@ -151,7 +174,7 @@ class _Problem:
             raise ValueError(f"one row per point is needed, got {f.shape}, {z.shape}, {cell.shape}")
         if not (np.isfinite(f).all() and np.isfinite(z).all()):
             raise ValueError("scores and slopes must be finite")
-        if not 0 < gamma < np.inf or not slack >= 0:
+        if not 0 < gamma < np.inf or not np.all(np.asarray(slack) >= 0):
             raise ValueError(
                 f"gamma must be positive and finite and slack 0 or more, got {gamma!r} and {slack!r}"
             )
@@ -163,7 +186,8 @@ class _Problem:
         share = np.stack([np.bincount(own, w, most) for own in cell.T], axis=1).astype(np.float64)
         if any((np.diff((part > 0).astype(np.int64)) > 0).any() or not part[0] for part in share.T):
             raise ValueError("every cell needs a point")
-        return cls(f, z, cell, w, gamma, min(slack, 2.0 * float(np.abs(z).max()) + 1.0) / 2, share)
+        d = np.minimum(slack, 2.0 * float(np.abs(z).max()) + 1.0) / 2
+        return cls(f, z, cell, w, gamma, np.broadcast_to(d, z.shape[1:]), share)
 
     @property
     def size(self) -> int:
@@ -227,32 +251,42 @@ class _Problem:
 
 @dataclass(frozen=True, eq=False)
 class _SoftProblem(_Problem):
-    """A problem of one kind of cells, to which points belong in parts ``z``, (n, K)."""
+    """A problem of cells to which points belong in parts ``z``, (n, K J), the kinds of a cell beside one another."""
 
     @classmethod
     def soft(
-        cls, scores: npt.ArrayLike, parts: npt.ArrayLike, gamma: float, slack: float, weights: Any
+        cls,
+        scores: npt.ArrayLike,
+        parts: npt.ArrayLike,
+        gamma: float,
+        slack: float | Floats,
+        weights: Any,
     ) -> _SoftProblem:
         """Return the problem of parts."""
         z = np.asarray(parts, dtype=np.float64)
-        if z.ndim != 2 or not (z >= 0).all():  # NaN is refused too
-            raise ValueError(f"parts must be 0 or more, of shape (n, K), got {z.shape}")
-        whole = _Problem.of(scores, z, np.zeros(z.shape, dtype=np.int64), gamma, slack, weights)
-        share = (whole.w @ z)[:, None]
+        if z.ndim not in (2, 3) or not (z >= 0).all():  # NaN is refused too
+            raise ValueError(f"parts must be 0 or more, of shape (n, K) or (n, K, J), got {z.shape}")
+        kinds = z.shape[2] if z.ndim == 3 else 1
+        z = z.reshape(len(z), -1)
+        whole = _Problem.of(scores, z, np.zeros(z.shape, dtype=np.int64), gamma, slack=0.0, weights=weights)
+        share = (whole.w @ z).reshape(-1, kinds)
         if not share.all():
             raise ValueError("every cell needs a part of a point")
-        return cls(whole.f, z, whole.cell, whole.w, gamma, min(slack, 2.0) / 2, share)
+        if not np.all(np.asarray(slack) >= 0):
+            raise ValueError(f"slack must be 0 or more, got {slack!r}")
+        d = np.broadcast_to(np.minimum(slack, 2.0) / 2, (kinds,))
+        return cls(whole.f, z, whole.cell, whole.w, gamma, d, share)
 
     def means(self, q: Floats) -> Floats:
-        """Return ``r``, shape (K, 1)."""
-        return np.asarray(((self.w * q) @ self.z)[:, None] / self.share)
+        """Return ``r``, shape (K, J)."""
+        return np.asarray(((self.w * q) @ self.z).reshape(self.share.shape) / self.share)
 
     def pull(self, u: Floats) -> Floats:
-        """Return ``sum_k u_k z_ik`` per point."""
-        return np.asarray(self.z @ u[:, 0])
+        """Return ``sum_kj u_kj z_ikj`` per point."""
+        return np.asarray(self.z @ u.ravel())
 
     def curvature(self, each: Floats) -> Floats:
-        """Return sums of ``each * z_k * z_l`` over the points, shape (K, K)."""
+        """Return sums of ``each`` times both parts over the points, shape (K J, K J)."""
         return np.asarray((self.z * each[:, None]).T @ self.z)
 
 
@@ -264,7 +298,7 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
         up, down = x.reshape(shape)
         over = problem.f - problem.pull(up - down)
         q = np.clip(over / problem.gamma, 0.0, 1.0)
-        paid = problem.d * float((share * (up + down)).sum())
+        paid = float((problem.d * share * (up + down)).sum())
         slope, edge = share * problem.means(q), problem.d * share
         gradient = np.stack([edge - slope, edge + slope]).ravel()
         return float(problem.w @ (q * (over - problem.gamma / 2 * q))) + paid, gradient
@@ -298,8 +332,9 @@ def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
     share, there = problem.share, problem.there
     u = np.where(there, u - (share * u).sum(axis=0), 0.0)  # exact balance
     off = problem.away(problem.means(problem.shares(u)), c)
-    side = np.where((np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9), np.sign(u), 0.0) if d else 0.0 * u
-    active = side != 0 if d else there
+    near = (np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9)
+    side = np.where(near & (d > 0), np.sign(u), 0.0)
+    active = np.where(d > 0, side != 0, there)
     u = np.where(active, u, 0.0)
     best, least = (u, c), np.inf
     for _ in range(POLISH):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fairfix.auditing.comparisons import NOISE_SCOPES, Comparison
+from fairfix.auditing.comparisons import NOISE_SCOPES, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import EQUALIZED_ODDS, FLIP_SCOPES
 from fairfix.auditing.results import in_percent
 from fairfix.report.layout import Json
@@ -225,6 +225,9 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     if of.scope in FLIP_SCOPES:
         changed = CHANGED[of.scope].format(attribute=attribute)
         return sentence(f"{of.entry.phrase} {changed} is {amounts.share(value)}{interval}")
+    if of.id == WITH_NUMBER:
+        number = f"{of.entry.phrase} {attribute}, per standard deviation, is {amounts.gap(value)}{interval}"
+        return sentence(number)
     if two:
         return _of_two(two, of, amounts, where, value, interval)
     names = " and ".join(one["groups"])

@@ -20,7 +20,8 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
-from fairfix.report.repairs import CHANGES_MOST, ends_of, percent, points, show_signed
+from fairfix.report.repairs import CHANGES_MOST
+from fairfix.report.shares import ends_of, percent, points, show_signed
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.get("comparison", one["id"])),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
+from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import judged
@@ -28,6 +28,7 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
+from fairfix.report.shares import ends_of, percent, points, show_signed, with_ends
 
 READINGS = {
     "drawn": "decisions drawn with the probability, as expected",
@@ -127,6 +128,8 @@ def answer(result: Json) -> Iterator[str]:
                 "Rates are weighted by the probabilities of membership; that they are those of the true groups is "
                 "assumed (N4), and the data cannot show it."
             )
+        if row["id"] == WITH_NUMBER:
+            yield from _between_fifths(row["attribute"], held["table"])
         of = next((one for one in concerned if one["attribute"] == row["attribute"]), None)
         if of is not None and (who := "; ".join(_most(of["groups"], _given(of["groups"])))):
             yield f"{who}."
@@ -138,6 +141,17 @@ def answer(result: Json) -> Iterator[str]:
     if cost := _cost(held["table"], proven=bool(proven)):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))
+
+
+def _between_fifths(column: str, table: Sequence[Json]) -> Iterator[str]:
+    """Yield how far groups of a number are apart, of which its covariance tells no more than along a straight line."""
+    for row in table:
+        if (row["id"], row["attribute"]) == ("selection_rate.difference.between_groups", column):
+            before, after = (with_ends(row[at], points) for at in ("before", "after"))
+            yield (
+                f"A covariance tells of a straight line alone: between the groups of {column}, fifths of the rows "
+                f"unless numbers tie, selection rates differ by up to {before} before and {after} after."
+            )
 
 
 def _whom(result: Json, held: Json) -> list[Json]:
@@ -154,6 +168,8 @@ def _of_criterion(result: Json, table: Sequence[Json]) -> list[Json]:
     name = str(result["criterion"])
     wanted = (Comparison.parse(name).to(TRUE_GROUPS).id, name) if "between" in name else (name,)
     rows = [row for one in wanted for row in table if row["id"] == one]
+    if name == WITH_NUMBER:
+        return rows
     if result["parameters"].get("attributes") == "each":
         return [row for row in rows if row["attribute"] in result["data"]["columns"]["protected"]]
     return [row for row in rows if row["attribute"] == _crossed(result)][:1] or rows[:1]
@@ -167,7 +183,7 @@ def _crossed(result: Json) -> str:
 def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     """Return the gap before and after the repair, whether it is surely smaller, and what of the slack."""
     of = Comparison.parse(row["id"])
-    write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
+    write: Callable[..., str] = points if of.in_points else show_signed
     before, after, change = row["before"], row["after"], row.get("change")
     confidence = in_percent(result["settings"]["confidence"])
     title = f"by {row['attribute']}, the {of.title}" if row["attribute"] else of.title
@@ -177,8 +193,8 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
         else ""
     )
     text = (
-        f"{title[0].upper()}{title[1:]} is {_with_ends(before, write)} before the repair and "
-        f"{_with_ends(after, write)} after it, on {whose}{rows:,} held-out rows ({confidence} intervals)"
+        f"{title[0].upper()}{title[1:]} is {with_ends(before, write)} before the repair and "
+        f"{with_ends(after, write)} after it, on {whose}{rows:,} held-out rows ({confidence} intervals)"
     )
     if change is not None and change["low"] is not None and change["high"] is not None:
         ends = f"the change is {ends_of(change['low'], change['high'], write)}"
@@ -242,7 +258,7 @@ def _limit(parameters: Json) -> Limit:
 def _gap_of_fit(row: Json, rows: int) -> str:
     """Return the gap before and after the repair where nothing was held out."""
     of = Comparison.parse(row["id"])
-    write: Callable[..., str] = points if of.kind == "difference" or of.metric == "ks" else show_signed
+    write: Callable[..., str] = points if of.in_points else show_signed
     before, after = (
         "undefined" if row[at]["value"] is None else write(row[at]["value"]) for at in ("before", "after")
     )
@@ -289,36 +305,6 @@ def _needs(result: Json, randomized: float) -> str:
             f". {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"
         )
     return f"{text}."
-
-
-def percent(share: float | None) -> str:
-    """Return a share for reading, in per cent."""
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def points(difference: float | None, *, sign: bool = False) -> str:
-    """Return a difference of shares for reading, in percentage points."""
-    if difference is None:
-        return "–"
-    return f"{100 * difference + 0.0:{'+' if sign else ''}.1f} points"
-
-
-def show_signed(number: float | None, *, sign: bool = False) -> str:
-    """Return a number for reading, with its sign if asked."""
-    return "–" if number is None else f"{number + 0.0:{'+' if sign else ''}.4f}"
-
-
-def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
-    """Return the ends of a change for reading, with their signs and the unit once."""
-    first, last = write(low, sign=True), write(high, sign=True)
-    return f"from {first.removesuffix(' points')} to {last}"
-
-
-def _with_ends(value: Json, write: Callable[..., str]) -> str:
-    if value["value"] is None:
-        return "undefined"
-    low, high = (write(value[end]).removesuffix(" points") for end in ("low", "high"))
-    return f"{write(value['value'])} ({low} to {high})"
 
 
 # ---------------------------------------------------------------------- who, and by which rule

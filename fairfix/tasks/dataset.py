@@ -195,7 +195,7 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
         return {}
     from fairfix.noisy.membership import check_columns
 
-    check_columns(data.source, data.reading, noise.membership)
+    check_columns(data.source, data.reading, noise.membership.values())
     return dict.fromkeys(noise.membership.values(), pa.float64())
 
 

@@ -39,6 +39,7 @@ INTERVALS: Mapping[str, str] = {
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
     "calibration error": "Clopper-Pearson in every bin, put together",
+    "covariance with a number": "as of means, of products of both distances from their means",
     "equalized odds": "each of its two gaps at half the miscoverage",
     "strata": "each stratum at the miscoverage divided by the number of strata",
 }

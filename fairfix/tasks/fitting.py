@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.results import CheckResult, Settings
+from fairfix.auditing.with_numbers import fifths_of
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
 from fairfix.data.draws import GOLDEN, mixed
 from fairfix.data.encoder import Encoder, arrow_array
@@ -272,12 +275,14 @@ def repair_table(
     if noise is not None and best.demands:
         claim = Told(best.noise_in_force(noise), best.demands, best.slack)
     elif best.membership:
-        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack)
+        rates = rates_of(Comparison.parse(criterion_of(best, table.reading)).metric)
+        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack, rates)
     more: Any = {
         "also": (criterion_of(best, table.reading),),
         "comparable": best.comparables,
         "copies": copies,
         "claim": claim,
+        "fifths": fifths_of(fitted, predictor.scales),
     }
     proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
@@ -289,6 +294,7 @@ def repair_table(
     free = (
         noise is None
         and claim is None
+        and not best.numbers
         and unlabelled is None
         and not pairs
         and subspace is None

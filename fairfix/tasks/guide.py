@@ -103,7 +103,7 @@ def _command(
 ) -> str:
     """Return the command with what was asked for and what is guessed, or the call where the data are in memory."""
     settings: dict[str, Any] = {name: ",".join(map(_quoted, names)) for name, names in given.items()}
-    if "protected" not in given:
+    if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         plain = [n for n in roles["protected"] if n not in numbers]

@@ -106,7 +106,8 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
         repaired = replace(repaired, unseen_group=request.unseen_group)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
     if repaired.predictor.needs_protected:
-        names = (*repaired.reading.columns.protected, *repaired.predictor.memberships)
+        rule = repaired.predictor
+        names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
         what = "decisions" if repaired.predictor.gives == "decision" else "values"
         log.info("%s use the protected attribute (%s)", what, ", ".join(names))
     return repaired, source

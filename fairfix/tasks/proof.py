@@ -10,18 +10,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
-from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
+from fairfix.auditing.with_numbers import Trend, in_fifths, reports, trends
+from fairfix.data.bands import Edges
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.draws import is_random
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import to_probability
+from fairfix.data.scales import Scale
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
@@ -59,6 +63,7 @@ COMPARED = (
         f"{name}.difference.true_groups"
         for name in ("selection_rate", "true_positive_rate", "equalized_odds")
     ),
+    WITH_NUMBER,
     "accuracy.min",
     *FLIPPED,
 )
@@ -155,6 +160,7 @@ def prove(
     comparable: Comparable = (),
     copies: Counterfactuals | None = None,
     claim: Told | None = None,
+    fifths: Mapping[str, Edges] = MappingProxyType({}),
 ) -> Proof:
     """Audit the base and the repaired results on the same rows.
 
@@ -172,7 +178,10 @@ def prove(
         Copies of people; those of people among the rows are looked at.
     claim
         What is known of the noise of the groups, for what can be said of the true ones.
+    fifths
+        Where protected numbers are cut into groups, of which the audit tells besides.
     """
+    table = in_fifths(table, fifths) if fifths else table
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
     plain = predictor.trace.base
     was: More = (
@@ -188,11 +197,14 @@ def prove(
         behind = true_groups_of(repaired, claim, alpha, predictor)
         now, each = joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
         claims = () if of_fit else tuple(said_of(plainly, behind, claim))
+    numbers = [list(trends(rows, predictor.scales, settings.confidence)) for rows in (base, repaired)]
+    was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
+    claims += () if of_fit else tuple(map(_of_number, *numbers))
     shown = (*(COMPARED_VALUES if predictor.gives == "value" else COMPARED), *also)
     uncertain = {} if claim is None else claim.uncertain
     before = audit(base, base.reading, replace(settings, checks=(), only=shown), was, uncertain=uncertain)
     after = audit(repaired, repaired.reading, settings, now, each, uncertain)
-    pairs = None if of_fit else _Pairs(base, repaired, settings)
+    pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
     rows = [
         *_overall_rows(base, repaired, before, after, settings),
         *_comparison_rows(before, after, shown, pairs),
@@ -364,16 +376,20 @@ class _Pairs:
     """Intervals of changes of comparisons, of rows before and after a repair.
 
     Rates and means have those of the differences row by row, which hold for every pair of groups that may be furthest
-    apart (:mod:`fairfix.auditing.paired`). A change of a KS distance is between the limits of the one before and of
-    the one after, each at half the miscoverage: wide, and true however the two hang together.
+    apart (:mod:`fairfix.auditing.paired`). A change of a KS distance, or of a covariance with a number, is between the
+    limits of the one before and of the one after, each at half the miscoverage: wide, and true however the two hang
+    together.
     """
 
-    def __init__(self, base: Table, repaired: Table, settings: Settings) -> None:
+    def __init__(
+        self, base: Table, repaired: Table, settings: Settings, scales: Sequence[Scale] = ()
+    ) -> None:
         self.changes = Changes(Matched(base, repaired, 0, 0, 0), settings.confidence, settings.reference)
         confidence = (1 + settings.confidence) / 2
         distances = [name for name in COMPARED_VALUES if name.startswith("ks.")]
         self.surer = replace(settings, checks=(), confidence=confidence, only=distances)
         self.tables = base, repaired
+        self.scales = scales
 
     @cached_property
     def sure(self) -> tuple[AuditReport, ...]:
@@ -386,6 +402,10 @@ class _Pairs:
         if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
             return Value(value, now.low - was.high, now.high - was.low)
+        if of.id == WITH_NUMBER:
+            own = [scale for scale in self.scales if scale.column == block.attribute]
+            was, now = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
+            return Value(value, now.low - was.high, now.high - was.low)
         ends: Any = "true groups are not seen row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
             return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
@@ -396,6 +416,21 @@ class _Pairs:
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
         return Value(value, min(ends[0], value), max(ends[1], value))
+
+
+def _of_number(was: Trend, now: Trend) -> Note:
+    """Return in words how decisions on held-out rows go with a number."""
+    scale = was.scale
+    before, after = (f"{100 * one.covariance.value:+z.1f}" for one in (was, now))
+    correlated = [
+        "undefined" if math.isnan(one.correlation) else f"{one.correlation:z.2f}" for one in (was, now)
+    ]
+    return Note(
+        f"on held-out rows the covariance of positive decisions with {scale.column}, per standard deviation "
+        f"({scale.deviation:g}), is {before} points before the repair and {after} after it (correlation "
+        f"{correlated[0]} and {correlated[1]})",
+        "numbers",
+    )
 
 
 def _comparison_rows(

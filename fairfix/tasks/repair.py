@@ -14,6 +14,7 @@ from fairfix.auditing.waivers import Waiver
 from fairfix.data.files import open_source
 from fairfix.data.names import did_you_mean
 from fairfix.data.plain import texts_of
+from fairfix.data.scales import complete
 from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
@@ -126,8 +127,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(why)
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
-    data = open_data(request, score_needed=not repairer.learns, protected_needed=not repairer.membership)
-    check_columns(data.source, data.reading, repairer.membership)
+    recorded = not (repairer.membership or repairer.numbers)
+    data = open_data(request, score_needed=not repairer.learns, protected_needed=recorded)
+    check_columns(data.source, data.reading, repairer.membership.values())
+    check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     features = _learned_from(request, data, repairer, noise)
@@ -346,11 +349,12 @@ def _read(
     kept = repairer.draws or request.pairs is not None or by_id or few
     identity = _identity(data) if kept else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
-    members = dict.fromkeys(repairer.membership.values(), pa.float64()) | membership_columns(noise, data)
+    members = dict.fromkeys((*repairer.membership.values(), *repairer.numbers), pa.float64())
+    members |= membership_columns(noise, data)
     types |= members
     raw = members | {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
-    table = read_table(source, reading, (*(features or ()), *plain), raw)
+    table = complete(read_table(source, reading, (*(features or ()), *plain), raw), repairer.numbers)
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
     if not identity:
         return table, data_fingerprint

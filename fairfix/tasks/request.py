@@ -451,7 +451,7 @@ class RepairRequest(GateRequest):
     )
     unseen_group: UnseenGroup = parameter(
         "error",
-        "At predict time, rows of a group the fit has not seen.",
+        "At predict time, rows of a group the fit has not seen, or without a protected number.",
         choices=get_args(UnseenGroup),
     )
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
@@ -503,7 +503,7 @@ class PredictRequest(FilesRequest):
     model: Any = source("The model file that scored the rows of the repair; same hash.")
     unseen_group: UnseenGroup | None = parameter(
         None,
-        "Rows of a group the fit has not seen.  [default: as the artifact says]",
+        "Rows of a group the fit has not seen, or without a protected number.  [default: as the artifact says]",
         choices=get_args(UnseenGroup),
     )
     missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))

@@ -351,6 +351,9 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "noise_radius": _radii,
     "noise_epsilon": lambda d: d.number(0.0, 0.05, 0.3),
     "noise_membership": _membership,
+    "protected_number": lambda d: (
+        d.listed("number", "group", most=2) if d.wild() else d.listed("number", most=2)
+    ),
     "fail_on": Drawer.check,
     "require": lambda d: d.check(holds=True),
     "fail_on_worse": lambda d: d.number(0.02, 0.1) if d.draw.random() < 0.5 else d.check(),
@@ -472,6 +475,7 @@ SELDOM = {
     "exclude_small": 0.3,
     "strata": 0.4,
     "noise_membership": 0.4,
+    "protected_number": 0.3,
     "config": 0.0,
     "cluster": 0.2,
     "table": 0.2,
@@ -617,6 +621,8 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
         chosen.pop("label_range", None)
     fits = "method" in params or "methods" in params  # these need the column of a rule's groups
     if "noise_membership" in chosen and "protected" not in kept and not fits:
+        chosen.pop("protected", None)
+    if "protected_number" in chosen and "protected" not in kept:
         chosen.pop("protected", None)
 
 

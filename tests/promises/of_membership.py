@@ -230,8 +230,16 @@ def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) ->
     )
 
 
+EVENTS = {
+    "demographic_parity": [None],
+    "equal_opportunity": [1],
+    "predictive_equality": [0],
+    "equalized_odds": [1, 0],
+}
+"""Constraint -> labels of the rows over which its rates are means."""
+
 SAID = re.compile(
-    r"selection rates of the true groups differ by [\d.]+ if .*? \(N4; "
+    r"rates of the true groups differ by [\d.]+ if .*? \(N4; "
     r".*?with sampling error by at most ([\d.]+) and ([\d.]+)"
 )
 """What a repair by probabilities says of held-out rows: its limits under N4, and whatever ties group and decision."""
@@ -248,8 +256,8 @@ def people(rng: np.random.Generator, vectors: Floats, tied: float, rows: int) ->
 
 
 @promise(
-    "what a ramp by probabilities of membership says of the gap of the true groups: under N4 where it holds, under N1 "
-    "whatever holds, and within the slack",
+    "what a ramp by probabilities of membership says of the gap of the true groups, in selection rates or in rates by "
+    "label: under N4 where it holds, under N1 whatever holds, and within the slack",
     level=0.05,
     quick=3,
     full=500,
@@ -260,21 +268,25 @@ def ramp_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     rows = int(np.exp(rng.uniform(np.log(400), np.log(20_000))))
     columns = ",".join(f"p{j}" for j in range(groups))
     slack, gamma = float(rng.choice([0.0, 0.05, 0.15])), float(rng.choice([0.01, 0.05, 0.5]))
+    constraint = str(rng.choice(list(EVENTS), p=[0.4, 0.2, 0.2, 0.2]))
     asked = ["--method", "ramp", "--noise-membership", columns, "--slack", slack, "--gamma", gamma]
+    asked += ["--constraint", constraint]
     where, file = shell.folder / "r.fairfix", shell.write(people(rng, vectors, tied, rows)[0])
     done = shell.run("repair", file, *asked, "--id", "id", "-o", where, "--format", "text")
     if done.status == 2:
         return NOT_SAID
     many, true = people(rng, vectors, tied, 100_000)
     chance = shell.predict(str(where), shell.write(many, "many.parquet"))["p_positive"].to_numpy()
-    rates = np.bincount(true, chance, groups) / np.maximum(np.bincount(true, minlength=groups), 1)
-    gap = float(np.ptp(rates))
-    near = 3 / math.sqrt(
-        max(np.bincount(true, minlength=groups).min(), 1)
-    )  # what a sample leaves open of the truth
+    gap, near = 0.0, 0.0
+    for event in EVENTS[constraint]:
+        inside = many["label"].to_numpy() == event if event is not None else np.ones(len(many), dtype=bool)
+        size = np.maximum(np.bincount(true[inside], minlength=groups), 1)
+        gap = max(gap, float(np.ptp(np.bincount(true[inside], chance[inside], groups) / size)))
+        near = max(near, 3 / math.sqrt(size.min()))  # what a sample leaves open of the truth
     text = " ".join((done.out + done.err).split())
     likely, worst = (float(one) for one in SAID.search(text).groups())  # type: ignore[union-attr]  # it is always said
-    told = f"gap {gap:.4f}, N4 {likely}, N1 {worst}, slack {slack}, {rows} rows, {vectors.shape}, tied {tied:.2f}"
+    told = f"{constraint} gap {gap:.4f}, N4 {likely}, N1 {worst}, slack {slack}, {rows} rows, {vectors.shape}"
+    told += f", tied {tied:.2f}"
     out = judged(gap - near <= worst, told)
     if not tied:
         out += judged(gap - near <= likely, told)

@@ -72,7 +72,10 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
         Check.parse(text)
 
 
-@pytest.mark.parametrize("metric", [m for m in METRICS if m not in ("ks", "counterfactual_gap", *FLIPS)])
+SCOPED = ("ks", "counterfactual_gap", "decision_covariance", *FLIPS)
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS if m not in SCOPED])
 def test_every_metric_can_be_gated(metric: str) -> None:
     """No metric of the report is out of reach."""
     assert Check.parse(f"{metric}.difference>0.1").comparison.id == f"{metric}.difference.between_groups"
@@ -86,6 +89,16 @@ def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
     assert Check.parse(f"{metric}[sex]>0.1").comparison.id == f"{metric}.under_flips"
     with pytest.raises(UsageError, match="under_comparable"):
         Check.parse(f"{metric}.to_overall>0.1")
+
+
+def test_the_covariance_with_a_number_has_one_scope() -> None:
+    """It is worse where it is larger, and is of no groups."""
+    for text in ("decision_covariance[age]>0.1", "decision_covariance.with_number[age]>0.1"):
+        assert Check.parse(text).comparison.id == "decision_covariance.with_number"
+    with pytest.raises(UsageError, match="with with_number"):
+        Check.parse("decision_covariance.to_overall>0.1")
+    with pytest.raises(UsageError, match="worse where it is larger"):
+        Check.parse("decision_covariance<0.1")
 
 
 def test_the_counterfactual_gap_has_one_scope() -> None:

@@ -70,6 +70,22 @@ class SoftGroups(Ramp):
 
 
 @dataclass(frozen=True)
+class SoftRates(SoftGroups):
+    """The same with equal true positive rates."""
+
+    constraint: str = param(
+        "equal_opportunity", "", choices=("demographic_parity", "equal_opportunity", "equalized_odds")
+    )
+
+
+@dataclass(frozen=True)
+class Numbers(Ramp):
+    """The ramp of a protected number."""
+
+    protected_number: str = param("x", "the columns", text=True, listed=True)
+
+
+@dataclass(frozen=True)
 class Blind(LogLoss):
     """Log loss as it is without the group at predict time: another kind of predictor, found by another solver."""
 
@@ -119,6 +135,8 @@ VARIANTS = [
     FourFifths,
     EachColumn,
     SoftGroups,
+    SoftRates,
+    Numbers,
     Blind,
     Directed,
     Surveyed,
@@ -149,13 +167,19 @@ EXCEPTIONS = {
     ("Quantile", "classes"): "its labels are numbers",
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
-    **{("SoftGroups", law): UNRECORDED for law in ("one group", "empty group", "unseen group")},
+    **{
+        (name, law): UNRECORDED
+        for name in ("SoftGroups", "SoftRates", "Numbers")
+        for law in ("one group", "empty group", "unseen group")
+    },
     **{
         (name, "guarantee"): MADE_HERE
         for name in (
             "FourFifths",
             "EachColumn",
             "SoftGroups",
+            "SoftRates",
+            "Numbers",
             "Directed",
             "Surveyed",
             "InRadii",
@@ -224,21 +248,32 @@ def gap_on_fit_rows(repairer: Repairer, table: Table, predictor: RepairedPredict
     _, repaired, _ = results_on(table, predictor)
     if repairer.membership:
         z = np.stack([table.features[name].to_numpy() for name in repairer.membership.values()])
+        z *= table.rows.label == 1 if type(repairer) is SoftRates else 1
         return float(np.ptp(z @ predictor.predict(table) / z.sum(axis=1)))
+    if repairer.numbers:
+        gaps = [np.cov(predictor.predict(table), z, bias=True)[0, 1] / z.std() for z in kept_numbers(table)]
+        return float(np.abs(gaps).max())
     report = audit(repaired, repaired.reading, Settings(only={repairer.criterion}))
     return max(report.block(name).comparisons[repairer.criterion].value.value for name in PROTECTED)
 
 
+def kept_numbers(table: Table) -> Iterator[np.ndarray]:
+    """Yield the protected number without its tails of one row in a hundred, which count as their ends."""
+    x = table.features["x"].to_numpy()
+    yield np.clip(x, np.sort(x)[math.ceil(x.size / 100) - 1], -np.sort(-x)[math.ceil(x.size / 100) - 1])
+
+
 @pytest.fixture(params=METHODS, ids=[method.__name__ for method in METHODS])
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Repairer]:
-    """Every registered method; some have other protected columns, or read labels as numbers."""
+    """Every registered method; some have other protected columns or none, or read labels as numbers."""
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
     if found is Quantile:
         monkeypatch.setattr(sys.modules[__name__], "READ", {"task": "regression"})
-    if found is SoftGroups:
+    if found in (SoftGroups, SoftRates, Numbers):
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", [])
+    if found in (SoftGroups, SoftRates):
         monkeypatch.setattr(sys.modules[__name__], "scored", with_members)
     return found
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cvxpy
 import fairfix
 import numpy as np
 import pandas as pd
@@ -119,6 +120,124 @@ def test_weights_count_and_slack_is_held(gamma: float) -> None:
         assert np.ptp(z @ predictor.predict(table) / z.sum(axis=1)) <= slack + 1e-9
 
 
+def labelled_gap(data: pd.DataFrame, chance: Any, label: int) -> float:
+    """Return the largest difference of rates among rows of a label, weighted by the probabilities."""
+    inside = data["label"].to_numpy() == label
+    return weighted_gap(data[inside], np.asarray(chance)[inside])
+
+
+RATES = {"equal_opportunity": [1], "predictive_equality": [0], "equalized_odds": [1, 0]}
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.05])
+@pytest.mark.parametrize("constraint", RATES)
+@pytest.mark.parametrize("calibrate", ["auto", "none"])
+def test_rates_of_certain_groups_are_those_of_recorded_groups(
+    constraint: str, slack: float, calibrate: str
+) -> None:
+    """Probabilities that are all 0 or 1 give the ramp of the groups that they name, recalibrated or not."""
+    data = frame(sharp=True)
+    data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
+    same = {"constraint": constraint, "slack": slack, "calibrate": calibrate}
+    table, soft = fit(Ramp(noise_membership=SOFT, **same), data)
+    recorded, plain = fit(Ramp(**same), data, "group")
+
+    np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-7)
+    if calibrate == "auto":
+        gaps = [labelled_gap(data, soft.predict(table), label) for label in RATES[constraint]]
+        assert max(gaps) <= slack + 1e-8
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 0.05, 0.5])
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "predictive_equality"])
+def test_one_rate_holds_the_slack_by_the_labels(constraint: str, gamma: float) -> None:
+    """On the rows of the fit, whatever the probabilities, the width and the weights of rows."""
+    data = frame(rows=700)
+    data["weight"] = np.random.default_rng(2).integers(1, 4, len(data)).astype(float)
+    repeated = data.loc[np.repeat(data.index, data["weight"].astype(int))]
+    (label,) = RATES[constraint]
+    for slack in (0.0, 0.03, 2.0):
+        asked = Ramp(noise_membership=SOFT, constraint=constraint, slack=slack, gamma=gamma)
+        table, made = fit(asked, data, weight="weight")
+        _, again = fit(asked, repeated.assign(weight=1.0), weight="weight")
+
+        assert made.trace.converged
+        assert labelled_gap(repeated, made.predict(table)[repeated.index], label) <= slack + 1e-8
+        np.testing.assert_allclose(again.predict(table), made.predict(table), atol=1e-6)
+
+
+@pytest.mark.parametrize("constraint", RATES)
+def test_the_certificate_of_rates_is_that_of_a_quadratic_program(constraint: str) -> None:
+    """What is proven of the rule is true of its rows: the value, and that nothing within the slack is below."""
+    data, events = frame(rows=160), RATES[constraint]
+    table, made = fit(Ramp(noise_membership=SOFT, constraint=constraint, slack=0.05, gamma=0.3), data)
+    z, label, chance = data[list(NAMES.values())].to_numpy(), data["label"].to_numpy(), made.predict(table)
+    score = 2 * data["score"].to_numpy() - 1
+    eta = sum(part * curve(score) for part, curve in zip(z.T, made.curves, strict=True))
+    by_label = {1: eta, 0: 1 - eta}
+    weight = np.ones(len(data))
+    if len(events) == 1:
+        weight = np.where(label == events[0], 1 / np.maximum(by_label[events[0]], 1e-300), 0.0)
+    share, q, held = weight / weight.sum(), cvxpy.Variable(len(data)), []
+    for event in events:
+        rates = [(share * by_label[event] * own) @ q / (share * by_label[event] * own).sum() for own in z.T]
+        held += [one - other <= 0.05 for one in rates for other in rates]
+    cost = cvxpy.sum(cvxpy.multiply(share, 0.15 * q**2 - cvxpy.multiply(2 * eta - 1, q)))
+    best = cvxpy.Problem(cvxpy.Minimize(cost), [q >= 0, q <= 1, *held]).solve(solver="CLARABEL")
+    (proven,) = made.trace.certificates
+
+    assert proven.value == pytest.approx(float(share @ (0.15 * chance**2 - (2 * eta - 1) * chance)), abs=1e-9)
+    assert proven.bound == pytest.approx(best, abs=1e-6)
+    assert ("inverse of its probability" in proven.objective) == (len(events) == 1)
+
+
+def test_both_rates_are_counted_by_the_recalibrated_scores() -> None:
+    """With equalized odds the labels differ from that by chance alone, which shrinks as rows grow."""
+    missed = []
+    for rows in (500, 20_000):
+        data = frame(rows=rows)
+        table, made = fit(Ramp(noise_membership=SOFT, constraint="equalized_odds", slack=0.02), data)
+        missed.append(max(labelled_gap(data, made.predict(table), label) for label in (0, 1)) - 0.02)
+    assert missed[1] < min(missed[0], 0.01)
+
+
+def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The proof is of true positive rates, with the assumption named, and the file predicts."""
+    data, artifact = str(tmp_path / "data.csv"), str(tmp_path / "r.fairfix")
+    frame().to_csv(data, index=False)
+    columns = ",".join(f"{group}={column}" for group, column in NAMES.items())
+    words = [
+        "--method",
+        "ramp",
+        "--noise-membership",
+        columns,
+        "--constraint",
+        "equal_opportunity",
+        "--id",
+        "id",
+    ]
+    checks = ["--fail-on", "tpr.difference.true_groups>0.3"]
+    status = run(["repair", data, *words, *checks, "--no-config", "-o", artifact, "--format", "json"])
+    result = json.loads(capsys.readouterr().out)
+    rows = {part: {row["id"]: row for row in result["proof"][part]["table"]} for part in ("fit", "holdout")}
+    name = "true_positive_rate.difference.true_groups"
+
+    assert (status, result["criterion"]) == (0, name)
+    assert rows["fit"][name]["after"]["value"] == pytest.approx(0.0, abs=1e-8)
+    assert result["checks"][0]["value"] == rows["holdout"][name]["after"]["value"]
+    (said,) = (
+        note for note in result["notes"] if note.startswith("on held-out rows the true positive rates")
+    )
+    assert f"differ by {rows['holdout'][name]['after']['value']:.4f}" in said
+    assert "independent of label and decision (N4" in said
+    assert any("for rates by label the label too" in note for note in result["notes"])
+    made = fairfix.load(artifact)
+    chance = made.predict(frame())["p_positive"]
+    assert labelled_gap(frame(), chance, 1) < labelled_gap(frame(), frame()["score"] >= 0.5, 1)
+    row = frame().iloc[5].to_dict()
+    assert made.predict(row)["p_positive"] == chance[5]
+
+
 def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
     """Numbers with three digits need not sum to 1 to the last; the rule is that of the numbers by their sum."""
     data = frame()
@@ -133,11 +252,13 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
     ("given", "told"),
     [
         ({"gamma": 0.0}, "take a `gamma` above 0"),
-        ({"constraint": "equal_opportunity"}, "leave out `constraint`"),
+        ({"constraint": "covariance"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
         ({"rho": "mean"}, "leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
+        ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
+        ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
         ({"solver": "sgd"}, "goes with `solver=exact`"),
         ({"noise_membership": "p_a"}, "two or more"),
@@ -152,8 +273,8 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
 )
 def test_what_does_not_go_with_probabilities_is_refused(given: dict, told: str) -> None:
     """Each by its name, with what to do."""
-    with pytest.raises((UsageError, ColumnError), match=told):
-        fairfix.repair(frame(rows=200), **{**GIVEN, **given})
+    with pytest.raises((UsageError, ColumnError, DataError), match=told):
+        fairfix.repair(frame(rows=200).assign(none=1), **{**GIVEN, **given})
 
 
 def test_counts_hold_no_probabilities(tmp_path: Path) -> None:

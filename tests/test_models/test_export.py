@@ -45,6 +45,13 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "protected": (),
         "noise_membership": {"a": "in_a", "other": "in_other"},
     },
+    "ramp of soft groups by label": {
+        "method": "ramp",
+        "protected": (),
+        "noise_membership": {"a": "in_a", "other": "in_other"},
+        "constraint": "equalized_odds",
+    },
+    "ramp of protected numbers": {"method": "ramp", "protected": (), "protected_number": ["far", "near"]},
     "curves of a recalibrated score": {
         "method": "ramp",
         "constraint": "equal_opportunity",
@@ -101,7 +108,8 @@ def rows() -> pd.DataFrame:
     frame.loc[::17, "real"] = np.nan
     frame["in_a"] = np.where(frame["race"] == "a", 0.8, 0.25) + 0.1 * frame["score"]
     frame["in_other"] = 1 - frame["in_a"]
-    return frame[["race", "sex", "label", "score", "id", "in_a", "in_other", *FEATURES]]
+    frame["far"], frame["near"] = np.exp(3 * frame["score"]) * 1e6, np.arange(len(frame)) % 71
+    return frame[["race", "sex", "label", "score", "id", "in_a", "in_other", "far", "near", *FEATURES]]
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 import quadprog
 from fairfix.optim import overlaps
 from fairfix.optim.overlaps import solve_overlaps, solve_step_covariances
-from fairfix.optim.pairs import solve_pairs, solve_soft
+from fairfix.optim.pairs import solve_covariances, solve_pairs, solve_soft
 from fairfix.optim.ramp import Cell, solve, solve_covariance
 from fairfix.optim.step import Staircase
 from hypothesis import given, settings
@@ -233,6 +233,59 @@ def test_soft_groups_are_solved_like_a_quadratic_program(seed: int, slack: float
     assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-8 + loosened)
     assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
     assert -1e-12 <= found.gap <= 1e-9
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 2), st.floats(0.0, 0.2))
+@settings(max_examples=examples(60))
+def test_soft_groups_of_several_kinds_are_solved_like_a_quadratic_program(
+    seed: int, gamma: float, slack: float
+) -> None:
+    """Two kinds of parts, each with its slack."""
+    f, w, rng = points(seed)
+    groups = int(rng.integers(2, 4))
+    eta = rng.uniform(0.1, 0.9, f.size)
+    z = rng.dirichlet(np.ones(groups), f.size)[:, :, None] * np.stack([eta, 1 - eta], -1)[:, None]
+    slacks, mass = np.array([slack, 2 * slack]), np.einsum("i,ikj->kj", w, z)
+    found = solve_soft(f, z, gamma, slacks, w)
+    rows, limits = [], []
+    for k in range(groups):
+        for j in range(2):
+            row = np.concatenate([w * z[:, k, j] / mass[k, j], -np.eye(2)[j]])
+            rows += [row, -row]
+            limits += [-slacks[j] / 2, -slacks[j] / 2]
+    best = least(f, w, gamma, np.array(rows), np.array(limits) - 5e-10)
+    q = np.clip((f - np.einsum("ikj,kj->i", z, found.multipliers)) / gamma, 0, 1)
+    means = np.einsum("i,ikj->kj", w * q, z) / mass
+
+    assert found.converged
+    assert (np.ptp(means, axis=0) <= slacks + 1e-9).all()
+    np.testing.assert_allclose(found.means, means, atol=1e-12)
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-7)
+    assert found.objective == pytest.approx(value(q, f, w, gamma), abs=1e-12)
+    assert -1e-12 <= found.gap <= 1e-9
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 2), st.sampled_from([0.0, 0.01, 0.1]), st.integers(1, 3))
+@settings(max_examples=examples(90))
+def test_covariances_are_solved_like_a_quadratic_program(
+    seed: int, gamma: float, slack: float, many: int
+) -> None:
+    """Means of shares times numbers within the slack, also where numbers have heavy tails; one is the exact ramp."""
+    f, w, rng = points(seed)
+    x = rng.standard_t(2, (f.size + 4, many)) if seed % 2 else rng.normal(size=(f.size + 4, many)).round(1)
+    f, w = np.concatenate([f, rng.uniform(-1, 1, 4)]), np.concatenate([w, np.ones(4)])
+    x -= w @ x / w.sum()
+    t, found = solve_covariances(f, x, gamma, slack, w)
+    rows = (x * w[:, None]).T / w.sum()
+    best = least(f, w, gamma, np.vstack([rows, -rows]), np.full(2 * many, -slack - 5e-10))
+    q = np.clip((f - x @ t) / gamma, 0, 1)
+
+    assert found.converged
+    assert np.abs(rows @ q).max() <= slack + 1e-9
+    assert value(q, f, w, gamma) == pytest.approx(best, abs=1e-7)
+    if many == 1:
+        alone = solve([Cell.of(f, w, x[:, 0])], gamma, 2 * slack, rho=0.0)
+        assert found.objective == pytest.approx(alone.objective, abs=1e-9)
 
 
 @pytest.mark.parametrize(

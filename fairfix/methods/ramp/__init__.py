@@ -30,7 +30,8 @@ With ``attributes = each`` the groups are those of each protected column alone, 
 columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
 
 With ``noise_membership`` no group is recorded: rows have probabilities of membership, by which rates are weighted
-(:mod:`fairfix.methods.ramp.soft`).
+(:mod:`fairfix.methods.ramp.soft`). With ``protected_number`` what is protected is a column of numbers, whose covariance
+with decisions is bounded (:mod:`fairfix.methods.ramp.numbers`).
 
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
@@ -58,22 +59,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
-from fairfix.auditing.criteria import CRITERIA, events_of
+from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
+from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, between_groups, param
+from fairfix.methods.base import Repairer, RepairProblem, param
 from fairfix.methods.ramp.exact import Exact
+from fairfix.methods.ramp.refusals import check_parameters, check_rows
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import ATTRIBUTE, parse_membership
-
-NARROWEST = 1e-6
-"""Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,15 @@ class Ramp(Repairer):
     noise_membership: str = param(
         "",
         "nothing is recorded: these columns, as [GROUP=]COLUMN,..., hold each row's probability to be of each true "
-        "group, by which the rates that are made alike are weighted: it states that, given these, decisions are "
-        "independent of the true group; takes the place of `protected`",
+        "group, by which the rates that are made alike are weighted: it states that, given these, decisions, and "
+        "labels where rates are by label, are independent of the true group; takes the place of `protected`",
+        text=True,
+        listed=True,
+    )
+    protected_number: str = param(
+        "",
+        "columns of numbers, such as age, with each of which decisions may go by no more than `slack`: their "
+        "covariance, per standard deviation of the column; takes the place of `protected`",
         text=True,
         listed=True,
     )
@@ -165,68 +171,25 @@ class Ramp(Repairer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if 0 < self.gamma < NARROWEST:
-            raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {self.gamma:g}")
-        if self.min_ratio:
-            self._check_ratio()
-        if self.attributes == "each":
-            self._check_each()
-        if self.membership:
-            self._check_soft()
-        if self.rho != "joint" and self.constraint in ("equalized_odds", "covariance"):
-            raise UsageError(
-                f"ramp: rho {self.rho!r} does not go with {self.constraint}, which finds its own rates"
-            )
-        if self.rho in ("mean", "labels") and self.constraint != "demographic_parity":
-            raise UsageError(
-                f"ramp: rho {self.rho!r} is a selection rate, which {self.constraint} is not about"
-            )
+        check_parameters(self)
 
-    def _check_ratio(self) -> None:
-        """Raise a UsageError where something does not go with a ratio."""
-        asked = f"ramp: `min_ratio={self.min_ratio:g}`"
-        if self.constraint in ("equalized_odds", "covariance"):
-            raise UsageError(
-                f"{asked} is of one rate of each group, which {self.constraint} is not about; take "
-                "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
-            )
-        if self.slack:
-            raise UsageError(f"{asked} takes the place of `slack={self.slack:g}`; leave out one of them")
-        if self.rho != "joint":
-            raise UsageError(
-                f"{asked} does not go with `rho={self.rho}`, since it finds the rates; leave out `rho`"
-            )
+    @property
+    def instead(self) -> str:
+        """The parameter that takes the place of recorded groups; empty where there are such."""
+        return "noise_membership" if self.membership else "protected_number" if self.numbers else ""
 
-    def _check_each(self) -> None:
-        """Raise a UsageError where something does not go with groups that overlap."""
-        asked = "ramp: `attributes=each` does not go with"
-        if self.constraint in ("equalized_odds", "covariance"):
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Protected columns of numbers; none where groups are recorded."""
+        names = (
+            tuple(name.strip() for name in self.protected_number.split(",")) if self.protected_number else ()
+        )
+        if not all(names) or len(set(names)) < len(names):
             raise UsageError(
-                f"{asked} `constraint={self.constraint}`; take demographic_parity, equal_opportunity or "
-                "predictive_equality, or leave out `attributes`"
+                f"`protected_number={self.protected_number}`: name each column once, with commas between, such as "
+                "`protected_number=age,income`"
             )
-        if self.min_ratio:
-            raise UsageError(
-                f"{asked} `min_ratio={self.min_ratio:g}`; take a `slack`, or leave out `attributes`"
-            )
-        if self.rho != "joint":
-            raise UsageError(
-                f"{asked} `rho={self.rho}`, since it finds the rates of each column; leave out `rho`"
-            )
-
-    def _check_soft(self) -> None:
-        """Raise a UsageError where something does not go with soft groups."""
-        for part in self.parameter_fields():
-            name, value = part.name, getattr(self, part.name)
-            usual = value == part.default or name in ("slack", "noise_membership", "shape")
-            if usual or (name == "gamma" and value > 0) or (name, value) == ("calibrate", "none"):
-                continue
-            remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
-            shown = f"{value:g}" if isinstance(value, float) else value
-            raise UsageError(
-                f"ramp: `noise_membership` does not go with `{name}={shown}`: it is solved for selection rates by "
-                f"ramps of some width, with the scores as they are; {remedy}"
-            )
+        return names
 
     @cached_property
     def membership(self) -> Mapping[str, str]:
@@ -237,6 +200,8 @@ class Ramp(Repairer):
         """Return the attributes between whose groups the slack holds: all columns crossed, each, or soft groups."""
         if self.membership:
             return ((ATTRIBUTE,),)
+        if self.numbers:
+            return tuple((name,) for name in self.numbers)
         return tuple((name,) for name in protected) if self.attributes == "each" else super().alike(protected)
 
     @classmethod
@@ -296,7 +261,9 @@ class Ramp(Repairer):
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
         if self.membership:
-            return Comparison.parse(self.criterion).to(TRUE_GROUPS).id
+            return Comparison.parse(between_groups(self.constraint)).to(TRUE_GROUPS).id
+        if self.numbers:
+            return WITH_NUMBER
         if self.constraint == "covariance":
             return "selection_rate.covariance.to_overall"
         return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
@@ -305,6 +272,8 @@ class Ramp(Repairer):
         """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
         if self.membership:
             return "no bound is known for `noise_membership`; repair by recorded groups"
+        if self.numbers:
+            return "no bound is known for `protected_number`; take `protected` with `bands`"
         if self.constraint == "covariance":
             return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
         return (
@@ -322,22 +291,16 @@ class Ramp(Repairer):
         """
         return (1.0 - 2.0 * reading.cut) + (self.gamma / 2 if self.shape == "centred" else 0.0)
 
-    def _check_rows(self, problem: RepairProblem) -> None:
-        """Raise a UsageError where rows have something that does not go with soft groups."""
-        table = problem.table
-        for name, given in (
-            ("protected", table.reading.columns.protected),
-            ("strata", table.reading.columns.strata),
-            ("unlabelled", problem.unlabelled is not None),
-            ("score_scale=raw", table.reading.score_scale == "raw"),
-        ):
-            if given:
-                raise UsageError(f"ramp: `noise_membership` does not go with `{name}`; leave one of them out")
+    @property
+    def needs_rows(self) -> str:
+        """Why counts do not do for rows; empty where they do."""
+        if self.numbers:
+            return "counts have no entries of `protected_number`; repair from `data`"
+        return super().needs_rows
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit; a score that is no probability is made one by its isotonic regression in each group."""
-        if self.membership:
-            self._check_rows(problem)
+        check_rows(self, problem)
         if problem.table.reading.score_scale != "raw":
             return super()._fit(problem, rng)
         for name, refused in (

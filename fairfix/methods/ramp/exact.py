@@ -14,7 +14,8 @@ from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import RepairProblem, Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
-from fairfix.methods.ramp.soft import fit_soft
+from fairfix.methods.ramp.numbers import fit_numbers
+from fairfix.methods.ramp.soft import MISCALIBRATED, fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
@@ -23,9 +24,6 @@ from fairfix.optim.ramp import ramp
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
-
-MISCALIBRATED = 0.02
-"""Mean miscalibration inside groups, beyond what chance gives, from which on a note is due."""
 
 
 class Exact(Solver):
@@ -36,16 +34,18 @@ class Exact(Solver):
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
         (
-            *("constraint", "min_ratio", "attributes", "noise_membership"),
+            *("constraint", "min_ratio", "attributes", "noise_membership", "protected_number"),
             *("gamma", "rho", "shape", "calibrate", "decisions"),
         ),
         anything,
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
-        """Solve every stratum, or the soft groups."""
+        """Solve every stratum, or the soft groups, or the protected numbers."""
         if self.method.membership:
             return fit_soft(self.method, problem)
+        if self.method.numbers:
+            return fit_numbers(self.method, problem)
         cells, points = cells_of(problem), points_of(problem, self.method.calibration)
         parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]
         rules = tuple(rule for part in parts for rule in part.rules)

@@ -3,12 +3,23 @@ r"""Ramps for soft groups: no group is recorded, and each row has probabilities 
 With ``z_k`` the probability of a row to be of group ``k`` (of sum 1 over the groups) the rates that are made alike are
 weighted by it,
 
-.. math:: m_k(q) = \frac{\sum_i w_i z_{ik} q_i}{\sum_i w_i z_{ik}}, \qquad |m_k(q) - \rho| \le \epsilon / 2 ,
+.. math:: m_k(q) = \frac{\sum_i w_i z_{ik} e_i q_i}{\sum_i w_i z_{ik} e_i}, \qquad |m_k(q) - \rho| \le \epsilon / 2 ,
 
-which is linear in ``q``, so that the optimum is ``clip((f - sum_k t_k z_k)/gamma, 0, 1)``: a row pays the mean of its
-groups' multipliers (:func:`fairfix.optim.pairs.solve_soft`). Weighted rates are those of the true groups where the
-probabilities are right and, among rows of equal probabilities, decisions do not hang on the true group; decisions are a
-function of score, probabilities and chance, so it does that the score does not.
+which is linear in ``q``, so that the optimum is ``clip((f - e sum_k u_k z_k)/gamma, 0, 1)``: a row pays the mean of its
+groups' multipliers (:func:`fairfix.optim.pairs.solve_soft`). Selection rates have ``e = 1``, true positive rates ``e =
+eta``, the probability of label 1, and false positive rates ``1 - eta``; equalized odds have both of the last.
+
+Weighted rates are those of the true groups where the probabilities are right and, among rows of equal probabilities,
+label and decision do not hang on the true group; decisions are a function of score, probabilities and chance, so they
+do that the score does not.
+
+**Rates by label.** The scores are recalibrated as for recorded groups, softly: that of group ``k`` is the isotonic
+regression of the labels of all rows, weighted by ``w z_k``, and ``eta = sum_k z_k eta_k(f)``. Where memberships are 0
+or 1 that is the regression in each group, and rates counted with ``eta`` are those counted with the labels. In between
+rules are not constant on blocks, and the two differ. One rate is counted with the labels: the rows of that label, each
+with the weight ``w / e``, stand for all rows, since given score and memberships the mean of 1[label] / e is 1; then
+``sum_i (w_i / e_i) z_ik e_i q_i`` is the sum over the rows of the label, and the slack holds for these exactly. For
+both rates of equalized odds no weights do that, and they are counted with ``eta``.
 
 References
 ----------
@@ -22,19 +33,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairfix.data.counts import Floats
+import numpy as np
+
+from fairfix.auditing.criteria import rates_of
+from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import memberships
 from fairfix.errors import DataError
 from fairfix.methods.base import RepairProblem
-from fairfix.models.predictors import RepairedPredictor, SoftRamp
+from fairfix.methods.cells import cells_of, miscalibration
+from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.optim.monotone import isotonic
 from fairfix.optim.pairs import PairsSolution, solve_soft
+from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
 
 NEEDED = 1e-6
 """Part of the rows' weight that a group has at least: less is not told from the rounding of probabilities."""
+
+MISCALIBRATED = 0.02
+"""Mean miscalibration, beyond what chance gives, from which on a note is due."""
 
 
 def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
@@ -43,21 +63,83 @@ def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     z, weight = memberships(table, tuple(groups.values())), table.weight
     kept = weight > 0  # a row without weight has no part in anything
     z, weight, score = z[kept], weight[kept], table.ranking[kept]
-    share = weight @ z / weight.sum()
-    for (group, column), part in zip(groups.items(), share.tolist(), strict=True):
-        if part < NEEDED:
-            raise DataError(
-                f"group {group!r} has {part:.2g} of the rows to fit on, by the probabilities in {column!r}; leave it "
-                "out and add its probability to another group's"
-            )
+    _require_share(groups, weight @ z / weight.sum(), "")
+    if method.about_labels:
+        return _fit_rates(method, problem, z)
     lift = method.lift(table.reading)
     best = solve_soft(score + lift, z, method.gamma, method.slack, weight)
     # every row has groups of sum 1, so what is taken from all multipliers lowers the score of every row
     offsets = best.multipliers[:, 0] - lift
     made = SoftRamp(tuple(groups), tuple(groups.values()), offsets, method.gamma)
     chance = made.predict(table)[kept]
-    notes = (*_alike(chance), ASSUMED)
-    return replace(made, trace=_trace(method, groups, best, offsets, notes))
+    notes = (*alike_for_all(chance), ASSUMED)
+    return replace(made, trace=_trace(method, best, notes, dict(zip(groups, offsets.tolist(), strict=True))))
+
+
+def _require_share(groups: Mapping[str, str], share: Floats, of: str) -> None:
+    """Raise a DataError where a group has next to no part of the rows, or of those ``of`` a label."""
+    for (group, column), part in zip(groups.items(), share.tolist(), strict=True):
+        if part < NEEDED:
+            raise DataError(
+                f"group {group!r} has {part:.2g} of the rows{of} to fit on, by the probabilities in {column!r}; leave "
+                "it out and add its probability to another group's"
+            )
+
+
+def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredictor:
+    """Return the ramp of rates among the rows of a label, or of both; ``z``: of the rows with a weight."""
+    table, groups = problem.table, method.membership
+    kept = table.weight > 0
+    score, weight = table.ranking[kept], table.weight[kept]
+    curves = tuple(Piecewise.line(0.5, 0.5) for _ in groups)
+    if by_labels := method.calibration == "isotonic":
+        assert table.rows.label is not None  # without labels nothing is recalibrated
+        label = table.rows.label[kept] == 1
+        curves = tuple(_recalibrated(score, label, weight * part) for part in z.T)
+    eta = mean_curve(curves, z, score)
+    lift = method.lift(table.reading)
+    counted = np.stack([eta if event else 1.0 - eta for event in method.events], -1)
+    base = weight @ counted / weight.sum()
+    for event, mass in zip(method.events, counted.T, strict=True):
+        seen = weight * (mass if not by_labels else label == event)
+        _require_share(groups, seen @ z / weight.sum(), f" of label {event}")
+    parts, own = z[:, :, None] * (counted / base)[:, None], np.ones(score.size, dtype=bool)
+    if by_labels and len(method.events) == 1:
+        own = label == method.events[0]
+        weight = weight[own] / counted[own, 0]
+    best = solve_soft((2.0 * eta - 1.0 + lift)[own], parts[own], method.gamma, method.slack, weight)
+    # a multiplier times eta, or 1 - eta, is a line in 2 eta - 1
+    halves = best.multipliers / (2.0 * base)
+    signs = np.array([1.0 if event else -1.0 for event in method.events])
+    lines = halves.sum(axis=1) - lift, halves @ signs
+    made = SoftRates(tuple(groups), tuple(groups.values()), curves, *lines, method.gamma)
+    notes = (*alike_for_all(made.predict(table)[kept]), ASSUMED, *_warnings(method, problem))
+    numbers = {
+        f"{group}, label {event}": u
+        for event, prices in zip(method.events, best.multipliers.T.tolist(), strict=True)
+        for group, u in zip(groups, prices, strict=True)
+    }
+    return replace(made, trace=_trace(method, best, notes, numbers))
+
+
+def _recalibrated(score: Floats, label: Bools, weight: Floats) -> Piecewise:
+    """Return the isotonic regression of labels on scores, as far as rows have a weight."""
+    there = weight > 0
+    blocks = isotonic(score[there], label[there], weight[there])
+    return Piecewise.steps(blocks.edges, blocks.shares)
+
+
+def _warnings(method: Ramp, problem: RepairProblem) -> Iterator[Note]:
+    """Yield a caution where rates are counted with scores that labels show to be off."""
+    if method.calibration != "none":
+        return
+    off, chance = miscalibration(cells_of(problem).cells)
+    if off - chance > MISCALIBRATED:
+        yield Caution(
+            f"the scores are off by {off:.3f} on average (chance gives {chance:.3f}): the rates that are made alike "
+            "are not those of the labels; recalibrate with `calibrate=isotonic`",
+            "uncalibrated",
+        )
 
 
 ASSUMED = Note(
@@ -69,7 +151,7 @@ ASSUMED = Note(
 """What weighted rates rest on."""
 
 
-def _alike(chance: Floats) -> Iterator[Note]:
+def alike_for_all(chance: Floats) -> Iterator[Note]:
     """Yield a caution where the repair decides alike for everybody."""
     for decision, end in (("negative", 0.0), ("positive", 1.0)):
         if (chance == end).all():
@@ -77,18 +159,27 @@ def _alike(chance: Floats) -> Iterator[Note]:
 
 
 def _trace(
-    method: Ramp, groups: Mapping[str, str], best: PairsSolution, offsets: Floats, notes: tuple[Note, ...]
+    method: Ramp, best: PairsSolution, notes: tuple[Note, ...], numbers: Mapping[str, float]
 ) -> FitTrace:
-    """Return how the fit went, and what it proves."""
+    """Return how the fit went, and what it proves; ``numbers`` are what groups add to a row's threshold."""
+    rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.constraint))
+    over, counted = "", ""
+    if method.about_labels and method.calibration == "isotonic" and len(method.events) == 1:
+        over = f", over the rows of label {method.events[0]} by the inverse of its probability"
+    elif method.about_labels:
+        counted = ", labels being counted by their probabilities"
     proven = Certificate(
         f"mean of {method.gamma:g} q^2 / 2 - f q (q the chance of a positive decision, f what one is worth by the "
-        "score)",
+        f"score{over})",
         best.objective,
         best.objective - best.gap,
-        "all chances of a positive decision for these rows that hold the slack in the difference of the selection "
-        "rates weighted by the probabilities of membership",
+        f"all chances of a positive decision for these rows that hold the slack in the difference of the {rates} "
+        f"weighted by the probabilities of membership{counted}",
     )
-    meaning = "what the group adds to a row's threshold, times the row's probability to be of it, on the scale 2 p - 1"
+    times = ", and the probability of the label over its share" if method.about_labels else ""
+    meaning = f"what the group adds to a row's threshold, times the row's probability to be of it{times}, "
+    meaning += "on the scale 2 p - 1"
+    centres = zip(rates_of(method.constraint), best.centres.tolist(), strict=True)
     return FitTrace(
         best.converged,
         best.iterations,
@@ -97,7 +188,10 @@ def _trace(
         notes,
         certificates=(proven,),
         quantities=(
-            Quantity("rho", float(best.centres[0]), "centre of the band of rates"),
-            *(Quantity("offset", t, meaning, k) for k, t in zip(groups, offsets.tolist(), strict=True)),
+            *(
+                Quantity("rho", centre, f"centre of the band of {name.replace('_', ' ')}s")
+                for name, centre in centres
+            ),
+            *(Quantity("offset", t, meaning, k) for k, t in numbers.items()),
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def exported(repaired: Repaired) -> Exported:
     settings, arrays = repaired.predictor.state()
     rule = _Rule(repaired, settings, arrays)
     result = KINDS[repaired.predictor.kind](rule)
-    if repaired.unseen_group == "base" and "levels" in settings:
+    if repaired.unseen_group == "base" and ("levels" in settings or repaired.predictor.scales):
         unseen = rule.program.add("is_missing", result)
         result = rule.program.add("choose", unseen, rule.unrepaired(repaired.predictor.gives), result)
     if rule.uses_score:
@@ -323,17 +324,47 @@ def _groupwise_ramp(rule: _Rule) -> int:
 
 
 def _soft_ramp(rule: _Rule) -> int:
+    return _of_memberships(
+        rule, lambda weighted: _ramp_above(rule, rule.ranking, weighted(rule.arrays["offsets"].tolist()))
+    )
+
+
+def _soft_rates(rule: _Rule) -> int:
+    program, arrays, score = rule.program, rule.arrays, rule.ranking
+
+    def of_row(weighted: Callable[[Sequence[float | Callable[[], int]]], int]) -> int:
+        eta = weighted([partial(rule.curve, k, score) for k in range(len(rule.settings["groups"]))])
+        g = program.affine(program.clip(eta, 0.0, 1.0), 2.0, -1.0)
+        price, rise = (weighted(arrays[name].tolist()) for name in ("offsets", "slopes"))
+        return _ramp_above(rule, program.add("subtract", g, price), program.add("multiply", rise, g))
+
+    return _of_memberships(rule, of_row)
+
+
+def _ramp_above(rule: _Rule, score: int, threshold: int) -> int:
+    """The share of a ramp of the rule's width above a threshold."""
+    over = rule.program.add("subtract", score, threshold)
+    width = rule.program.constant(rule.settings["gamma"])
+    return rule.program.clip(rule.program.add("divide", over, width), 0.0, 1.0)
+
+
+def _of_memberships(rule: _Rule, of_row: Callable[[Callable[..., int]], int]) -> int:
+    """What ``of_row`` makes of means weighted by probabilities of membership; missing where they are none."""
     program, zero = rule.program, rule.program.constant(0.0)
     parts = [program.add("number", column=name, kind="number") for name in rule.settings["columns"]]
-    total = price = zero
+    total = zero
     for part in parts:
         total = program.add("add", total, part)
     whole = program.add("maximum", total, program.constant(0.5))  # sums are near 1; none divides by 0
-    for part, offset in zip(parts, rule.arrays["offsets"].tolist(), strict=True):
-        share = program.add("divide", part, whole)
-        price = program.add("add", price, program.add("multiply", share, program.constant(offset)))
-    over = program.add("subtract", program.affine(rule.probability, 2.0, -1.0), price)
-    out = program.clip(program.add("divide", over, program.constant(rule.settings["gamma"])), 0.0, 1.0)
+
+    def weighted(numbers: Sequence[float | Callable[[], int]]) -> int:
+        mean = zero
+        for part, number in zip(parts, numbers, strict=True):
+            own = program.constant(number) if isinstance(number, float) else number()
+            mean = program.add("add", mean, program.add("multiply", program.add("divide", part, whole), own))
+        return mean
+
+    out = of_row(weighted)
     nothing, most = program.constant(math.nan), program.constant(1.0 + ROUNDED)
     for part in parts:  # what is no probability, or of another sum, has no result
         out = program.add("choose", program.add("at_most", zero, part), out, nothing)
@@ -341,6 +372,21 @@ def _soft_ramp(rule: _Rule) -> int:
     off = program.add("subtract", total, program.constant(1.0))
     for end in (off, program.add("subtract", zero, off)):
         out = program.add("choose", program.add("at_most", end, program.constant(ROUNDED)), out, nothing)
+    return out
+
+
+def _number_ramp(rule: _Rule) -> int:
+    program, arrays = rule.program, rule.arrays
+    price, entries = program.constant(rule.settings["offset"]), []
+    scales = (arrays[name].tolist() for name in ("low", "high", "mean", "deviation", "prices"))
+    for name, low, high, mean, deviation, own in zip(rule.settings["columns"], *scales, strict=True):
+        entries.append(program.add("number", column=name, kind="number"))
+        inside = program.add("subtract", program.clip(entries[-1], low, high), program.constant(mean))
+        counted = program.add("divide", inside, program.constant(deviation))
+        price = program.add("add", price, program.add("multiply", counted, program.constant(own)))
+    out = _ramp_above(rule, rule.ranking, price)
+    for entry in entries:  # whatever a language makes of the greater of a number and none
+        out = program.add("choose", program.add("is_missing", entry), program.constant(math.nan), out)
     return out
 
 
@@ -553,6 +599,8 @@ def _blind_rule(rule: _Rule) -> int:
 KINDS: Mapping[str, Callable[[_Rule], int]] = {
     "groupwise_ramp": _groupwise_ramp,
     "soft_ramp": _soft_ramp,
+    "soft_rates": _soft_rates,
+    "number_ramp": _number_ramp,
     "groupwise_curve": _groupwise_curve,
     "binned_rule": _binned_rule,
     "group_tube": _group_tube,

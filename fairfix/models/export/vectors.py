@@ -1,7 +1,7 @@
 """Vectors: made-up rows with the results of a repair, by which a reader in another language is tested.
 
 The rows are not of the data: groups and categories are those that the rule names, numbers lie around the means that it
-keeps or in all of its bands, scores go from one end of their scale to the other.
+keeps or in all of its bands, or over and beyond its scale, scores go from one end of their scale to the other.
 """
 
 from __future__ import annotations
@@ -66,6 +66,10 @@ def _inputs(
         return pa.array(_scores(repaired, _range(program)))
     if edges := repaired.reading.bands.get(name):
         return pa.array(_in_turn(_around(edges)), pa.float64())
+    for one in repaired.predictor.scales:
+        if one.column == name:  # also beyond its ends, and missing
+            inside = rng.uniform(-0.2, 1.2, ROWS) * (one.high - one.low) + one.low
+            return pa.array(np.where(np.arange(ROWS) % 12 == 7, np.nan, inside), from_pandas=True)
     mean, scale = _standard(program, name)
     return pa.array(mean + 2.0 * scale * rng.standard_normal(ROWS))
 

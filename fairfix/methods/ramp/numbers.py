@@ -1,0 +1,96 @@
+r"""Ramps for protected numbers, such as age: decisions go with each by no more than the slack.
+
+With ``x_j`` a column in standard deviations from its mean (:mod:`fairfix.data.scales`), the covariance of decision and
+column per standard deviation is bounded,
+
+.. math:: \left|\frac{\sum_i w_i x_{ij} q_i}{\sum_i w_i}\right| \le \epsilon ,
+
+which is linear in ``q``, so that the optimum is ``clip((f - sum_j lambda_j x_j)/gamma, 0, 1)``: the threshold of a row
+moves in proportion to its numbers (:func:`fairfix.optim.pairs.solve_covariances`). Neither the units of a column nor
+its zero matter. Numbers beyond the ends of their scale count as the ends, in the fit and ever after, so that a few of
+them neither make most of a standard deviation nor get thresholds that nobody was fitted to.
+
+References
+----------
+Theorem 3 of the paper, for constraints with slopes of any sign, and its appendix E.1 for covariances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairfix.data.scales import Scale, scale_of, scaled
+from fairfix.methods.base import RepairProblem
+from fairfix.methods.ramp.soft import alike_for_all
+from fairfix.models.predictors import NumberRamp, RepairedPredictor
+from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
+from fairfix.optim.pairs import PairsSolution, solve_covariances
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+
+def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
+    """Return the ramp of protected numbers with its trace; a DataError where a column is missing or the same."""
+    table = problem.table
+    scales = tuple(scale_of(table, name) for name in method.numbers)
+    kept = table.weight > 0  # a row without weight has no part in anything
+    lift = method.lift(table.reading)
+    prices, best = solve_covariances(
+        table.ranking[kept] + lift,
+        scaled(table, scales)[kept],
+        method.gamma,
+        method.slack,
+        table.weight[kept],
+    )
+    low, high, mean, deviation = np.array(
+        [(one.low, one.high, one.mean, one.deviation) for one in scales]
+    ).T.copy()
+    made = NumberRamp(method.numbers, low, high, mean, deviation, prices, -lift, method.gamma)
+    notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales))
+    return replace(made, trace=_trace(method, scales, best, made, notes))
+
+
+def _notes(scales: Sequence[Scale]) -> Iterator[Note]:
+    """Yield how each column is counted."""
+    for one in scales:
+        yield Note(
+            f"{one.column} counts in standard deviations of {one.deviation:g}, from {one.low:g} to {one.high:g}; "
+            "numbers beyond these ends, less than one in a hundred of the rows of the fit at either, count as the ends",
+            "numbers",
+        )
+
+
+def _trace(
+    method: Ramp, scales: Sequence[Scale], best: PairsSolution, made: NumberRamp, notes: tuple[Note, ...]
+) -> FitTrace:
+    """Return how the fit went, and what it proves."""
+    proven = Certificate(
+        f"mean of {method.gamma:g} q^2 / 2 - f q (q the chance of a positive decision, f what one is worth by the "
+        "score)",
+        best.objective,
+        best.objective - best.gap,
+        "all chances of a positive decision for these rows that hold the slack in the covariance with "
+        f"{' and with '.join(method.numbers)}, per standard deviation",
+    )
+    meaning = "what a standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
+    return FitTrace(
+        best.converged,
+        best.iterations,
+        best.objective,
+        best.gap,
+        notes,
+        certificates=(proven,),
+        quantities=tuple(
+            quantity
+            for one, price in zip(scales, made.prices.tolist(), strict=True)
+            for quantity in (
+                Quantity("price", price, meaning, one.column),
+                Quantity("mean", one.mean, "mean of the column between its ends", one.column),
+            )
+        ),
+    )

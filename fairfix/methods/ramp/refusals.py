@@ -1,0 +1,101 @@
+"""Which parameters of the ramp go together, and with which rows; whatever does not is refused by its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairfix.auditing.criteria import CRITERIA
+from fairfix.errors import UsageError
+from fairfix.methods.base import RepairProblem
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+NARROWEST = 1e-6
+"""Narrowest ramp: below, offsets have no digits left for it. 0 is a branch of its own."""
+
+
+def check_parameters(method: Ramp) -> None:
+    """Raise a UsageError where parameters contradict one another."""
+    if 0 < method.gamma < NARROWEST:
+        raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {method.gamma:g}")
+    if method.min_ratio:
+        _check_ratio(method)
+    if method.attributes == "each":
+        _check_each(method)
+    if method.instead:
+        _check_ungrouped(method)
+    if method.rho != "joint" and method.constraint in ("equalized_odds", "covariance"):
+        raise UsageError(
+            f"ramp: rho {method.rho!r} does not go with {method.constraint}, which finds its own rates"
+        )
+    if method.rho in ("mean", "labels") and method.constraint != "demographic_parity":
+        raise UsageError(
+            f"ramp: rho {method.rho!r} is a selection rate, which {method.constraint} is not about"
+        )
+
+
+def _check_ratio(method: Ramp) -> None:
+    """Raise a UsageError where something does not go with a ratio."""
+    asked = f"ramp: `min_ratio={method.min_ratio:g}`"
+    if method.constraint in ("equalized_odds", "covariance"):
+        raise UsageError(
+            f"{asked} is of one rate of each group, which {method.constraint} is not about; take "
+            "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
+        )
+    if method.slack:
+        raise UsageError(f"{asked} takes the place of `slack={method.slack:g}`; leave out one of them")
+    if method.rho != "joint":
+        raise UsageError(
+            f"{asked} does not go with `rho={method.rho}`, since it finds the rates; leave out `rho`"
+        )
+
+
+def _check_each(method: Ramp) -> None:
+    """Raise a UsageError where something does not go with groups that overlap."""
+    asked = "ramp: `attributes=each` does not go with"
+    if method.constraint in ("equalized_odds", "covariance"):
+        raise UsageError(
+            f"{asked} `constraint={method.constraint}`; take demographic_parity, equal_opportunity or "
+            "predictive_equality, or leave out `attributes`"
+        )
+    if method.min_ratio:
+        raise UsageError(
+            f"{asked} `min_ratio={method.min_ratio:g}`; take a `slack`, or leave out `attributes`"
+        )
+    if method.rho != "joint":
+        raise UsageError(
+            f"{asked} `rho={method.rho}`, since it finds the rates of each column; leave out `rho`"
+        )
+
+
+def _check_ungrouped(method: Ramp) -> None:
+    """Raise a UsageError where something does not go with soft groups, or with protected numbers."""
+    own = method.instead
+    accepted: list[tuple[str, object]] = [("calibrate", "none")]
+    accepted += [("constraint", one) for one in (CRITERIA if method.membership else ("covariance",))]
+    accepted += [("calibrate", "isotonic")] if method.membership and method.about_labels else []
+    for part in method.parameter_fields():
+        name, value = part.name, getattr(method, part.name)
+        usual = value == part.default or name in ("slack", own, "shape")
+        if usual or (name == "gamma" and value > 0) or (name, value) in accepted:
+            continue
+        remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise UsageError(
+            f"ramp: `{own}` does not go with `{name}={shown}`: it is solved for differences by ramps of some width; "
+            f"{remedy}"
+        )
+
+
+def check_rows(method: Ramp, problem: RepairProblem) -> None:
+    """Raise a UsageError where rows have something that does not go with soft groups or protected numbers."""
+    table = problem.table
+    for name, given in (
+        ("protected", table.reading.columns.protected),
+        ("strata", table.reading.columns.strata),
+        ("unlabelled", problem.unlabelled is not None),
+        ("score_scale=raw", table.reading.score_scale == "raw"),
+    ):
+        if method.instead and given:
+            raise UsageError(f"ramp: `{method.instead}` does not go with `{name}`; leave one of them out")

@@ -1,0 +1,38 @@
+"""Shares and their differences as they are read: in per cent and in points, with their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairfix.report.layout import Json
+
+
+def percent(share: float | None) -> str:
+    """Return a share for reading, in per cent."""
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def points(difference: float | None, *, sign: bool = False) -> str:
+    """Return a difference of shares for reading, in percentage points."""
+    if difference is None:
+        return "–"
+    return f"{100 * difference + 0.0:{'+' if sign else ''}.1f} points"
+
+
+def show_signed(number: float | None, *, sign: bool = False) -> str:
+    """Return a number for reading, with its sign if asked."""
+    return "–" if number is None else f"{number + 0.0:{'+' if sign else ''}.4f}"
+
+
+def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
+    """Return the ends of a change for reading, with their signs and the unit once."""
+    first, last = write(low, sign=True), write(high, sign=True)
+    return f"from {first.removesuffix(' points')} to {last}"
+
+
+def with_ends(value: Json, write: Callable[..., str]) -> str:
+    """Return a value with its interval for reading, and the unit once."""
+    if value["value"] is None:
+        return "undefined"
+    low, high = (write(value[end]).removesuffix(" points") for end in ("low", "high"))
+    return f"{write(value['value'])} ({low} to {high})"
