@@ -228,6 +228,14 @@ def test_others_are_kept_as_graphs(estimator: Any) -> None:
     assert to_the_bit(fit_number(estimator)) == to_the_bit(member)
 
 
+def test_labels_that_are_all_the_same_are_kept_as_such() -> None:
+    """Not every learner takes them: a machine of support vectors then has none."""
+    X, _, w = rows(many=60)
+    for level in (0.0, 3.7):
+        member = fit_mean(X, np.full(60, level), w, learner=SVR(), loss="square", l2=0.0, seed=0)
+        np.testing.assert_array_equal(member.predict(X), level)
+
+
 def test_a_graph_that_is_none_is_an_error_of_the_model() -> None:
     """Bytes that are no graph, and a graph of other columns or with other outputs than it is said to have."""
     pytest.importorskip("skl2onnx", reason="makes the graphs")
