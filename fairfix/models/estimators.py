@@ -107,10 +107,15 @@ def checked(learner: Any) -> None:
         raise UsageError(
             f"`learner`: {title} takes no sample_weight in its fit, and a repair weighs rows; take a learner that does"
         )
+    from sklearn.base import clone
+
     try:
         hash(learner)
-    except TypeError:
-        raise UsageError(f"`learner`: {title} has no hash; give it one, by its identity") from None
+        clone(made)
+    except (TypeError, RuntimeError) as error:
+        raise UsageError(
+            f"`learner`: scikit-learn cannot clone {title}, or it has no hash: {shortened(str(error), 200)}"
+        ) from error
 
 
 def estimator_of(learner: Any) -> Estimator:
