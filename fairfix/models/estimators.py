@@ -31,7 +31,7 @@ import numpy.typing as npt
 from fairfix.data.codec import shortened
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError, UsageError
-from fairfix.models.members import LinearMember, Link, Member, TreesMember
+from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.onnx_model import onnx_members
 from fairfix.models.tree_arrays import of_cart, of_histograms, of_lightgbm, of_xgboost, side_by_side
 from fairfix.optim.losses import name_of, number_of
@@ -52,8 +52,8 @@ Learner = str | Estimator
 """A name, an import path ``package.module:Name``, or an estimator, which is cloned and never fitted itself."""
 
 ALIKE = 1e-5
-"""Largest difference, as a share of the largest prediction, of what is kept from the estimator on the rows of the fit:
-sums of 32 bits differ by less, and a tree that is read wrongly by far more."""
+"""Largest difference of what is kept from the estimator, as a share of the largest prediction or label: sums of 32 bits
+differ by less, and a tree that is read wrongly by far more."""
 
 PACKAGES = {"lightgbm": "lightgbm", "xgboost": "xgboost"}
 """Name of a learner -> package that grows it, also the extra that installs it."""
@@ -83,6 +83,9 @@ LEAST_LEAF, SHARE_OF_LEAF = 10, 1000
 so that what is kept of a forest stays below 10 megabytes."""
 
 
+COMPARED = 4096
+"""Rows of the fit, in no order, on which what is kept is held against the estimator: one wrong leaf shows in fewer."""
+
 MARGINS = 64
 """Rows from which it is seen where XGBoost's sums begin: their mean is as exact as its numbers of 32 bits are."""
 
@@ -104,10 +107,15 @@ def checked(learner: Any) -> None:
         raise UsageError(
             f"`learner`: {title} takes no sample_weight in its fit, and a repair weighs rows; take a learner that does"
         )
+    from sklearn.base import clone
+
     try:
         hash(learner)
-    except TypeError:
-        raise UsageError(f"`learner`: {title} has no hash; give it one, by its identity") from None
+        clone(made)
+    except (TypeError, RuntimeError) as error:
+        raise UsageError(
+            f"`learner`: scikit-learn cannot clone {title}, or it has no hash: {shortened(str(error), 200)}"
+        ) from error
 
 
 def estimator_of(learner: Any) -> Estimator:
@@ -223,6 +231,8 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
         raise UsageError(
             f"`learner`: {title_of(learner)} is a classifier, and a number is to be predicted; give a regressor"
         )
+    if y.min() == y.max():  # which not every learner takes, and no loss has a better answer to
+        return ConstantMember(y[:1].astype(np.float64))
     links: tuple[Link, ...] = ("identity",)
     if name_of(loss) == "poisson" and learner != "forest":
         links = ("exp",) if _is_name(learner) else ("identity", "exp")
@@ -354,19 +364,23 @@ def _fitted(
     X = X if not library or _takes_gaps(estimator, library) else np.nan_to_num(X, nan=0.0)
     empty = np.isnan(X).all(axis=0)
     X = np.where(empty, 0.0, X) if empty.any() else X
-    model = _seeded(estimator, seed)
+    model, compared = _seeded(estimator, seed), X[:COMPARED]
     try:
         # of mean 1, so that leaves of a least weight are the same in any unit of it
         model = model.fit(X, y, **{name: weight / weight.mean()}) or model
-        wanted = _given(model, X, links)
+        wanted = _given(model, compared, links)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise DataError(
             f"`learner`: the fit of {title_of(learner)} failed: {shortened(str(error), 200)}"
         ) from error
     if not np.isfinite(wanted).all():
         raise DataError(f"`learner`: {title_of(learner)} predicts what is no number on the rows of the fit")
+    scale = max(
+        float(np.abs(wanted).max()), float(np.abs(y).max()) if links[0] in ("identity", "exp") else 0.0
+    )
     for member in _candidates(model, library, X, y, links):
-        if _is_alike(member, X, wanted):
+        kept = member.predict(compared)
+        if kept.shape == wanted.shape and np.abs(kept - wanted).max() <= ALIKE * scale:
             return member
     raise UsageError(
         f"`learner`: {title_of(learner)} cannot be kept as data: {_why_not(library)}; take another learner, or repair "
@@ -398,11 +412,6 @@ def _given(model: Any, X: Floats, links: tuple[Link, ...]) -> Floats:
         return np.asarray(given, dtype=np.float64).reshape(len(X))
     shares = np.asarray(given, dtype=np.float64)
     return shares[:, 1] if links[0] == "sigmoid" else shares
-
-
-def _is_alike(member: Member, X: Floats, wanted: Floats) -> bool:
-    kept = member.predict(X)
-    return kept.shape == wanted.shape and bool(np.abs(kept - wanted).max() <= ALIKE * np.abs(wanted).max())
 
 
 def _candidates(model: Any, library: str, X: Floats, y: Ints, links: tuple[Link, ...]) -> Iterator[Member]:
@@ -439,6 +448,7 @@ def _of_scikit_learn(model: Any, library: str, X: Floats, links: tuple[Link, ...
         grown = [(one.tree_, None) for one in each]
         weights = np.full(len(grown), 1.0 / len(grown))
         start = np.zeros(len(model.classes_) if classifies(model) and links[0] != "sigmoid" else 1)
+        links = ("shares",) if classifies(model) else links
     yield from (of_cart(grown, weights, start, gaps, link) for link in links)
 
 

@@ -228,6 +228,14 @@ def test_others_are_kept_as_graphs(estimator: Any) -> None:
     assert to_the_bit(fit_number(estimator)) == to_the_bit(member)
 
 
+def test_labels_that_are_all_the_same_are_kept_as_such() -> None:
+    """Not every learner takes them: a machine of support vectors then has none."""
+    X, _, w = rows(many=60)
+    for level in (0.0, 3.7):
+        member = fit_mean(X, np.full(60, level), w, learner=SVR(), loss="square", l2=0.0, seed=0)
+        np.testing.assert_array_equal(member.predict(X), level)
+
+
 def test_a_graph_that_is_none_is_an_error_of_the_model() -> None:
     """Bytes that are no graph, and a graph of other columns or with other outputs than it is said to have."""
     pytest.importorskip("skl2onnx", reason="makes the graphs")
@@ -292,6 +300,17 @@ def test_the_same_rows_leave_the_same_bits(name: str, loss: str) -> None:
     assert to_the_bit(fit_mean(X, y, 4 * w, **same)) == one
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_few_rows_grow_no_trees_and_are_kept(name: str) -> None:
+    """Ten rows are fewer than a leaf of some learners has: the mean is left."""
+    X, y, w = rows(many=10)
+    member = fit_mean(X, y, w, learner=name_there(name), loss="square", l2=0.0, seed=0)
+    far = np.abs(member.predict(X) - np.average(y, weights=w)).max()
+    assert isinstance(member, TreesMember)
+    assert member.sound
+    assert far < (0.5 * np.ptp(y) if name == "forest" else 1e-6 if name == "lightgbm" else np.ptp(y))
+
+
 def test_the_seed_is_that_of_the_fit_unless_the_estimator_has_one() -> None:
     one, two, other = (to_the_bit(fit_number(RandomForestRegressor(3), seed=seed)) for seed in (1, 1, 2))
     own = [to_the_bit(fit_number(RandomForestRegressor(3, random_state=9), seed=seed)) for seed in (1, 2)]
@@ -327,11 +346,19 @@ class Wild(Unweighted):
         return np.full(len(X), self.level)
 
 
+class Altered(Wild):
+    """A learner whose parameters are not what they are said to be, so that no clone is like it."""
+
+    def __init__(self, level: float = 0.0) -> None:
+        self.level = level + 1.0
+
+
 @pytest.mark.parametrize(
     ("learner", "words"),
     [
         (Unweighted(), "takes no sample_weight in its fit"),
         (make_pipeline(StandardScaler(), KNeighborsRegressor()), "takes no sample_weight in its fit"),
+        (Altered(2.0), r"cannot clone .*:Altered\(level=3\.0\)"),
         (Ridge, r"Ridge is a class; give an estimator of it, Ridge\(\)"),
         (object(), "is no estimator; it needs the methods"),
         ("no_such_package.models:Ridge", "leads to no estimator: ModuleNotFoundError"),
