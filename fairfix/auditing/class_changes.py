@@ -46,6 +46,12 @@ def names_of(result: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(one["class"] for one in result["classes"])
 
 
+def check_saved(result: Mapping[str, Any]) -> None:
+    """Raise a ValueError where a saved result is none, or its numbers are ones that cannot be."""
+    for one in ("", *names_of(result)):
+        SAVED_AUDIT(part_of(result, one))
+
+
 def require_classes(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise a DataError where a baseline is no audit of many classes, or no number of it can be compared."""
     if not isinstance(old, Mapping) or old.get("schema") != CLASSES_SCHEMA:
@@ -53,8 +59,7 @@ def require_classes(old: Any, new: Mapping[str, Any], name: str) -> None:
             f"{name} is no audit of many classes in JSON; write one with `task=multiclass` `out=json=FILE`"
         )
     try:
-        for one in ("", *names_of(old)):
-            SAVED_AUDIT(part_of(old, one))
+        check_saved(old)
     except ValueError as error:
         raise DataError(
             f"`baseline`: {name} is incomplete or was changed: {shortened(str(error), LONGEST_FAULT)}; "
