@@ -111,20 +111,22 @@ def compare(
     usual: Sequence[str],
     gate_on: GateOn,
     paired: Limits | None = None,
+    *,
+    same: bool | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the ``baseline`` section of a result, and the judged checks of changes.
 
     ``old`` and ``new`` are audits in JSON form. An allowance for one comparison goes before one for all; ``usual`` are
     identifiers of the short report's comparisons; ``paired`` gives limits on the same rows, None those of independent
-    samples. ``UsageError`` where an allowance names an attribute that is not audited, or a number without a worse
-    way.
+    samples; ``same`` says whether nothing has changed, None has it found out. ``UsageError`` where an allowance names
+    an attribute that is not audited, or a number without a worse way.
     """
     limited = {
         Comparison.parse(check["comparison"], check["attribute"], check.get("group")): check
         for check in new["checks"]
     }
     columns = {block["attribute"]: block["columns"] for block in new["attributes"]}
-    same = paired is None and is_same(old, new)
+    same = (paired is None and is_same(old, new)) if same is None else same
     changes, incomparable, checks = [], [], []
     for of in _wanted(new, allowances, usual, limited):
         name = {"id": str(of), "comparison": of.id, "attribute": of.attribute}

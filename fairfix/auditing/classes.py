@@ -99,11 +99,11 @@ def audit_classes(
             )
     counted = scan(source, of_classes(reading))
     table = Classes.of(counted.counts, reading)
-    of_all = tuple(check for check in settings.checks if _of_all(check))
+    together = tuple(check for check in settings.checks if of_all(check))
     single = replace(
         settings,
         confidence=1.0 - (1.0 - settings.confidence) / len(table.names),
-        checks=tuple(check for check in settings.checks if check not in of_all),
+        checks=tuple(check for check in settings.checks if check not in together),
     )
     classes = {name: judge(table.against_rest(name), single, source.name, None) for name in table.names}
     everybody = judge(table.right(), replace(settings, checks=()), source.name, None, more)
@@ -114,7 +114,7 @@ def audit_classes(
     one, protected = next(iter(classes.values())), reading.columns.protected
     missing = {name: why for name, why in one.not_computed.items() if {*METRICS[name].needs} <= OF_CLASSES}
     checks = check_results(
-        replace(settings, checks=of_all),
+        replace(settings, checks=together),
         [block for block in blocks if not block.stratum],
         missing,
         {name: (name,) if name in protected else protected for name in one.left_out},
@@ -134,7 +134,8 @@ def audit_classes(
     )
 
 
-def _of_all(check: Check) -> bool:
+def of_all(check: Check) -> bool:
+    """Tell whether a check is about all classes together."""
     return check.comparison.metric == ACCURACY or check.comparison.of_classes or _of_copies(check)
 
 

@@ -41,6 +41,10 @@ def command(result: str, **given: Any) -> int:
             raise TypeError("the version of fairfix that made it is no text")
         if content["schema"] == AUDIT_SCHEMA:
             SAVED_AUDIT(content)
+        elif content["schema"] == "fairfix.classes/1":
+            from fairfix.auditing.class_changes import check_saved
+
+            check_saved(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
         with publishing():
             printed = write_reports(content, given)

@@ -237,8 +237,8 @@ def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
             "remove the row"
         )
     aside = tuple(one for one in source.columns if one not in (own, name) and not INDEX_NAME.fullmatch(one))
-    owners, told = tuple(str(people[copy]) for copy in there), tuple(levels[code] for code in codes)
-    return Counterfactuals(source.name, own, owners, pa.table({}), {name: told}, unknown, aside)
+    owners, classes = tuple(str(people[copy]) for copy in there), tuple(levels[code] for code in codes)
+    return Counterfactuals(source.name, own, owners, pa.table({}), {name: classes}, unknown, aside)
 
 
 def _parts(columns: Columns) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from fairfix.auditing.comparisons import Comparison
@@ -55,7 +56,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         yield Section("Verdicts by attribute", (), (_matrix(result["checks"]),), "matrix")
     yield from judgements(result)
     if "baseline" in result:
-        yield _baseline(result["baseline"])
+        yield changes_section(result["baseline"])
     if "profile" in result:
         yield from _profile(result["profile"])
     for block in result["attributes"]:
@@ -145,10 +146,20 @@ CHANGES: Columns = {
 }
 
 
-def _baseline(baseline: Json) -> Section:
-    missing = (f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"])
+def changes_section(baseline: Json) -> Section:
+    """Return what has changed since a baseline; of many classes only what is certain."""
+    missing: Iterable[str] = (
+        f"not comparable: {one['id']}: {one['reason']}" for one in baseline["not_comparable"]
+    )
     changes = () if baseline.get("unchanged") else baseline["changes"]
-    grids = (Grid.of(CHANGES, changes, 6, "Changes since the baseline"),) if changes else ()
+    columns = CHANGES
+    if any("class" in one for one in changes):
+        columns = {"class": lambda one: one.get("class", "all together"), **CHANGES}
+        every, changes = len(changes), [one for one in changes if _worse(one) in ("worse", "better")]
+        missing = chain(
+            missing, (f"{len(changes)} of {every} numbers have changed for certain; JSON has all",)
+        )
+    grids = (Grid.of(columns, changes, len(columns), "Changes since the baseline"),) if changes else ()
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids, "baseline")
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.answer import NOT_JUDGED, ORDER, between_whom, judgement, statement
+from fairfix.report.answer import NOT_JUDGED, ORDER, OTHERS, between_whom, judgement, statement
 from fairfix.report.audits import (
     GROUP,
     attribute_section,
+    changes_section,
     hidden_groups,
     individual_sections,
     rows_and_columns,
@@ -85,6 +86,8 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if "waivers" in result:
         grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
         yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+    if "baseline" in result:
+        yield changes_section(result["baseline"])
     for block in result["attributes"]:
         yield _classes(block, result, detail=detail)
         yield from individual_sections(block, result)
@@ -133,11 +136,15 @@ def _answer(result: Json) -> Iterator[str]:
         yield from _unjudged(result)
         yield NOT_JUDGED
         return
-    for these in sorted(_asked(result), key=lambda own: ORDER.index(own[0]["verdict"])):
+    asked = sorted(_asked(result), key=lambda own: ORDER.index(own[0]["verdict"]))
+    for these in asked[: OTHERS + 1]:
         first = these[0]
         where = f"Class {first['class']}, the worst of {len(these)}: " if "class" in first else ""
         text = statement(first, _of_check(first, result), first["attribute"], first["limit"])
         yield f"{where}{text} {judgement(first)}" + _counted(these)
+
+    if len(asked) > OTHERS + 1:
+        yield f"{len(asked) - OTHERS - 1:,} more checks are below."
 
 
 def _counted(these: Sequence[Json]) -> str:

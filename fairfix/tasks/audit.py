@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -100,7 +100,7 @@ def _run(request: AuditRequest) -> AuditResult:
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
     waivers, old = waivers_of(request), _baseline(request.baseline)
     if request.task == MULTICLASS:
-        return _of_classes(request, waivers)
+        return _of_classes(request, allowances, waivers, old)
     counts: CountFile | None = None
     data: Dataset | None = None
     notes: list[Note] = []
@@ -141,7 +141,9 @@ def _run(request: AuditRequest) -> AuditResult:
     return AuditResult(add_record(content, request), report, counts)
 
 
-def _of_classes(request: AuditRequest, waivers: list[Waiver]) -> AuditResult:
+def _of_classes(
+    request: AuditRequest, allowances: Sequence[Allowance], waivers: list[Waiver], old: Any
+) -> AuditResult:
     """Return the audit of every class against the rest."""
     from fairfix.auditing.classes import audit_classes, classes_dict
 
@@ -171,6 +173,10 @@ def _of_classes(request: AuditRequest, waivers: list[Waiver]) -> AuditResult:
         for note in noted:
             if note.severity == "warning":
                 log.info("%s", note.line)
+    if old is not None:
+        from fairfix.auditing.class_changes import compare_classes, require_classes
+
+        _compare_results(content, old, allowances, request, require_classes, compare_classes)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
 
@@ -435,13 +441,18 @@ def _baseline(baseline: Any) -> Any:
 
 
 def _compare_results(
-    content: dict[str, Any], old: Mapping[str, Any], allowances: Sequence[Allowance], request: AuditRequest
+    content: dict[str, Any],
+    old: Mapping[str, Any],
+    allowances: Sequence[Allowance],
+    request: AuditRequest,
+    require: Callable[[Any, Mapping[str, Any], str], None] = require_comparable,
+    compared: Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]] = compare,
 ) -> None:
     """Add to a result what has changed since an earlier one, and the checks of changes."""
     name = request.baseline if isinstance(request.baseline, str) else "given"
     try:
-        require_comparable(old, content, name)
-        section, checks = compare(old, content, allowances, list(HEADLINES), request.gate_on)
+        require(old, content, name)
+        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on)
     except MALFORMED as error:
         raise DataError(f"`baseline`: {name} is incomplete or was changed: {shown(error)}") from error
     _add_changes(content, section, checks, allowances, f"the baseline {name}")

@@ -51,7 +51,8 @@ class Result:
         """Return the numbers as a data frame, a row for each.
 
         ``of`` names the table: of an audit ``groups`` (the default: a row per attribute, group and metric),
-        ``comparisons``, ``checks`` or ``true_groups``; of a repair ``proof``; of a comparison of methods ``points``. A
+        ``comparisons``, ``checks`` or ``true_groups``; of many classes the first three, with the class of each number;
+        of a repair ``proof``; of a comparison of methods ``points``. A
         value that is undefined is NaN, and its ``reason`` stands beside it; NaN as a limit is none on that side.
         """
         from fairfix.report.frames import frame

@@ -313,8 +313,8 @@ def _export_fault(path: Path) -> str:
 
 
 @cache
-def _schema() -> Any:
-    text = resources.files("fairfix.report").joinpath("audit.schema.json").read_text(encoding="utf-8")
+def _schema(kind: str) -> Any:
+    text = resources.files("fairfix.report").joinpath(f"{kind}.schema.json").read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
@@ -324,7 +324,8 @@ SHARES = frozenset(name for name, metric in METRICS.items() if metric.scale == "
 def _audit_fault(content: Any, kind: str) -> str:
     """Return what is wrong with an audit: its form, or rates that are no rates."""
     own = {"strata": []} if kind == "baseline" else {}  # which the changed file has no part in
-    for error in _schema().iter_errors(content | own):
+    of = content["schema"].partition("/")[0].removeprefix("fairfix.")
+    for error in _schema(of).iter_errors(content | own):
         return f"not of its schema: {'/'.join(map(str, error.path))[:60]}: {error.message[:60]}"
     for block in content["attributes"]:
         for group in block["groups"]:

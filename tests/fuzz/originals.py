@@ -252,6 +252,14 @@ AUDITS: dict[str, Callable[[], Any]] = {
     "audit of true groups": lambda: fairfix.audit(
         rows(), **_of_data(noise_radius={"a": 0.1, "b": 0.1, "c": 0.1})
     ),
+    "audit of classes": lambda: fairfix.audit(
+        rows(),
+        protected="sex",
+        label="race",
+        prediction="seen",
+        task="multiclass",
+        fail_on="tpr.difference>0.1",
+    ),
 }
 RESULTS: dict[str, Callable[[], Any]] = {
     **AUDITS,
@@ -291,15 +299,21 @@ AUDIT = (
 )
 
 
+CLASSES = (*AUDIT[:3], "sex", "--label", "race", "--prediction", "seen", "--task", "multiclass")
+
+
 def _of_baseline(name: str) -> Original:
     more = {
         "audit of many": (*AUDIT[:3], "race,sex", *AUDIT[4:], "--strata", "town", "--weight", "weight"),
         "audit of true groups": (*AUDIT, "--noise-radius", "a=0.1,b=0.1,c=0.1"),
     }
     audit = (*more.get(name, AUDIT), "--baseline", "FILE")
+    distance = "ks>0.1"
+    if name == "audit of classes":
+        audit, distance = (*CLASSES, "--baseline", "FILE"), "tpr.difference.rms_of_classes>0.1"
     commands = (
         (*audit, "--fail-on-worse", "0.02", "--format", "json"),
-        (*audit, "--fail-on", "dp.difference>0.1", "--fail-on-worse", "ks>0.1", "--gate-on", "point"),
+        (*audit, "--fail-on", "dp.difference>0.1", "--fail-on-worse", distance, "--gate-on", "point"),
         (*audit, "--format", "markdown"),
     )
     return Original("baseline", name, "changed.json", _json(AUDITS[name]), mutators.change_json, commands)

@@ -58,3 +58,40 @@ def gaps_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
     assert least
     missed += [least[0]] * (int(least[1]) > int((true > 0).sum()))
     return judged(not missed, f"{missed}, {classes} classes, {groups} groups, {rows} rows")
+
+
+@promise(
+    "95 % intervals of the changes of all classes since a saved audit, all at once; no alarm where nothing changed",
+    level=0.05,
+    quick=8,
+    full=2000,
+    must_say=1.0,
+)
+def changes_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
+    classes, change = int(rng.integers(2, 7)), float(rng.choice([0.0, 0.2]))
+    old = rng.uniform(0.4, 0.9, (classes, 2))
+    new = np.clip(old + change * rng.uniform(-1, 1, old.shape), 0.05, 0.99)
+    shares, paths = rng.dirichlet(np.full(classes, 5.0)), []
+    for name, rate in (("old", old), ("new", new)):
+        rows = int(np.exp(rng.uniform(np.log(1000), np.log(6000))))
+        truth, group = rng.choice(classes, rows, p=shares), rng.choice(2, rows)
+        wrong = (truth + rng.integers(1, classes, rows)) % classes
+        told = np.where(rng.random(rows) < rate[truth, group], truth, wrong)
+        frame = pd.DataFrame({"label": truth, "prediction": told, "race": [f"g{i}" for i in group]})
+        paths.append(shell.write(frame, f"{name}.parquet"))
+    asked = ("--protected", "race", "--task", "multiclass", "--no-config")
+    kept = shell.folder / "kept.json"
+    shell.run("audit", paths[0], *asked, "--out", f"json={kept}")
+    ran = shell.run("audit", paths[1], *asked, "--baseline", kept, "--fail-on-worse", "tpr.difference>0")
+    gaps = [np.abs(np.diff(rate, axis=1)).ravel() for rate in (old, new)]
+    missed = []
+    for one in ran.result["baseline"]["changes"]:
+        if not one["comparison"].startswith(TPR) or "to_" in one["comparison"]:
+            continue
+        how = (
+            np.sqrt(np.mean(np.square(gaps), axis=1)) if "rms" in one["comparison"] else np.mean(gaps, axis=1)
+        )
+        was, now = how if "class" not in one else (gap[int(one["class"])] for gap in gaps)
+        missed += [] if one["low"] - 1e-12 <= now - was <= one["high"] + 1e-12 else [one["id"]]
+    alarm = change == 0 and ran.status == 1
+    return judged(not missed and not alarm, f"{missed}, {classes} classes, change {change}, alarm {alarm}")

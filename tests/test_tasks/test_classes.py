@@ -305,6 +305,80 @@ def test_copies_without_a_class_or_a_person_are_told() -> None:
         audited(frame, counterfactuals=copies[["person"]], id="person")
 
 
+RMS = f"{TPR}.difference.rms_of_classes"
+
+
+def test_changes_since_a_baseline_are_those_of_each_class() -> None:
+    """Class by class those of two audits of two, at the same limits; of all together those of the gaps."""
+    then, frame = audited(), workers().copy()
+    worse = (frame["job"] == "nurse") & (frame["sex"] == "f") & (frame.index % 2 == 0)
+    frame.loc[worse, "told"] = "poet"
+    asked = ["tpr.difference>0.05", "tpr.difference.rms_of_classes>0.05", "accuracy.difference>0.9"]
+    result = audited(frame, baseline=then, fail_on_worse=asked)
+    schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
+    jsonschema.validate(result, schema)
+
+    verdicts = {(one["comparison"], one.get("class")): one["verdict"] for one in result["checks"]}
+    assert verdicts[GAP, "nurse"] == "fail"
+    assert verdicts[RMS, None] == "fail"
+    assert verdicts["accuracy.difference.between_groups", None] == "pass"
+    assert len(verdicts) == len(JOBS) + 2
+    sure = result["settings"]["confidence_of_class"]
+    for job in JOBS:
+        two: dict[str, Any] = {"protected": "sex", "label": "job", "prediction": "told", "confidence": sure}
+        two |= {"positive_label": job, "positive_prediction": job}
+        was = fairfix.audit(workers(), **two).to_dict()
+        now = fairfix.audit(frame, baseline=was, fail_on_worse=asked[0], **two).to_dict()
+        own = [
+            {**one, "id": f"{one['id']}, class {job}", "class": job}
+            for one in now["baseline"]["changes"]
+            if not one["comparison"].startswith("accuracy")
+        ]
+        assert [one for one in result["baseline"]["changes"] if one.get("class") == job] == own
+    gap = next(one for one in result["baseline"]["changes"] if one["comparison"] == RMS)
+    value = {one["id"]: one["value"] for one in result["attributes"][0]["comparisons"]}
+    assert gap["new"]["value"] == value[RMS]
+    assert gap["value"] == pytest.approx(gap["new"]["value"] - gap["old"]["value"])
+    text = " ".join(renderer("text")(result).split())
+    assert "numbers have changed for certain" in text
+    assert "Class nurse, the worst of 4: By sex, since the baseline" in text
+
+
+def test_an_unchanged_audit_of_classes_has_not_become_worse() -> None:
+    """Every number is the baseline's: all pass, with any allowance."""
+    result = audited(baseline=audited(), fail_on_worse=0)
+    assert {one["code"] for one in result["checks"]} == {"unchanged"}
+    assert result["verdict"] == "pass"
+    assert result["baseline"]["unchanged"]
+
+
+def test_other_classes_are_not_compared() -> None:
+    """Gaps are means over the classes, and limits hold for all at once: no check of a change passes."""
+    frame = workers().replace({"poet": "dancer"})
+    result = audited(frame, baseline=audited(), fail_on_worse="tpr.difference>0.9")
+    assert {one["code"] for one in result["checks"]} == {"not_comparable"}
+    assert not result["baseline"]["changes"]
+    reason = "the classes are not the same: 'poet' only in the baseline; 'dancer' only now"
+    assert {one["reason"] for one in result["baseline"]["not_comparable"]} == {reason}
+
+
+def test_a_baseline_of_another_kind_is_refused() -> None:
+    """One of two classes, of another confidence or another attribute, or one that was changed."""
+    two = fairfix.audit(
+        workers(), protected="sex", label="job", prediction="told", positive_label="poet"
+    ).to_dict()  # type: ignore[call-arg]
+    changed = json.loads(json.dumps(audited()))
+    changed["classes"][0]["attributes"][0]["groups"][0]["rows"] = "many"
+    for old, told in (
+        (two, "is no audit of many classes"),
+        (audited(confidence=0.9), "`confidence=0.9`"),
+        (audited(protected="town"), "audits none of sex"),
+        (changed, "is incomplete or was changed"),
+    ):
+        with pytest.raises(DataError, match=told):
+            audited(baseline=old)
+
+
 def test_small_groups_stay_hidden_in_every_class() -> None:
     """The same groups are hidden in the tables of all classes."""
     frame = workers().assign(town=lambda one: np.where(one.index < 7, "islet", one["town"]))
@@ -321,7 +395,7 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
     [
         ({"positive_label": "nurse"}, "leave out `positive_label`"),
         ({"score": "weight"}, "leave out `score`"),
-        ({"baseline": {}}, "leave out `baseline`"),
+        ({"baseline_data": "x.csv", "id": "row"}, "leave out `baseline_data`"),
         ({"metrics": {"own": len}}, "`metrics`"),
         ({"fail_on": "ks>0.1"}, "of classes there are predictions alone"),
         ({"fail_on": "ppv.difference.rms_of_classes>0.1"}, "over the classes there are differences of"),
