@@ -88,6 +88,13 @@ class Table:
         return replace(self, rows=taken, features=features, draw=draw)
 
     @property
+    def ungrouped(self) -> Table:
+        """The table without protected columns: everybody is in one cell."""
+        reading = replace(self.reading, columns=replace(self.reading.columns, protected=()), bands={})
+        rows = replace(self.rows, cell=_frozen(np.zeros(len(self), dtype=np.int64)), cells=((),))
+        return replace(self, reading=reading, rows=rows)
+
+    @property
     def weight(self) -> Floats:
         """Row weights, shape (n,); ones when there are none."""
         return np.ones(len(self)) if self.rows.weight is None else self.rows.weight

@@ -147,6 +147,7 @@ def compare_table(
     noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
     grouped = replace(learning, protected_as_feature=True)
     scored = RepairProblem(fitted, many_fits=True)
+    soft = RepairProblem(fitted.ungrouped)
     planned = fits(contenders, slacks)
     judge = _Judge(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
     fit_seed = int(fit_rng.integers(2**63))
@@ -155,7 +156,7 @@ def compare_table(
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
         one = contender.repairer
         by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
-        problem = noisy if one.knows_noise else by_group
+        problem = noisy if one.knows_noise else soft if one.membership else by_group
         points.append(_point(contender, slack, problem, judge, fit_seed))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}

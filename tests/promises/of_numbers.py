@@ -48,9 +48,23 @@ COUNTED = re.compile(r"x counts in standard deviations of (\S+), from (\S+) to (
 """How the report says that the number counts."""
 
 
+def rates_of_fifths(people: list[dict[str, Any]], x: Floats, chance: Floats) -> Floats:
+    """Return the rates of the groups that a report names, such as ``25 to under 40``."""
+    rates = []
+    for group in people[0]["groups"]:
+        words = group["group"].split()
+        inside = np.ones(len(x), dtype=bool)
+        if "under" in words:
+            inside &= x < float(words[-1])
+        if words[0] != "under":
+            inside &= x >= float(words[0])
+        rates.append(chance[inside].mean())
+    return np.array(rates)
+
+
 @promise(
     "what a ramp by a protected number says of the covariance of decisions with it: its interval before and after, "
-    "whether it is smaller, and whether it is within the slack",
+    "whether it is smaller, and whether it is within the slack; and of the gap between fifths",
     level=0.05,
     quick=3,
     full=500,
@@ -80,11 +94,19 @@ def covariance_with_a_number(rng: np.random.Generator, shell: Shell) -> Tried:
         abs(float(np.cov(q, z, bias=True)[0, 1])) for q in ((many["score"] >= 0.5).to_numpy(float), chance)
     ]
     near = 3 * float(np.ptp(z)) / 2 / math.sqrt(len(z)) / 2  # what a sample leaves open of the truth
-    row = next(one for one in done.result["proof"]["holdout"]["table"] if one["attribute"] == "x")
+    table = [one for one in done.result["proof"]["holdout"]["table"] if one["attribute"] == "x"]
+    row = next(one for one in table if one["id"] == "decision_covariance.with_number")
     told = f"{kind}, truth {truth}, {row}, slack {slack}, {rows} rows, tied {tied:.2f}, bent {bent:.2f}"
     out = NOT_SAID
     for one, value in zip(("before", "after"), truth, strict=True):
         out += judged(row[one]["low"] - near <= value <= row[one]["high"] + near, f"{one}: {told}")
+    gap = float(
+        np.ptp(rates_of_fifths(done.result["proof"]["holdout"]["people"], many["x"].to_numpy(), chance))
+    )
+    fifths = next(one for one in table if one["id"] == "selection_rate.difference.between_groups")["after"]
+    # of the rarest of the groups, which are about fifths unless numbers tie
+    open_ = 3 / math.sqrt(0.01 * len(many))
+    out += judged(fifths["low"] - open_ <= gap <= fifths["high"] + open_, f"fifths {gap}, {fifths}: {told}")
     if "it is smaller, with 95% confidence" in text:
         out += judged(truth[1] < truth[0] + near, told)
     if "lies within the slack as a whole" in text:

@@ -17,6 +17,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.base import RepairProblem
 from fairfix.methods.ramp import Ramp
+from fairfix.tasks.fitting import split_rows
 
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
 GIVEN = {"method": "ramp", "noise_membership": NAMES, "id": "id"}
@@ -275,6 +276,40 @@ def test_what_does_not_go_with_probabilities_is_refused(given: dict, told: str) 
     """Each by its name, with what to do."""
     with pytest.raises((UsageError, ColumnError, DataError), match=told):
         fairfix.repair(frame(rows=200).assign(none=1), **{**GIVEN, **given})
+
+
+def test_soft_groups_stand_in_a_comparison() -> None:
+    """Each point is the repair of the rows of the fit, which the recorded column has no part in."""
+    data = frame(rows=500)
+    data["likely"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
+    given = {"protected": "likely", "noise_membership": NAMES, "methods": "ramp", "slacks": 0.05}
+    found = fairfix.compare(data, **given, seed=3)
+    points = {one.title: one for one in found.outcome.points}
+    for title in ("ramp, soft groups", "ramp, soft groups, equal opportunity"):
+        point = points[title]
+        assert not point.failure
+        assert point.needs_protected
+        assert any("worst_case" in name for name in point.gaps)
+    table = read_table(
+        data,
+        Reading(Columns(("likely",), label="label", score="score"), thresholds=(0.5,)),
+        columns=NAMES.values(),
+    )
+    split = split_rows(table, np.random.default_rng(3).spawn(2)[0], validation=0.0, holdout=0.3)
+    _, made = fit(
+        Ramp(noise_membership=SOFT, slack=0.05, constraint="equal_opportunity"), data.iloc[split.fit]
+    )
+    chance = made.predict(table.take(split.holdout))
+    label = data["label"].to_numpy()[split.holdout]
+    right = float(np.mean(np.where(label == 1, chance, 1 - chance)))
+    assert points["ramp, soft groups, equal opportunity"].qualities["accuracy"].value == pytest.approx(
+        right, abs=1e-9
+    )
+    odd = fairfix.compare(
+        data.rename(columns={"p_a": "p,a"}),
+        **{**given, "noise_membership": {"a": "p,a", "b": "p_b", "c": "p_c"}},
+    )
+    assert "ramp, soft groups" not in {one.title for one in odd.outcome.points}
 
 
 def test_counts_hold_no_probabilities(tmp_path: Path) -> None:

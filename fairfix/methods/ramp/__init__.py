@@ -206,10 +206,17 @@ class Ramp(Repairer):
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
-        """Yield the variants that `compare` shows: with several protected columns also that of each column alone."""
+        """Yield the variants that `compare` shows, also that of each of several columns, and those of soft groups."""
         yield from super().contenders(reading, noise)
         if len(reading.columns.protected) > 1:
             yield f"{cls.name}, each column", cls(attributes="each")
+        members = {} if noise is None else noise.membership or {}
+        soft = ",".join(f"{group}={column}" for group, column in members.items())
+        told_apart = soft.count(",") == len(members) - 1 and soft.count("=") == len(members)
+        if told_apart and not reading.columns.strata and reading.score_scale != "raw":
+            for title in ("", "equal opportunity"):
+                own = ", ".join(filter(None, (cls.name, "soft groups", title)))
+                yield own, cls(noise_membership=soft, **cls.rivals[title])
 
     @property
     def slack_of_all(self) -> float | None:
