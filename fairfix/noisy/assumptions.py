@@ -26,7 +26,7 @@ import numpy as np
 from fairfix.errors import DataError
 from fairfix.noisy.bounds import Pair, table_bounds, tv_bounds, widest
 from fairfix.noisy.comparisons import RateBounds, quantile
-from fairfix.noisy.epsilon import sensitivity_bounds
+from fairfix.noisy.drawn import DrawnBounds, DrawnEnds
 from fairfix.noisy.evidence import TOLERANCE, Evidence
 from fairfix.noisy.inversion import standard_error
 from fairfix.noisy.levels import ball_bounds, level_bounds
@@ -201,28 +201,19 @@ class N3(Assumption):
             )
         rates = {name: evidence.curve.at(name, eps) for name in evidence.data.metrics}
         few = min(FEW_REPLICATES, evidence.replicates)
-        return RateBounds(rates, self._draws(eps, few) if few else {}, self.alpha)
-
-    def _draws(self, eps: float, few: int) -> dict[str, Pair]:
-        """Return the bounds of a few draws."""
-        evidence, metrics = self.evidence, self.evidence.data.metrics
+        if not few:
+            return RateBounds(rates, {}, self.alpha)
         entries = None if evidence.entries_drawn is None else evidence.entries_drawn[:few]
         drawn = evidence.drawn[:few]
         tables = evidence.noise.recording(evidence.masses(drawn), entries)
         assert tables is not None  # as those of the data
-        ends = np.array(
-            [
-                list(sensitivity_bounds(m, joint, metrics, eps).values())
-                for m, joint in zip(drawn, tables, strict=True)
-            ]
-        )  # draw, metric, side, group
-        refuted = int(np.isnan(ends[:, :, 0]).all((1, 2)).sum())
-        if refuted:
+        draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps)
+        if draws.refuted:
             self.notes.append(
-                f"N3: eps = {eps:g} is refuted in {refuted} of {few} draws, which count nothing; it is hardly more "
-                "than sampling error alone makes"
+                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} draws, which count nothing; it is hardly "
+                "more than sampling error alone makes"
             )
-        return {name: (ends[:, i, 0], ends[:, i, 1]) for i, name in enumerate(metrics)}
+        return DrawnBounds(rates, draws, self.alpha)
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
         """Return the rates under N4, where they are identified, inside the bounds."""

@@ -101,7 +101,7 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
     any_noise = {ratio: table_bounds(m, C, ratio) for ratio in {end.ratio for end in lost.values()}}
     for i, end in lost.items():
         out[i] = any_noise[end.ratio][0 if end.sign > 0 else 1][end.group]
-    return out
+    return np.asarray(np.clip(out, 0.0, 1.0) + 0.0)  # the solver rounds, and nothing is to be divided by -0.0
 
 
 def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End]) -> Floats:
@@ -131,7 +131,7 @@ def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Seq
             cells[CELLS_OF_LABEL[label]] = rows * share, rows * (1.0 - share)
         return math.inf if np.isinf(cells).any() else float(end.ratio.of(cells))
 
-    sides = [tuple(end.sign * (way or 1) for way in _ways(end.ratio)) for end in ends]
+    sides = [sides_of(end.ratio, end.sign) for end in ends]
     learn(
         {(label, end.group, s) for end, own in zip(ends, sides, strict=True) for label, s in enumerate(own)}
     )
@@ -159,13 +159,14 @@ def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Seq
     return out
 
 
-def _ways(ratio: Ratio) -> tuple[int, int]:
-    """Return whether a rate rises (1) or falls (-1) with the share decided for of label 0 and of label 1; 0: neither.
+def sides_of(ratio: Ratio, sign: float) -> tuple[float, float]:
+    """Return the sides (1: the lowest) of the shares of label 0 and of label 1 decided for that make an end of a rate.
 
-    With ``A' B - A B'``, where the derivative of ``A`` is 1, 0 or -1, that of ``B`` too, and never both 1 or both -1.
+    A rate rises or falls with a share as ``A' B - A B'`` says, where the derivative of ``A`` is 1, 0 or -1, that of
+    ``B`` too, and never both 1 or both -1; with a share that does nothing to it, either side will do.
     """
     ways = [np.sign(ratio.a[yes] - ratio.a[no] - ratio.b[yes] + ratio.b[no]) for yes, no in CELLS_OF_LABEL]
-    return int(ways[0]), int(ways[1])
+    return sign * (int(ways[0]) or 1), sign * (int(ways[1]) or 1)
 
 
 def sensitivity_bounds(m: Floats, C: Floats, ratios: Mapping[str, Ratio], eps: float) -> dict[str, Pair]:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from fairfix.data.choices import Keep
 from fairfix.noisy.rates import Floats, quotient
@@ -56,6 +57,20 @@ class Polytope:
     under: Any
     masses: tuple[Ints, ...]
     """Places of ``q`` in ``x``, shape (J, K, cells) for each part of the data."""
+    cells: tuple[Ints, ...] = ()
+    """Rows of ``equal`` with the masses of the cells, shape (K, cells) for each part."""
+    limits: tuple[Ints, ...] = ()
+    """Rows of ``under`` with the right and with the left limit of noise, shape (2, J, K, cells), for each part with a
+    table if eps is below 1; -1 where there is none."""
+
+    @cached_property
+    def scaled(self) -> tuple[Any, Any]:
+        """``equal`` and ``under`` for ``x`` up to its scale, which is the last variable."""
+        none = sparse.csr_matrix((self.under.shape[0], 1))
+        return (
+            sparse.hstack([self.equal, sparse.csr_matrix(-self.right[:, None])], format="csr"),
+            sparse.hstack([self.under, none], format="csr"),
+        )
 
     def placed(self, group: int, numbers: Sequence[npt.ArrayLike]) -> Floats:
         """Return a vector over ``x`` that has the numbers of each part at one group, and 0 elsewhere."""
@@ -129,8 +144,9 @@ def joint_masses(
         can share what it leaves. None: all groups.
     """
     equal, under, variables = _Rows(), _Rows(), _Rows()
-    right, masses = [], []
+    right, masses, cells, limited = [], [], [], []
     for mass, given in parts:
+        cells.append(equal.height + np.arange(mass.size).reshape(mass.shape))
         if isinstance(given, Range):
             at, sides = _of_range(equal, under, variables, mass, given, eps, group)
             masses.append(at)
@@ -152,15 +168,18 @@ def joint_masses(
         equal.put(row, total, -1.0)
         right.append(np.zeros(total.size))
         share = quotient(table, table.sum(1, keepdims=True), 1.0 / table.shape[1])
-        for sign in (1.0, -1.0):
+        limited.append(np.full((2, *q.shape), -1))
+        for side, sign in enumerate((1.0, -1.0)):
             says = share + eps < 1.0 if sign > 0 else share > eps
             j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
-            row = under.new(j.shape)
+            row = limited[-1][side, j, k, c] = under.new(j.shape)
             under.put(row, q[j, k, c], sign)
             under.put(row, total[j, c], -sign * share[j, k] - eps)
     width = variables.height
     limits = under.matrix(width) if under.height else sparse.csr_matrix((0, width))
-    return Polytope(equal.matrix(width), np.concatenate(right), limits, tuple(masses))
+    return Polytope(
+        equal.matrix(width), np.concatenate(right), limits, tuple(masses), tuple(cells), tuple(limited)
+    )
 
 
 def _of_range(
@@ -227,7 +246,7 @@ def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) ->
     NaN where no ``x`` has a denominator, as where there is none at all; infinite where the solver gives up.
     """
     rows, width = space.right.size + space.under.shape[0], space.equal.shape[1] + 1
-    shared = sparse.bmat([[space.equal, sparse.csr_matrix(-space.right[:, None])], [space.under, None]])
+    shared = sparse.vstack(space.scaled)
     low = np.append(np.zeros(space.right.size), np.full(space.under.shape[0], -np.inf))
     size = max(1, WIDE // width)
 
@@ -255,6 +274,63 @@ def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) ->
         return np.asarray(signs * (goal * answer.x.reshape(goal.shape)).sum(1))
 
     return np.concatenate([np.zeros(0), *(solved(ends[at : at + size]) for at in range(0, len(ends), size))])
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A least ``top @ x / bottom @ x``, where it is, and what it costs that ``x`` keeps to the polytope."""
+
+    least: float
+    x: Floats
+    """Scaled to ``bottom @ x = 1``."""
+    of_cells: tuple[Floats, ...]
+    """Multipliers of the masses of the cells, shape (K, cells) for each part."""
+    of_limits: tuple[Floats, ...]
+    """Multipliers of the limits of noise, 0 or more, shape (2, J, K, cells) for each part."""
+
+
+def optimum(space: Polytope, top: Floats, bottom: Floats) -> Optimum | None:
+    """Return the least ``top @ x / bottom @ x`` with its multipliers; None where the solver finds none."""
+    equal, under = space.scaled
+    answer: Any = linprog(
+        np.append(top, 0.0),
+        A_ub=under,
+        b_ub=np.zeros(under.shape[0]),
+        A_eq=sparse.vstack([equal, sparse.csr_matrix(np.append(bottom, 0.0))], format="csr"),
+        b_eq=np.append(np.zeros(space.right.size), 1.0),
+        method="highs",
+        options={"presolve": False},  # as in ratio_ends: it takes longer than it saves
+    )
+    if answer.status != 0:
+        return None
+    of_equal, of_under = answer.eqlin.marginals, np.append(-answer.ineqlin.marginals, 0.0)
+    return Optimum(
+        float(answer.fun),
+        answer.x[:-1],
+        tuple(of_equal[rows] for rows in space.cells),
+        tuple(np.maximum(of_under[rows], 0.0) for rows in space.limits),
+    )
+
+
+def inner_point(space: Polytope, bottoms: Floats) -> tuple[Floats, float]:
+    """Return the ``x`` at which the least of ``bottoms @ x``, or 1, is largest, and that number; NaN if it is empty."""
+    width, many = space.equal.shape[1], len(bottoms)
+    rows = [
+        sparse.hstack([space.equal, sparse.csr_matrix((space.right.size, 1))]),
+        sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))]),
+        sparse.hstack([sparse.csr_matrix(bottoms), sparse.csr_matrix(-np.ones((many, 1)))]),
+    ]
+    unlimited, none = np.full(space.under.shape[0], -np.inf), np.zeros(space.under.shape[0])
+    limits = LinearConstraint(
+        sparse.vstack(rows, format="csc"),
+        np.concatenate([space.right, unlimited, np.zeros(many)]),
+        np.concatenate([space.right, none, np.full(many, np.inf)]),
+    )
+    goal, largest = np.append(np.zeros(width), -1.0), np.append(np.full(width, np.inf), 1.0)
+    answer: Any = milp(goal, constraints=limits, bounds=Bounds(0.0, largest), options={"presolve": False})
+    if answer.status != 0:
+        return np.full(width, np.nan), np.nan
+    return answer.x[:-1], float(answer.x[-1])
 
 
 def is_empty(space: Polytope) -> bool:

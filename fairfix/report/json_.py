@@ -5,10 +5,15 @@ from __future__ import annotations
 from fairfix.report.layout import Json
 from fairfix.report.words import as_json
 
+MOST_INDENTED = 1000
+"""Groups of a table that is indented; of more, the blanks are half of megabytes that no one reads line by line."""
+
 
 def render(result: Json) -> str:
-    """Return the result as indented JSON."""
-    return as_json(result) + "\n"
+    """Return the result as JSON, indented but for an audit of very many groups."""
+    blocks = (*result.get("attributes", ()), *result.get("strata", ()))
+    many = max((len(block["groups"]) for block in blocks), default=0)
+    return as_json(result, 2 if many <= MOST_INDENTED else None) + "\n"
 
 
 def unrun(problem: Json) -> str:

@@ -24,7 +24,7 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
-from fairfix.report import FORMATS, renderer
+from fairfix.report import FORMATS, json_, renderer
 from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options
 from hypothesis import example, given
@@ -223,6 +223,17 @@ def test_detail_shows_every_comparison() -> None:
     shown = {row[0] for section in layout(result, detail=True) for grid in section.grids for row in grid.rows}
 
     assert {c["id"] for c in result["attributes"][0]["comparisons"]} <= shown
+
+
+def test_json_of_very_many_groups_is_not_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same otherwise, and rendered again it has the same bytes."""
+    result = result_of(next(iter(READINGS)))
+    indented = renderer("json")(result)
+    monkeypatch.setattr(json_, "MOST_INDENTED", 1)
+    text = renderer("json")(result)
+    assert text.count("\n") == 1 < indented.count("\n")
+    assert json.loads(text) == json.loads(indented)
+    assert renderer("json")(json.loads(text)) == text
 
 
 def test_json_has_no_nan() -> None:
