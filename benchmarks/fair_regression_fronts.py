@@ -23,8 +23,8 @@ import numpy as np
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.learners import fit_mean
 from threadpoolctl import threadpool_limits
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

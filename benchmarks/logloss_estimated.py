@@ -16,8 +16,8 @@ import pandas as pd
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import FairfixWarning
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import LogLoss
+from fairfix.methods.problem import RepairProblem
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 

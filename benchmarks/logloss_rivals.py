@@ -27,8 +27,8 @@ import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import FairfixWarning
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import LogLoss
+from fairfix.methods.problem import RepairProblem
 from fairfix.optim.robust_log_loss import solve
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression

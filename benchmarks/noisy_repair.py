@@ -26,8 +26,8 @@ import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import mean_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import Robust
 from fairfix.methods.robust.rows import Binned, Kinds
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft

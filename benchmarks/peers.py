@@ -21,7 +21,8 @@ import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 Floats = npt.NDArray[np.float64]

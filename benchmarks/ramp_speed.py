@@ -18,7 +18,7 @@ from statistics import median
 
 import numpy as np
 from fairfix.data.table import Table
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.optim.ramp import RampSolution
 from fairfix.optim.windows import solve_points

@@ -24,7 +24,7 @@ from fairfix.data.table import Table
 from fairfix.individual.flips import Flip, changes_of, flipped, protected_flips
 from fairfix.individual.matched import keys_of, matched_effect
 from fairfix.individual.residual import residual_effect
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features

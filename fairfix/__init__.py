@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from fairfix.data.scan import read_table
     from fairfix.data.table import Table
     from fairfix.errors import ArtifactError, DataError, FairfixError, ModelError, UsageError
-    from fairfix.methods.base import Repairer, RepairProblem
+    from fairfix.methods.base import Repairer
+    from fairfix.methods.problem import RepairProblem
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.audit import AuditResult, audit
     from fairfix.tasks.compare import CompareResult, compare

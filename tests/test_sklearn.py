@@ -22,7 +22,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.methods import available
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.sklearn import InputError, RepairedClassifier, RepairedRegressor, SettingError
 from scipy import sparse
 from scipy.stats import ks_2samp

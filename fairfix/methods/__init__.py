@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 
 __all__ = ["RepairProblem", "Repairer", "available"]
 

@@ -12,13 +12,10 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import cached_property, wraps
 from itertools import product
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, final
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, final
 
 import numpy as np
-import pyarrow as pa
 
 from fairfix.data.choices import Task
 from fairfix.data.counts import Floats
@@ -26,18 +23,14 @@ from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable
+from fairfix.methods.problem import RepairProblem, only_label, require_rows
 from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
-
-Made = TypeVar("Made")
-Key = ParamSpec("Key")
-
 
 # ---------------------------------------------------------------------- parameters
 
@@ -103,111 +96,6 @@ def param(
     ``listed``: of entries with commas between, which programs may give as a list, or as a mapping of KEY=ENTRY.
     """
     return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
-
-
-# ---------------------------------------------------------------------- problems
-
-
-@dataclass(frozen=True, eq=False)
-class RepairProblem:
-    """What a method is given: rows with scores (and labels), and the groups that are to be treated alike.
-
-    Attributes
-    ----------
-    table
-        The rows. If its reading names strata, groups are to be alike within each stratum.
-    groups
-        Defaults to the cells of all protected columns: parity among the cells of race and sex implies parity by
-        race and by sex.
-    unlabelled
-        More rows with scores and groups but no labels, for what needs none.
-    features
-        Feature columns to learn from; None for the model's score alone.
-    protected_as_feature
-        Whether the protected columns are features too, and so needed at predict time.
-    pairs
-        Identities of two people each, whose difference does not count; the identities are a feature column of the name
-        that the reading's columns have for them.
-    subspace
-        Directions that do not count, a row each: some of the feature columns, of numbers or lists of them.
-    noise
-        How the groups differ from the true ones, and what is said of it, for a method that knows noise.
-    seen_by_model
-        Protected columns that the model behind the score looks at, as far as that is known.
-    copies
-        Counterfactual copies of people, whose difference does not count; the identities are a feature column, as for
-        ``pairs``.
-    many_fits
-        Whether several fits will be made of the problem, so that work which only pays for many is done.
-    """
-
-    table: Table
-    groups: Groups | None = None
-    unlabelled: Table | None = None
-    features: tuple[str, ...] | None = None
-    protected_as_feature: bool = False
-    pairs: tuple[tuple[str, str], ...] = ()
-    subspace: pa.Table | None = None
-    noise: Noise | None = None
-    seen_by_model: tuple[str, ...] = ()
-    copies: Counterfactuals | None = None
-    many_fits: bool = False
-
-    @cached_property
-    def cells(self) -> Groups:
-        """The groups in force."""
-        return self.table.groups() if self.groups is None else self.groups
-
-    @cached_property
-    def strata(self) -> Groups | None:
-        """The strata within which groups are to be alike; None for everybody together."""
-        names = self.table.reading.columns.strata
-        return self.table.groups(names) if names else None
-
-    @property
-    def weight(self) -> Floats:
-        """Row weights, shape (n,); ones when there are none."""
-        return self.table.weight
-
-
-def once_per_problem(
-    make: Callable[Concatenate[RepairProblem, Key], Made],
-) -> Callable[Concatenate[RepairProblem, Key], Made]:
-    """Keep what a function makes of a problem as long as the problem lives, so that its fits share a sort or a model.
-
-    Further arguments are the key, so they are hashable and given by position. A warning is given again to each fit.
-    """
-    kept: WeakKeyDictionary[RepairProblem, dict[Any, tuple[Made, list[Warning | str]]]] = WeakKeyDictionary()
-
-    @wraps(make)
-    def made(problem: RepairProblem, /, *key: Key.args, **no: Key.kwargs) -> Made:
-        own = kept.setdefault(problem, {})
-        if key not in own:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                out = make(problem, *key, **no)
-            own[key] = out, [one.message for one in caught]
-        out, warned = own[key]
-        for one in warned:
-            warnings.warn(one, stacklevel=2)
-        return out
-
-    return made
-
-
-@once_per_problem
-def _group_masses(problem: RepairProblem) -> Floats:
-    groups = problem.cells
-    return np.bincount(groups.codes, problem.table.rows.weight, len(groups.levels)).astype(np.float64)
-
-
-@once_per_problem
-def _only_label(problem: RepairProblem) -> int | None:
-    """Return the label that all rows have; None where there are both, or none, or real ones."""
-    label = problem.table.rows.label
-    if label is None or not problem.table.reading.binary:
-        return None
-    return int(label[0]) if (label == label[0]).all() else None
 
 
 # ---------------------------------------------------------------------- methods
@@ -535,7 +423,7 @@ class Repairer:
 
     def _check(self, problem: RepairProblem) -> None:
         """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
-        groups, where, solver = problem.cells, attribute_name(problem.cells.columns), self.solver_in_force
+        groups, solver = problem.cells, self.solver_in_force
         task, paf, noise = problem.table.reading.task, problem.protected_as_feature, problem.noise
         learned = problem.features is not None or paf
         name, tasks = self.name, solver.tasks or self.tasks
@@ -572,15 +460,10 @@ class Repairer:
                 raise UsageError(words)
         if not (self.membership or self.numbers):
             require_two(groups.columns, groups.names)
-        mass = _group_masses(problem)
-        if not mass.all():
-            empty = groups.names[int(np.argmin(mass))]
-            raise DataError(
-                f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
-            )
+        require_rows(problem)
         if problem.table.rows.label is None and self.uses_labels:
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
-        if (label := _only_label(problem)) is not None:
+        if (label := only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
 
 

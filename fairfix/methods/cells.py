@@ -19,7 +19,7 @@ from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, once_per_problem
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
 from fairfix.optim.piecewise import Piecewise
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, Rule, once_per_problem, param
+from fairfix.methods.base import Rule, param
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold

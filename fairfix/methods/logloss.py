@@ -49,8 +49,9 @@ from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, once_per_problem, param
+from fairfix.methods.base import Repairer, param
 from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor

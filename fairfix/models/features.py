@@ -175,16 +175,16 @@ class Features:
                 )
                 own[:, : entries.shape[1]] = entries / one.scale
             out.append(own)
-        found = np.hstack(out)
-        if np.isnan(found).any():
-            row = int(np.argmax(np.isnan(found).any(axis=1)))
+        moved = np.hstack(out)
+        if np.isnan(moved).any():
+            row = int(np.argmax(np.isnan(moved).any(axis=1)))
             raise DataError(
                 f"an entry of direction {row + 1:,} is missing; write 0 where a column does not move"
             )
-        if not found.any(axis=1).all():
-            row = int(np.argmin(found.any(axis=1)))
+        if not moved.any(axis=1).all():
+            row = int(np.argmin(moved.any(axis=1)))
             raise DataError(f"direction {row + 1:,} is 0 in every column; remove it")
-        return found
+        return moved
 
     def state(self) -> list[dict[str, Any]]:
         """Return it as JSON values."""

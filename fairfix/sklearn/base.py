@@ -34,7 +34,8 @@ from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table
 from fairfix.errors import FairfixWarning
 from fairfix.methods import available
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import hash_key
 from fairfix.models.trace import FitTrace

@@ -24,7 +24,8 @@ from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.flips import Comparable
 from fairfix.methods import available
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
@@ -132,8 +133,8 @@ def compare_table(
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
     Methods are given ``features``, ``protected_as_feature``, ``noise`` and ``seen_by_model`` as far as they know them
-    (:class:`~fairfix.methods.base.RepairProblem`); one that treats groups apart sees the protected columns whatever is
-    said here. ``begin`` is called before every fit of :func:`fits` with its name, ``done`` after it with 1. A method
+    (:class:`~fairfix.methods.problem.RepairProblem`); one that treats groups apart sees the protected columns whatever
+    is said here. ``begin`` is called before every fit of :func:`fits` with its name, ``done`` after it with 1. A method
     that cannot be fitted is a point with its failure.
     """
     table = replace(table, reading=table.reading.with_threshold(learned=True))

@@ -26,7 +26,8 @@ from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
 from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages

@@ -31,7 +31,8 @@ from fairfix.data.scan import Scan, scan, stream_batches
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
@@ -209,7 +210,7 @@ def repair_table(
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
     features, protected_as_feature, pairs, subspace, noise, seen_by_model, copies
-        As in :class:`~fairfix.methods.base.RepairProblem`.
+        As in :class:`~fairfix.methods.problem.RepairProblem`.
     guarantee
         With which confidence the slack is to hold for people who are not among the rows, see
         :mod:`fairfix.tasks.guarantee`; None where nothing is promised of them.

@@ -35,8 +35,8 @@ from fairfix.individual.flips import (
     protected_flips,
     proxies,
 )
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.logloss import LogLoss
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.scoring import Averaged, Change, read_changes
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression

@@ -18,7 +18,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import FairfixError, UsageError
 from fairfix.individual.by_model import Judge, under_counterfactuals
 from fairfix.individual.counterfactuals import MOST, read_counterfactuals
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
 from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features

@@ -28,10 +28,11 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
-from fairfix.methods.base import Repairer, RepairProblem, expected_accuracy, param
+from fairfix.methods.base import Repairer, expected_accuracy, param
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.learned import LearnerRule
 from fairfix.methods.logloss import LogLoss
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.robust import Robust
 from fairfix.methods.sensei import Sensei

@@ -21,9 +21,9 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression, numbers_of
 from fairfix.methods.fair_regression.parity import plug_in_problem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.members import ConstantMember
 from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor

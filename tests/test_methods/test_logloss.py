@@ -20,9 +20,9 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods import logloss
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import design_of
 from fairfix.methods.logloss import EVENTS, LogLoss
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import TruncatedLogit, of_own_group

@@ -15,7 +15,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scales import scale_of
 from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 
 BETWEEN = "selection_rate.difference.between_groups [{}]"

@@ -20,7 +20,8 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.methods.base import RepairProblem, expected_accuracy
+from fairfix.methods.base import expected_accuracy
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp, strata, stream
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.repaired import Repaired

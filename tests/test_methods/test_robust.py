@@ -18,7 +18,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.methods.robust.rows import bin_edges
 from fairfix.models.repaired import Repaired

@@ -15,7 +15,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.binned import Independent, rate_bounds

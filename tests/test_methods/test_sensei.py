@@ -21,7 +21,7 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Flip, flipped, protected_flips
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
 from fairfix.methods.sensei.directions import distances_of_means
 from fairfix.methods.sensei.regularized import Linear

@@ -14,7 +14,7 @@ from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.directions import span_of
 from fairfix.models.features import Features

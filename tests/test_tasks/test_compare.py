@@ -22,7 +22,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods import available
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.true_groups import audit_noisy
 from fairfix.report import renderer

@@ -17,8 +17,8 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.fair_regression import FairRegression
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.export.program import run as run_program
 from fairfix.models.export.rules import exported
 from fairfix.models.repaired import Repaired

@@ -25,7 +25,8 @@ from fairfix.data.scan import count_table, read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
 from fairfix.methods import available
-from fairfix.methods.base import Repairer, RepairProblem
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.export.program import run as run_program
 from fairfix.models.export.rules import exported
 from fairfix.models.predictors import BinnedRule, RepairedPredictor

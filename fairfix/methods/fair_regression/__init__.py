@@ -53,11 +53,12 @@ from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem, Solver, param
+from fairfix.methods.base import Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.learned import l2_param, label_of, learner_param
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity

@@ -15,9 +15,10 @@ import numpy as np
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, Solver, anything
+from fairfix.methods.base import Solver, anything
 from fairfix.methods.fair_regression.parity import GRAIN
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes
 from fairfix.models.learners import out_of_fold
 from fairfix.models.members import LinearMember, Link, Member

@@ -16,8 +16,9 @@ from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem, only
+from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member

@@ -65,7 +65,8 @@ from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, RepairProblem, param
+from fairfix.methods.base import Repairer, param
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.refusals import check_parameters, check_rows
 from fairfix.methods.ramp.stream import Stream

@@ -12,8 +12,9 @@ import numpy as np
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
-from fairfix.methods.base import RepairProblem, Solver, anything
+from fairfix.methods.base import Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.numbers import fit_numbers
 from fairfix.methods.ramp.soft import MISCALIBRATED, fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum

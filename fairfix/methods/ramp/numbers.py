@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix.data.scales import Scale, scale_of, scaled
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.soft import alike_for_all
 from fairfix.models.predictors import NumberRamp, RepairedPredictor
 from fairfix.models.trace import Certificate, FitTrace, Note, Quantity

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairfix.auditing.criteria import CRITERIA
 from fairfix.errors import UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp

@@ -39,8 +39,8 @@ from fairfix.auditing.criteria import rates_of
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import memberships
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.cells import cells_of, miscalibration
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.monotone import isotonic

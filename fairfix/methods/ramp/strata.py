@@ -17,8 +17,8 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
-from fairfix.methods.base import RepairProblem, once_per_problem
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.optim.overlaps import OverlapSolution, solve_overlaps, solve_step_covariances
 from fairfix.optim.pairs import solve_pairs
 from fairfix.optim.piecewise import Piecewise

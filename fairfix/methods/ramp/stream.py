@@ -17,8 +17,9 @@ from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, but, only, require_two
+from fairfix.methods.base import Solver, anything, but, only, require_two
 from fairfix.methods.cells import cells_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
 from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn

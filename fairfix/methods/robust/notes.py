@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairfix.data.counts import Floats
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.rows import Binned, Merged, RowNoise, over_labels
 from fairfix.models.trace import Caution, Note
 from fairfix.noisy.binned import (

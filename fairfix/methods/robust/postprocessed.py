@@ -16,8 +16,9 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, only
+from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import mean_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor

@@ -11,8 +11,8 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.names import attribute_name
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem
 from fairfix.methods.learned import Scored, label_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius

@@ -18,8 +18,9 @@ from scipy.special import expit
 
 from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem, Solver, anything, only
+from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Merged, RowNoise
 from fairfix.models.features import Features

@@ -47,8 +47,9 @@ from fairfix.data.choices import Task
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
-from fairfix.methods.base import Repairer, RepairProblem, param
+from fairfix.methods.base import Repairer, param
 from fairfix.methods.learned import MOST_L2, learner_param
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
 from fairfix.methods.sensei.merge import Average, Merge
 from fairfix.methods.sensei.regularized import Linear, Network

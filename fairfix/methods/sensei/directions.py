@@ -19,7 +19,7 @@ import numpy as np
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.plain import entries_of
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import RepairProblem
+from fairfix.methods.problem import RepairProblem
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember

@@ -18,8 +18,9 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped, parse_comparable
-from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
+from fairfix.methods.base import Solver, anything
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, rows_of
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import folds_of, out_of_fold

@@ -11,8 +11,9 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.individual.flips import parse_comparable, proxies
-from fairfix.methods.base import RepairProblem, Solver, anything, once_per_problem
+from fairfix.methods.base import Solver, anything
 from fairfix.methods.learned import bounds_of, label_of, model_of
+from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import Learner, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_mean, is_fitted

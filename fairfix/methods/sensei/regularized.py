@@ -27,8 +27,9 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals, left_out
 from fairfix.individual.flips import flipped, protected_flips
-from fairfix.methods.base import RepairProblem, Solver, anything, but, only
+from fairfix.methods.base import Solver, anything, but, only
 from fairfix.methods.learned import FOLDS, label_of
+from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.directions import rows_of_pairs, span_of
 from fairfix.methods.sensei.merge import beside_plain, proposed
 from fairfix.models.features import Features
