@@ -190,6 +190,7 @@ def _gap(of: Comparison, each: Mapping[str, ComparisonReport]) -> ComparisonRepo
 
 
 LISTED = 5
+"""Classes that a reason names, at most."""
 
 
 def _listed(names: Sequence[str]) -> str:
