@@ -85,13 +85,14 @@ def fair_regression(found: Sequence[Table]) -> Figure:
     """Return loss against KS on test rows: a column for each data set, with and without the group."""
     rows = [row for one in found if "sees group" in one.columns for row in one.rows if "(" in row[0]]
     data = list(dict.fromkeys(row[0] for row in rows))
-    methods = list(dict.fromkeys(row[2] for row in rows))
+    methods = list(dict.fromkeys(row[2].partition(" (")[0] for row in rows))
     figure, panels = _grid(2, len(data))
     for at, (sees, name) in enumerate((sees, name) for sees in ("yes", "no") for name in data):
         panel = panels[at]
         panel.set_title(f"{name.partition(' (')[0]}, {'with' if sees == 'yes' else 'no'} group")
         for number, method in enumerate(methods):
-            row = next((row for row in rows if row[:3] == [name, sees, method]), None)
+            own = (row for row in rows if row[:2] == [name, sees] and row[2].partition(" (")[0] == method)
+            row = next(own, None)
             if row is None:
                 continue
             losses, errors, ks = [], [], []
@@ -104,7 +105,7 @@ def fair_regression(found: Sequence[Table]) -> Figure:
                 ks,
                 losses,
                 errors,
-                marker=MARKERS[number],
+                marker=MARKERS[number % len(MARKERS)],
                 color=f"C{number}",
                 label=method,
                 markersize=4,
