@@ -34,7 +34,8 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.onnx_model import onnx_members
 from fairfix.models.tree_arrays import of_cart, of_histograms, of_lightgbm, of_xgboost, side_by_side
-from fairfix.optim.losses import name_of, number_of
+from fairfix.optim.linear_losses import standardised
+from fairfix.optim.losses import in_units, name_of, number_of
 
 
 @runtime_checkable
@@ -210,6 +211,9 @@ def minimises(learner: Learner, loss: str) -> bool:
 def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: str, seed: int) -> Member:
     """Return the member for a number ``y``, shape (n,), by a learner of this module.
 
+    The learner sees labels of mean 0 and standard deviation 1 (counts: of mean 1), in any unit the same: XGBoost splits
+    for no gain below 1e-6, and a penalty means nothing without a unit.
+
     Parameters
     ----------
     X, y, weight
@@ -226,13 +230,15 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
     DataError
         A fit that fails, or predictions that the loss does not know.
     """
+    y, level, unit = standardised(y, weight, loss)
+    loss = in_units(loss, unit)
     estimator = _named(learner, "Regressor", loss, len(y)) if _is_name(learner) else estimator_of(learner)
     if not _is_regressor(estimator):
         raise UsageError(
             f"`learner`: {title_of(learner)} is a classifier, and a number is to be predicted; give a regressor"
         )
     if y.min() == y.max():  # which not every learner takes, and no loss has a better answer to
-        return ConstantMember(y[:1].astype(np.float64))
+        return ConstantMember(level + unit * y[:1])
     links: tuple[Link, ...] = ("identity",)
     if name_of(loss) == "poisson" and learner != "forest":
         links = ("exp",) if _is_name(learner) else ("identity", "exp")
@@ -242,7 +248,7 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
             f"`learner`: {title_of(learner)} predicts means of counts that are not above 0 on the rows of the fit; "
             "take one that keeps them there, such as PoissonRegressor"
         )
-    return member
+    return member.rescaled(level, unit)
 
 
 def fit_chances(

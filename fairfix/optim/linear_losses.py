@@ -320,3 +320,16 @@ def standard_of(y: Floats, weight: Floats | None, loss: str = "square") -> tuple
     level = float(np.average(y, weights=weight))
     unit = math.sqrt(float(np.average(((y - level) / np.ptp(y)) ** 2, weights=weight))) * float(np.ptp(y))
     return level, unit
+
+
+GRAIN = 2.0**-32
+"""What labels are rounded to, in standard deviations: far below what any label means, far above what a change of unit
+does to them, so that learners see the same labels in any unit."""
+
+
+def standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:
+    """Return labels in units of the fit with what they were, ``level + unit * label``; for the log loss as is."""
+    if loss == "logistic":
+        return y, 0.0, 1.0
+    level, unit = standard_of(y, weight, loss)
+    return np.round((y - level) / unit / GRAIN) * GRAIN, level, unit

@@ -153,7 +153,7 @@ def test_units_of_the_label_do_not_matter() -> None:
         },
         {"solver": "reduction", "learner": make_pipeline(PolynomialFeatures(2), Ridge())},
     ],
-    ids=str,
+    ids=lambda given: "-".join(str(one).partition("(")[0] for one in given.values()),
 )
 def test_every_way_is_saved_and_loaded_to_the_bit(parameters: dict[str, Any], tmp_path: Path) -> None:
     """All solvers, oracles and learners leave an artifact that predicts the same, without the protected column."""

@@ -12,9 +12,10 @@ import pytest
 from fairfix.errors import DataError, ModelError, UsageError
 from fairfix.models import estimators
 from fairfix.models.estimators import checked, title_of
-from fairfix.models.learners import fit_classes, fit_mean
+from fairfix.models.learners import fit_classes, fit_mean, hashed
 from fairfix.models.members import LinearMember, Member, OnnxMember, TreesMember
 from fairfix.models.tree_arrays import of_32_bits
+from fairfix.optim.linear_losses import standardised
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -124,18 +125,22 @@ def test_trees_of_scikit_learn_send_every_row_where_it_does(estimator: Any) -> N
     assert isinstance(member, TreesMember)
     assert member.sound
     new = near_thresholds(member)
-    own = clone(estimator).set_params(random_state=3).fit(*ordered(X, y, w))
+    own = clone(estimator).set_params(random_state=3).fit(*seen(X, y, w))
 
-    np.testing.assert_allclose(member.predict(new), own.predict(new), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(member.predict(new), in_units_of(y, w, own.predict(new)), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(member.predict(new), [member.predict(row[None])[0] for row in new])
 
 
-def ordered(X: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return rows in the order and with the weights that an estimator is given."""
-    from fairfix.models.learners import hashed
-
+def seen(X: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return rows in the order, and with the labels and weights, in which an estimator is given them."""
     order = np.lexsort((w, y, hashed(X)))
-    return X[order], y[order], w[order] / w.mean()
+    return X[order], standardised(y[order], w[order], "square")[0], w[order] / w.mean()
+
+
+def in_units_of(y: Floats, w: Floats, predicted: Floats, loss: str = "square") -> Floats:
+    """Return predictions of standardised labels in the unit of the labels."""
+    _, level, unit = standardised(y, w, loss)
+    return level + unit * predicted
 
 
 @pytest.mark.parametrize("loss", ["square", "poisson", "quantile:0.8", "absolute", "huber:0.5", "logistic"])
@@ -158,9 +163,8 @@ def test_named_learners_predict_what_their_library_does(
     assert isinstance(member, TreesMember)
     new = np.concatenate([rows(1, gaps=True)[0], near_thresholds(member)])
 
-    wanted = given(models[0], new, (member.link if loss == "logistic" else "identity",))
-    if wanted.ndim == 2:
-        wanted = wanted[:, 1]
+    wanted = given(models[0], new, ("pair" if loss == "logistic" else "identity",))
+    wanted = wanted[:, 1] if loss == "logistic" else in_units_of(y, w, wanted, loss)
     np.testing.assert_allclose(
         member.predict(new), wanted, rtol=1e-5 if name == "xgboost" else 1e-12, atol=1e-6
     )
@@ -194,11 +198,11 @@ def test_shares_of_classes_add_up_to_one(learner: Any, many: int) -> None:
 def test_coefficients_are_kept_as_such(estimator: Any) -> None:
     member = fit_number(estimator)
     assert isinstance(member, LinearMember)
-    own = clone(estimator).fit(*ordered(*rows())[:2], sample_weight=ordered(*rows())[2])
-    np.testing.assert_allclose(member.predict(rows(1)[0]), own.predict(rows(1)[0]), atol=1e-12)
-    np.testing.assert_allclose(
-        member.rescaled(3.0, 2.0).predict(rows(1)[0]), 3.0 + 2.0 * own.predict(rows(1)[0]), atol=1e-12
-    )
+    X, y, w = rows()
+    own = clone(estimator).fit(*seen(X, y, w)[:2], sample_weight=seen(X, y, w)[2])
+    wanted = in_units_of(y, w, own.predict(rows(1)[0]))
+    np.testing.assert_allclose(member.predict(rows(1)[0]), wanted, atol=1e-12)
+    np.testing.assert_allclose(member.rescaled(3.0, 2.0).predict(rows(1)[0]), 3.0 + 2.0 * wanted, atol=1e-12)
     counts = fit_number(PoissonRegressor(), loss="poisson")
     assert isinstance(counts, LinearMember)
     assert counts.link == "exp"
@@ -214,14 +218,13 @@ def test_others_are_kept_as_graphs(estimator: Any) -> None:
     pytest.importorskip("skl2onnx", reason="makes the graphs")
     member = fit_number(estimator)
     assert isinstance(member, OnnxMember)
-    X, y, w = ordered(*rows())
-    name = estimators.weight_name(estimator)
+    (X, y, w), name, new = seen(*rows()), estimators.weight_name(estimator), rows(1)[0]
     own = clone(estimator).fit(X, y, **{str(name): w})
-    new = rows(1)[0]
+    wanted = in_units_of(*rows()[1:], own.predict(new))
     settings, arrays = member.state()
     again = OnnxMember.from_state(settings, dict(arrays))
 
-    np.testing.assert_allclose(member.predict(new), own.predict(new), atol=1e-5)
+    np.testing.assert_allclose(member.predict(new), wanted, atol=1e-5)
     assert again.predict(new).tobytes() == member.predict(new).tobytes()
     assert np.array([member.predict(row[None])[0] for row in new]).tobytes() == member.predict(new).tobytes()
     np.testing.assert_allclose(member.rescaled(3.0, 2.0).predict(new), 3.0 + 2.0 * member.predict(new))
@@ -298,6 +301,24 @@ def test_the_same_rows_leave_the_same_bits(name: str, loss: str) -> None:
     assert to_the_bit(fit_mean(X[order], y[order], w[order], **same)) == one
     assert to_the_bit(fit_mean(more, label, mass, **same)) == one
     assert to_the_bit(fit_mean(X, y, 4 * w, **same)) == one
+
+
+@pytest.mark.parametrize("learner", [*NAMES, Lasso(0.1), SVR()], ids=str)
+def test_the_unit_of_the_label_does_not_matter(learner: Any) -> None:
+    """A label in another unit, from another origin, gives the same values in it, to the last bits."""
+    if isinstance(learner, str):
+        name_there(learner)
+    if isinstance(learner, SVR):
+        pytest.importorskip("skl2onnx", reason="makes the graph")
+    X, y, w = rows(many=150)
+    for loss in ("square", "huber:0.5") if learner == "lightgbm" else ("square",):
+        same: dict[str, Any] = {"learner": learner, "l2": 0.0, "seed": 0}
+        plain = fit_mean(X, y, w, loss=loss, **same).predict(X)
+        for level, unit in ((0.0, 1e-7), (30.0, 3e5)):
+            scaled = "huber:" + repr(0.5 * unit) if loss != "square" else loss
+            other = fit_mean(X, level + unit * y, w, loss=scaled, **same).predict(X)
+            np.testing.assert_allclose((other - level) / unit, plain, atol=1e-9)
+        assert np.std(plain) > 0.3
 
 
 @pytest.mark.parametrize("name", NAMES)

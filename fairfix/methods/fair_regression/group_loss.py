@@ -16,7 +16,6 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.fair_regression.parity import GRAIN
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes
@@ -28,7 +27,7 @@ from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
 from fairfix.optim.group_loss import SURE, Infeasible, solve_linear
 from fairfix.optim.group_loss_members import solve_members
-from fairfix.optim.linear_losses import standard_of
+from fairfix.optim.linear_losses import standardised
 from fairfix.optim.losses import RowLoss, in_units, name_of, row_loss
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class GroupLoss(Solver):
     ) -> RepairedPredictor:
         groups, design = problem.cells, design_of(problem, learner)
         weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
-        y, level, unit = _standardised(label_of(problem), weight, loss)
+        y, level, unit = standardised(label_of(problem), weight, loss)
 
         def fit(row_weight: Floats) -> tuple[Member, Floats]:
             def usable(rows: Ints) -> bool:
@@ -193,14 +192,6 @@ def bounded_losses(
     value = np.clip(rule.predict(table) if unseen is None else unseen, low, high)
     corners = [loss.value(np.array(y), np.array(u)) for y in labels for u in (low, high)]
     return loss.title, loss.value(table.rows.label.astype(np.float64), value), float(max(corners))
-
-
-def _standardised(y: Floats, weight: Floats | None, loss: str) -> tuple[Floats, float, float]:
-    """Return labels in units of the fit with what they were, ``level + unit * label``; for the log loss as is."""
-    if loss == "logistic":
-        return y, 0.0, 1.0
-    level, unit = standard_of(y, weight, loss)
-    return np.round((y - level) / unit / GRAIN) * GRAIN, level, unit
 
 
 def _refused(

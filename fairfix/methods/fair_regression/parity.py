@@ -26,6 +26,7 @@ from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.optim.linear_losses import GRAIN
 from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
@@ -307,10 +308,6 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
 
 
 # ---------------------------------------------------------------------- reduction
-
-GRAIN = 2.0**-32
-"""What labels are rounded to, in standard deviations: far below what any label means, far above what a change of unit
-does to them, so that learners see the same labels in any unit."""
 
 
 class Reduction(Solver):
