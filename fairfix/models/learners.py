@@ -32,7 +32,7 @@ from fairfix.models.estimators import Learner, fit_chances, fit_number
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.threads import limited
 from fairfix.models.tree_arrays import of_histograms
-from fairfix.optim.linear_losses import fit_linear
+from fairfix.optim.linear_losses import fit_linear, standardised
 from fairfix.optim.losses import name_of, number_of
 
 # ---------------------------------------------------------------------- fitting
@@ -95,7 +95,8 @@ def _of_number(X: Floats, y: Floats, w: Floats, learner: Learner, loss: str, l2:
     settings: dict[str, Any] = {"loss": losses.get(name, name)}
     if name == "quantile":
         settings["quantile"] = number_of(loss)
-    return _boosted("Regressor", X, y, w, link, seed, **settings)
+    y, level, unit = standardised(y, w, loss)  # small counts would be less than a leaf must have
+    return _boosted("Regressor", X, y, w, link, seed, **settings).rescaled(level, unit)
 
 
 def fit_classes(

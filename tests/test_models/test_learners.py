@@ -47,6 +47,21 @@ def rows(seed: int = 0, many: int = 400, *, gaps: bool = False) -> tuple[Floats,
     return X, y
 
 
+@pytest.mark.parametrize("loss", ["square", "absolute", "quantile:0.8", "poisson"])
+def test_the_unit_of_the_label_does_not_matter_to_trees(loss: str) -> None:
+    """Rates of one in ten million, or dollars in place of millions, grow the trees that other units grow."""
+    X, y = rows()
+    y = np.exp(y / 2) if loss == "poisson" else y
+    same: dict[str, Any] = {"learner": "trees", "loss": loss, "l2": 0.0, "seed": 0}
+    plain = fit_mean(X, y, None, **same).predict(X)
+
+    for level, unit in ((0.0, 1e-7), (0.0 if loss == "poisson" else 30.0, 1e6)):
+        np.testing.assert_allclose(
+            (fit_mean(X, level + unit * y, None, **same).predict(X) - level) / unit, plain, atol=1e-9
+        )
+    assert np.std(plain) > 0.3
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_trees_equal_scikit_learn_to_the_bit(gaps: bool) -> None:
     """Regression, two and three classes: the arrays predict what the fitted model predicts, ties and gaps included."""
