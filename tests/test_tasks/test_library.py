@@ -316,6 +316,11 @@ VALUES: dict[str, Any] = {
     "trust_model": "sha256:0",
     "features": "x",
     "strata": "town",
+    "positive_label": "yes",
+    "positive_prediction": "yes",
+    "score_scale": "logit",
+    "threshold": 0.5,
+    "probability": "chance",
 }
 
 
@@ -329,8 +334,8 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
     command = "repair" if name in OF_REPAIR else command
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
-        names = [name, other] if excluded else [name]
-        given = {one: VALUES.get(one, True) for one in names}
+        parts = [one.partition("=") for one in ((name, other) if excluded else (name,))]
+        given = {one: value or VALUES.get(one, True) for one, _, value in parts}
         with pytest.raises(UsageError) as told:
             getattr(fairfix, command)(**given)
         assert f"`{name}`" in str(told.value)
