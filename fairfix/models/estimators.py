@@ -375,7 +375,7 @@ def _fitted(
         # of mean 1, so that leaves of a least weight are the same in any unit of it
         model = model.fit(X, y, **{name: weight / weight.mean()}) or model
         wanted = _given(model, compared, links)
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except Exception as error:  # libraries have errors of their own
         raise DataError(
             f"`learner`: the fit of {title_of(learner)} failed: {shortened(str(error), 200)}"
         ) from error
@@ -396,7 +396,10 @@ def _fitted(
 
 def _why_not(library: str) -> str:
     if library:
-        return "its trees have splits by category, linear leaves or another start, which the arrays here do not know"
+        return (
+            "its trees have what the arrays here do not know, which may be splits by category, linear leaves, another "
+            "number for missing ones or another output"
+        )
     if missing := [one for one in ("skl2onnx", "onnxruntime") if find_spec(one) is None]:
         return f"it needs {' and '.join(missing)} to become a graph of ONNX: pip install 'fairfix[learners]'"
     return "skl2onnx makes no graph of it that predicts the same"

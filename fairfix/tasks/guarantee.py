@@ -266,12 +266,13 @@ class Promise:
         way: Way
         evidence: Evidence | None
         if self._constant(rule):
-            way, evidence, kept = "construction", None, 0
+            way, evidence, kept = "construction", None, len(self.table)
         elif self._uniform(rule):
             way, evidence, kept = "uniform", self._witness.of_rules(rule, fitted), len(fitted)
         else:
             way, evidence, kept = "held-out", self._witness.of_held(rule, fitted, held), len(held)
         used = np.array([len(self.table)]) if evidence is None else evidence.rows
+        share = kept / len(self.table)
         names = ("everybody",) if evidence is None else evidence.names
         losses = self.repairer.losses_of(rule, fitted, held)
         groups = " and ".join(map(attribute_name, self.attributes))
@@ -287,7 +288,8 @@ class Promise:
             self._limits(made, evidence, way),
             self.repairer.asked_by,
             tuple(zip(names, map(int, used), strict=True)),
-            None if evidence is None else self._needed(evidence, kept / len(self.table)),
+            share,
+            None if evidence is None else self._needed(evidence, share),
             sum(self.table.rows.excluded.values()),
             not rule.needs_score,
             self.repairer.granted if self.behind is None else self.behind.words,

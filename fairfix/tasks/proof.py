@@ -500,7 +500,8 @@ def _losses_of_values(
             by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
             yield ProofRow(name, was[name], now[name], by_value)
         elif name in was and name in now:
-            change = loss_of(name, repaired) - loss_of(name, base)
+            with np.errstate(invalid="ignore"):  # both may be infinite, and then there is no change to tell
+                change = loss_of(name, repaired) - loss_of(name, base)
             inside = bool(np.isfinite(change).all())
             paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
             yield ProofRow(name, was[name], now[name], paired)

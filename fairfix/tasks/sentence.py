@@ -57,6 +57,8 @@ class Guarantee:
         By which it was asked.
     rows
         Name of each group that is looked at -> rows that the bound is made of.
+    share
+        Which part of the data's rows these are.
     needed
         Groups that have too few rows, and how many of each would do; of all rows of the data.
     left_out
@@ -72,6 +74,7 @@ class Guarantee:
     limits: tuple[Limit, ...]
     parameter: str
     rows: tuple[tuple[str, int], ...]
+    share: float
     needed: tuple[tuple[str, ...], int] | None
     left_out: int
     learned: bool
@@ -109,7 +112,10 @@ class Guarantee:
         least = [shown(one.asked if self.holds else one.bound) for one in self.limits]
         bound = f"bound {limits[0]}" if len(limits) == 1 else f"bounds {_listed(limits)}"
         of_fit = "the rows of the fit" if self.way == "uniform" else "held-out rows"
-        seen = _listed([f"{one.measured:.4f}" for one in self.limits])
+        nobody = "0, or 0/0 where no group has any"
+        seen = _listed(
+            [nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits]
+        )
         measured = (
             "" if self.way == "construction" else f"; on {of_fit}, {self._number_of_rows:,}, it is {seen}"
         )
@@ -151,10 +157,10 @@ class Guarantee:
         if self.needed is None:
             return f"More rows that show the same would not prove it; {allow}"
         groups, many = self.needed
-        counts = dict(self.rows)
+        there = {name: round(used / self.share) for name, used in self.rows}
         text = f"It takes about {many:,} rows in the data"
         if groups != ("everybody",):
-            named = ", ".join(f"{name!r} ({counts[name]:,} here)" for name in groups[:3])
+            named = ", ".join(f"{name!r} ({there[name]:,} here)" for name in groups[:3])
             more = f" and {len(groups) - 3:,} more" if len(groups) > 3 else ""
             text += f" of {'each of ' * (len(groups) > 1)}{named}{more}"
         return f"{text}; or {allow}"

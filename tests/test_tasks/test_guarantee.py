@@ -17,6 +17,7 @@ from fairfix.stats.population import PairsOfRules
 from fairfix.tasks.behind import BehindNoise
 from fairfix.tasks.repair import RepairResult, repair
 
+from tests.conftest import Call
 from tests.data import people
 
 RAMP = {"method": "ramp", "protected": "race", "id": "id", "guarantee": 0.95}
@@ -453,3 +454,24 @@ def test_what_the_rule_does_not_see_cannot_change_it() -> None:
     one = made(method="sensei", features="p", slack=0.0).content["guarantee"]
 
     assert (one["way"], one["bound"], one["inner_slack"], one["holds"]) == ("construction", 0, None, True)
+
+
+def test_what_is_there_and_what_it_takes_are_both_of_the_data(call: Call, tmp_path: Path) -> None:
+    """The rows of a group that the message counts are those of the file, not those of the part that is fitted to."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(["a", "b"], [2000, 300])
+    data = pd.DataFrame(
+        {
+            "g": group,
+            "score": rng.random(2300),
+            "label": rng.integers(0, 2, 2300),
+            "id": np.arange(2300).astype(str),
+        }
+    )
+    data.to_parquet(tmp_path / "d.parquet")
+    line = [str(tmp_path / "d.parquet"), "--method", "ramp", "--protected", "g", "--id", "id", "--no-config"]
+    line += ["--slack", "0.1", "--guarantee", "0.95", "-o", str(tmp_path / "a.fairfix")]
+    status, _, err = call("repair", *line)
+
+    assert status == 3
+    assert "'b' (300 here)" in err

@@ -104,7 +104,10 @@ class Regularized(Solver):
             notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
         if problem.subspace is not None:
             many = len(problem.subspace)
-            given = f"the score does not change along {many:,} direction{'s' * (many > 1)} that were given"
+            along = f"{many:,} directions that were given" if many > 1 else "the direction that was given"
+            given = (
+                f"the score does not change along {along}, of rows that lack none of the columns that move"
+            )
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
             balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
@@ -171,7 +174,7 @@ class Regularized(Solver):
         return *judged, Caution(why, "slack")
 
     def _cost(self, data: Training, rho: float, cut: float, seed: int) -> Note:
-        """Return what learned directions cost, on a fold that is not fitted to."""
+        """Return what directions that do not count cost, on a fold that is not fitted to."""
         fit, away = data.parted(seed)
         accuracy = []
         for directions in (np.zeros((0, data.X.shape[1])), data.span):
@@ -179,7 +182,10 @@ class Regularized(Solver):
             right = (member.predict(data.X[away]) >= cut) == (data.y[away] == 1)
             accuracy.append(float(np.average(right, weights=data.weight[away])))
         free, held_to = accuracy
-        costs = f"learned directions cost accuracy: {held_to:.4f} instead of {free:.4f} on rows not fitted to"
+        costs = (
+            f"directions that do not count cost {'' if held_to < free else 'no '}accuracy: {held_to:.4f} instead of "
+            f"{free:.4f} on rows not fitted to"
+        )
         return Note(costs, "cost")
 
 
