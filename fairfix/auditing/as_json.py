@@ -32,6 +32,7 @@ from fairfix.data.codec import LARGEST, Json, holding, list_of, map_of, need, or
 from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
+CLASSES_SCHEMA = "fairfix.classes/1"
 
 ROUNDED = 1e-9
 """By how much sums in floating point may be off, such as a share that is a little above 1."""

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.as_json import AUDIT_SCHEMA, SAVED_AUDIT, check_dict, form, value_of
+from fairfix.auditing.as_json import AUDIT_SCHEMA, CLASSES_SCHEMA, SAVED_AUDIT, check_dict, form, value_of
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.results import CheckResult, Value
@@ -83,6 +83,11 @@ class Allowance:
 
 def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
+    if isinstance(old, Mapping) and old.get("schema") == CLASSES_SCHEMA:
+        raise DataError(
+            f"the baseline {name} is an audit of many classes, this one of a single label or score; audit with "
+            "`task=multiclass`, or give a baseline without it"
+        )
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with `out=json=FILE`")
     try:
@@ -157,7 +162,8 @@ def compare(
                 f"`fail_on={of.id}<0.1`"
             )
         check = _check(text, of, amount, larger)
-        ruling = check.judge(value, complete=complete, gate_on=gate_on)
+        # what is undefined for a group is so in both, where nothing has changed
+        ruling = check.judge(value, complete=complete or same, gate_on=gate_on)
         if was is None:
             ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
         elif same and ruling.verdict == "pass":
@@ -186,11 +192,21 @@ COINCIDENCE = 1e-3
 
 def is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Return whether two audits in JSON form have the same numbers, and hardly by chance."""
+    return is_alike(old, new) and coincidence(new) <= COINCIDENCE
+
+
+def is_alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Return whether two audits in JSON form have the same numbers, be it by chance."""
     plain = json.loads(json.dumps({key: new.get(key) for key in SAME}))
     asked = [{**one["settings"], "gate_on": ""} for one in (old, plain)]
     alike = asked[0] == asked[1] and all(old.get(key) == plain[key] for key in SAME if key != "settings")
     rows = all(old["data"][key] == new["data"][key] for key in ("rows", "weight"))
-    return alike and rows and min(map(_coincidence, plain["attributes"]), default=1.0) <= COINCIDENCE
+    return alike and rows
+
+
+def coincidence(result: Mapping[str, Any]) -> float:
+    """Return a bound on the probability with which another sample gives the same counts for all groups of an audit."""
+    return min(map(_coincidence, result["attributes"]), default=1.0)
 
 
 def _coincidence(block: Mapping[str, Any]) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairfix.auditing.as_json import SAVED_AUDIT
-from fairfix.auditing.baseline import Allowance, compare, is_same
-from fairfix.auditing.classes import ACCURACY, CLASSES_SCHEMA, of_all
+from fairfix.auditing.as_json import CLASSES_SCHEMA, SAVED_AUDIT
+from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike
+from fairfix.auditing.classes import ACCURACY, of_all
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
 from fairfix.data.choices import GateOn
@@ -93,7 +93,9 @@ def compare_classes(
     before = {
         one: part_of(old, one) if not unlike else {**part_of(old, ""), "attributes": []} for one, _ in pieces
     }
-    unchanged = not unlike and all(is_same(before[one], piece) for one, piece in pieces if one)
+    alike = not unlike and all(is_alike(before[one], piece) for one, piece in pieces)
+    # a sample that gives the same counts of all classes gives those of the class where that is least likely
+    unchanged = alike and min(coincidence(piece) for one, piece in pieces if one) <= COINCIDENCE
     changes, incomparable, checks, section = [], [], [], dict[str, Any]()
     for one, piece in pieces:
         mine = [a for a in allowances if a.check is None or bool(one) != of_all(a.check)]

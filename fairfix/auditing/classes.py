@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairfix.auditing.as_json import audit_dict, check_dict, form
+from fairfix.auditing.as_json import CLASSES_SCHEMA, audit_dict, check_dict, form
 from fairfix.auditing.audit import More, check_results, judge
 from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
@@ -30,8 +30,6 @@ from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan
 from fairfix.errors import UsageError
-
-CLASSES_SCHEMA = "fairfix.classes/1"
 
 OF_CLASSES = frozenset(("label", "decision"))
 """What the data must have for metrics of classes, at most."""

@@ -7,6 +7,7 @@ Yurochkin and Sun (2021), SenSeI, ICLR: prediction consistency is the share whos
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
+from fairfix.errors import DataError
 from fairfix.individual.by_model import mean_share
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
 
@@ -62,6 +64,18 @@ def classes_of_copies(
     reason = f"{row.size:,} copies of {people.size:,} people"
     report = ComparisonReport(CHANGED, replace(value, reason=reason), ())
     return {attribute_name(columns.protected): [report]}, copies
+
+
+def require_known(copies: Counterfactuals, names: Collection[str]) -> None:
+    """Raise a DataError where no copy is predicted a class of the data, its labels and predictions together."""
+    for column, levels in copies.levels.items():
+        predicted = {*named(column, "prediction", levels)}
+        if predicted.isdisjoint(names):
+            here, there = (", ".join(map(repr, sorted(one)[:3])) for one in (names, predicted))
+            raise DataError(
+                f"no copy is predicted a class of the data: column {column!r} of {copies.source} holds {there}, the "
+                f"classes of the data are {here}; spell the classes alike in both"
+            )
 
 
 def _classes(table: Table, name: str) -> npt.NDArray[np.str_]:

@@ -18,6 +18,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     Verdict,
+    class_of,
     first_groups,
     interval,
     judgements,
@@ -154,7 +155,7 @@ def changes_section(baseline: Json) -> Section:
     changes = () if baseline.get("unchanged") else baseline["changes"]
     columns = CHANGES
     if any("class" in one for one in changes):
-        columns = {"class": lambda one: one.get("class", "all together"), **CHANGES}
+        columns = {"class": class_of, **CHANGES}
         every, changes = len(changes), [one for one in changes if _worse(one) in ("worse", "better")]
         missing = chain(
             missing, (f"{len(changes)} of {every} numbers have changed for certain; JSON has all",)

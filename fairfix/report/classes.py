@@ -26,6 +26,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     Verdict,
+    class_of,
     failing,
     interval,
     message_lines,
@@ -164,24 +165,36 @@ def _unjudged(result: Json) -> Iterator[str]:
         name, attribute = str(metric), block["attribute"]
         one = by_gap(result, attribute, name)[0]
         gap = gap_of(one, attribute, name)
-        many = len(result["classes"])
-        most = f"Class {one['class']} has the largest gap of {many}: " if gap["value"] is not None else ""
-        yield most + statement(gap, _as_audit(one, result), attribute)
-        apart = sum((gap_of(k, attribute, name)["low"] or 0.0) > 0 for k in result["classes"])
+        gaps = [gap_of(own, attribute, name) for own in result["classes"]]
+        many = len(gaps)
+        yield _largest(one["class"], gap["value"], gaps) + statement(gap, _as_audit(one, result), attribute)
+        apart = sum((own["low"] or 0.0) > 0 for own in gaps)
         sure = in_percent(result["settings"]["confidence"]).replace("%", " %")
-        yield (
-            f"By {attribute}, this share differs between groups in at least {apart} of {many} classes "
-            f"({sure} confidence)."
-        )
+        if apart:
+            yield (
+                f"By {attribute}, this share differs between groups in at least {apart} of {many} classes "
+                f"({sure} confidence)."
+            )
         mean = Comparison(name, "difference", CLASS_SCOPES[0]).id
         yield from (statement(c, result, attribute) for c in block["comparisons"] if c["id"] == mean)
+
+
+def _largest(name: str, value: float | None, gaps: Sequence[Json]) -> str:
+    """Return what begins the sentence of the class with the largest gap; nothing where none is defined."""
+    if value is None:
+        return ""
+    if value > 0:
+        return f"Class {name} has the largest gap of {len(gaps)}: "
+    defined = sum(own["value"] is not None for own in gaps)
+    rest = "" if defined == len(gaps) else f" where it is defined, of {len(gaps)},"
+    return f"In none of the {defined} classes{rest} do the rows show a gap; class {name}, for one: "
 
 
 CHECKS: Columns = {
     "verdict": lambda these: Verdict(these[0]["verdict"]),
     "fails if": lambda these: failing(these[0]),
     "attribute": lambda these: these[0]["attribute"],
-    "worst class": lambda these: these[0].get("class", "all together"),
+    "worst class": lambda these: class_of(these[0]),
     "value": lambda these: interval(these[0]),
     "groups": lambda these: ", ".join(these[0]["groups"]),
     "of the classes": lambda these: _verdicts(these),  # noqa: PLW0108  it is defined below

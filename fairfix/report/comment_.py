@@ -5,10 +5,10 @@ It begins with a mark that no reader sees, by which a script finds the comment o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
-from fairfix.report.layout import MARKS, Grid, Json, interval
+from fairfix.report.layout import MARKS, Columns, Grid, Json, class_of, interval
 from fairfix.report.verdicts import judged, waivers
 from fairfix.report.words import plain, readable
 
@@ -17,7 +17,14 @@ GATED = True
 LONGEST = 60_000
 """Characters of a comment with the whole report in it; GitHub takes some 65,000."""
 
-HEADINGS = ("verdict", "fails if", "attribute", "value", "groups", "why")
+COLUMNS: Columns = {
+    "verdict": lambda one: MARKS[one["verdict"]],
+    "fails if": lambda one: str(one["check"]),
+    "attribute": lambda one: str(one["attribute"]),
+    "value": interval,
+    "groups": lambda one: ", ".join(one["groups"]),
+    "why": lambda one: str(one["reason"]),
+}
 
 
 def render(result: Json) -> str:
@@ -47,19 +54,11 @@ def _mark(command: str) -> str:
     return f"<!-- fairfix {command} -->"
 
 
-def _checks(checks: Iterable[Json]) -> str:
-    rows = [
-        (
-            MARKS[one["verdict"]],
-            str(one["check"]),
-            str(one["attribute"]),
-            interval(one),
-            ", ".join(one["groups"]),
-            str(one["reason"]),
-        )
-        for one in checks
-    ]
-    return markdown_.table(Grid(HEADINGS, tuple(rows), 6))
+def _checks(checks: Sequence[Json]) -> str:
+    columns = dict(COLUMNS)
+    if any("class" in one for one in checks):
+        columns = {"verdict": COLUMNS["verdict"], "class": class_of, **COLUMNS}
+    return markdown_.table(Grid.of(columns, checks, len(columns), ""))
 
 
 def _folded(title: str, text: str) -> str:

@@ -20,6 +20,12 @@ Json = Mapping[str, Any]
 Columns = Mapping[str, str | Callable[[Any], str]]
 """Heading -> the key of an item's cell, or a function of the item."""
 
+
+def class_of(one: Json) -> str:
+    """Return the class that a check or a change is about, in an audit of many."""
+    return str(one.get("class", "all together"))
+
+
 GROUP_METRICS = (
     *(
         "base_rate",

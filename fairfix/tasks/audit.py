@@ -154,10 +154,10 @@ def _of_classes(
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
-    notes, more = [*of_source(data.source)], None
+    notes, more, copies = [*of_source(data.source)], None, None
     if copied:
         from fairfix.individual.counterfactuals import left_out
-        from fairfix.individual.of_classes import classes_of_copies
+        from fairfix.individual.of_classes import classes_of_copies, require_known
 
         asked = request.counterfactuals, request.confidence
         with explaining(data):
@@ -165,6 +165,8 @@ def _of_classes(
         notes += left_out(copies)
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
         made = audit_classes(data.source.read_by(workers), data.reading, settings, more)
+    if copies is not None:
+        require_known(copies, made.classes)
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
@@ -498,7 +500,11 @@ def _add_changes(
     name: str,
 ) -> None:
     if allowances and not checks:
-        raise DataError(f"`fail_on_worse`: nothing in {name} can be compared with this audit")
+        why = "; ".join(dict.fromkeys(one["reason"] for one in section["not_comparable"]))
+        raise DataError(
+            f"`fail_on_worse`: nothing in {name} can be compared with this audit"
+            + (f": {why}" if why else "")
+        )
     content["baseline"] = section
     content["checks"] += checks
     content["verdict"] = worst(check["verdict"] for check in content["checks"])

@@ -116,6 +116,19 @@ def test_a_result_against_itself_is_unchanged(call: Call, old: str, amount: str)
         assert result["baseline"]["unchanged"]
 
 
+def test_unchanged_is_so_where_a_group_is_undefined(call: Call, old: str) -> None:
+    """A rate that one group lacks, it lacks in both: no change, though a check of the number itself stays open."""
+    label = np.where(np.arange(6000) < 4000, np.arange(6000) % 2, 0)
+    decided("new.parquet", {"a": 0.5, "b": 0.4, "c": 0.3}, 2000, label=pa.array(label))
+    call("audit", "new.parquet", *RACE, "--out", f"json={old}")
+    gate = ("--baseline", old, "--fail-on-worse", "tpr.difference>0.01", "--fail-on", "tpr.difference>0.5")
+    status, result = audit_of(call, "new.parquet", *gate)
+    codes = {check["of"]: (check["verdict"], check["code"]) for check in result["checks"]}
+
+    assert status == 3
+    assert codes == {"value": ("undecided", "group_undefined"), "change": ("pass", "unchanged")}
+
+
 def test_no_rate_gives_a_count_more_often_than_is_said() -> None:
     """The probability of the same counts by chance is that under the rate that fits best, so a bound for all rates."""
     rates = np.linspace(0, 1, 201)

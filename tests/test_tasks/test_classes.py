@@ -305,6 +305,47 @@ def test_copies_without_a_class_or_a_person_are_told() -> None:
         audited(frame, counterfactuals=copies[["person"]], id="person")
 
 
+@pytest.mark.parametrize("spelt", [str.upper, "{} ".format, {job: i for i, job in enumerate(JOBS)}.get])
+def test_copies_in_another_spelling_are_refused(spelt: Any) -> None:
+    """Where none is a class of the data; one that is predicted to nobody, but is a label, is one."""
+    frame, *_ = copied()
+    with pytest.raises(
+        DataError, match=r"no copy is predicted a class of the data: column 'told' .* holds .*'nurse'"
+    ):
+        audited(frame, counterfactuals=frame[["person"]].assign(told=frame["told"].map(spelt)), id="person")
+    told = frame.assign(told=frame["told"].replace("poet", "nurse"))
+    copies = frame[["person"]].assign(told="poet")
+    assert audited(told, counterfactuals=copies, id="person")["attributes"]
+
+
+def test_without_a_gap_none_is_said_to_be_the_largest() -> None:
+    """No class has the largest gap, and none is counted as apart, where predictions are right for everybody."""
+    frame = workers().assign(told=lambda one: one["job"])
+    text = " ".join(fairfix.audit(frame, protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
+    assert "In none of the 4 classes do the rows show a gap; class nurse, for one: By sex, the share" in text
+    assert "at least 0 of" not in text
+    dancer = frame["job"].mask(frame["job"] == "poet", "dancer")
+    text = " ".join(fairfix.audit(frame.assign(told=dancer), protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
+    assert "In none of the 4 classes where it is defined, of 5, do the rows show a gap" in text
+
+
+def test_a_comment_says_of_which_class_a_check_is() -> None:
+    """Each row has its class, one of all together says so; without classes there is no such column."""
+    checks = ["tpr.difference>0.1", "accuracy.min<0.9"]
+    result = audited(fail_on=checks)
+    lines = renderer("comment")(result).partition("The whole report")[0].splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("|")]
+    assert ["verdict", "class", "fails if"] in rows
+    assert {name for _, name, _ in rows} >= {*JOBS, "all together"}
+    two: dict[str, Any] = {
+        "label": "job",
+        "prediction": "told",
+        "positive_label": "poet",
+        "fail_on": checks[0],
+    }
+    assert "| class" not in renderer("comment")(fairfix.audit(workers(), protected="sex", **two).to_dict())
+
+
 RMS = f"{TPR}.difference.rms_of_classes"
 
 
@@ -352,6 +393,24 @@ def test_an_unchanged_audit_of_classes_has_not_become_worse() -> None:
     assert result["baseline"]["unchanged"]
 
 
+def test_a_class_without_labels_is_unchanged_as_well() -> None:
+    """It is the same rows, though a class of five predictions could give its counts twice by chance."""
+    frame = workers().copy()
+    frame.loc[frame.index[:5], "told"] = "dancer"
+    result = audited(frame, baseline=audited(frame), fail_on_worse=["accuracy.min>0.001", "dp.difference>0"])
+    assert {(one["verdict"], one["code"]) for one in result["checks"]} == {("pass", "unchanged")}
+
+
+def test_other_copies_are_a_change() -> None:
+    """What copies are predicted is no number of a class: the same classes do not make it unchanged."""
+    frame, copies, _ = copied()
+    plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals>0.01"
+    then = audited(frame, counterfactuals=plain, id="person")
+    for of, code in ((plain, "unchanged"), (copies[["person", "told"]], "beyond_limit")):
+        result = audited(frame, counterfactuals=of, id="person", baseline=then, fail_on_worse=asked)
+        assert [one["code"] for one in result["checks"]] == [code]
+
+
 def test_other_classes_are_not_compared() -> None:
     """Gaps are means over the classes, and limits hold for all at once: no check of a change passes."""
     frame = workers().replace({"poet": "dancer"})
@@ -360,6 +419,8 @@ def test_other_classes_are_not_compared() -> None:
     assert not result["baseline"]["changes"]
     reason = "the classes are not the same: 'poet' only in the baseline; 'dancer' only now"
     assert {one["reason"] for one in result["baseline"]["not_comparable"]} == {reason}
+    with pytest.raises(DataError, match=f"nothing in the baseline given can be compared .*: {reason}"):
+        audited(frame, baseline=audited(), fail_on_worse=0.02)
 
 
 def test_a_baseline_of_another_kind_is_refused() -> None:
@@ -369,6 +430,15 @@ def test_a_baseline_of_another_kind_is_refused() -> None:
     ).to_dict()  # type: ignore[call-arg]
     changed = json.loads(json.dumps(audited()))
     changed["classes"][0]["attributes"][0]["groups"][0]["rows"] = "many"
+    with pytest.raises(DataError, match=r"is an audit of many classes, this one of .* `task=multiclass`"):
+        fairfix.audit(
+            workers(),
+            protected="sex",
+            label="job",
+            prediction="told",
+            positive_label="poet",
+            baseline=audited(),
+        )  # type: ignore[call-arg]
     for old, told in (
         (two, "is no audit of many classes"),
         (audited(confidence=0.9), "`confidence=0.9`"),

@@ -182,6 +182,7 @@ def test_no_word_has_two_meanings() -> None:
         ("Disparate Impact", "selection_rate.ratio.between_groups", "of", "selection_rate = P(decision = 1)"),
         ("statistical parity", "selection_rate", "is", "P(decision = 1)"),
         ("equal opportunity", "true_positive_rate", "means", "true positive rates are alike"),
+        ("multi-class", "class", "note", "`task=multiclass`"),
         ("slack", "slack", "means", "the largest gap that a repair may leave"),
         ("slack", "slack", "option", "robust: how far the rate of a true group may be"),
         ("N3", "N3", "means", "assumptions about how groups were recorded"),
