@@ -369,8 +369,8 @@ def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(
     """As docs/cli.md says of all columns; in Python it is one of a list."""
     data = frame(rows=300).rename(columns={"age": "age, years"})
     data.to_csv(tmp_path / "d.csv", index=False)
-    line = f"repair {tmp_path / 'd.csv'} --method ramp --id id --format json --protected-number".split()
-    assert run([*line, '"age, years",income']) == 0
+    line = f"repair {tmp_path / 'd.csv'} --output {tmp_path / 'a.fairfix'} --method ramp --id id --format json".split()
+    assert run([*line, "--protected-number", '"age, years",income']) == 0
     shell = json.loads(capsys.readouterr().out)
     python = fairfix.repair(data, **{**GIVEN, "protected_number": ["age, years", "income"]})
 
