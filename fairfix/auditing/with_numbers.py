@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from fairfix.auditing.comparisons import WITH_NUMBER
 from fairfix.auditing.results import ComparisonReport, Value
-from fairfix.data.bands import Edges, band_names, bands_of, quantile_edges
+from fairfix.data.bands import Edges, band_names, bands_of, quantile_edges, shortened
 from fairfix.data.memberships import numbers_of
 from fairfix.data.scales import Scale
 from fairfix.data.table import Table
@@ -72,7 +72,11 @@ def fifths_of(table: Table, scales: Iterable[Scale]) -> dict[str, Edges]:
     """Return column -> where fifths of the rows of a table are cut; fewer where numbers tie."""
     names = [one.column for one in scales]
     numbers = {name: numbers_of(table, name) for name in names}
-    return {name: quantile_edges(name, "quintiles", [x], pa.float64()) for name, x in numbers.items()}
+    cuts = {name: quantile_edges(name, "quintiles", [x], pa.float64()) for name, x in numbers.items()}
+    return {
+        name: tuple(shortened(edge, float(x[x < edge].max())) for edge in cuts[name])
+        for name, x in numbers.items()
+    }
 
 
 def in_fifths(table: Table, cuts: Mapping[str, Edges]) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -18,7 +17,7 @@ from click.core import ParameterSource
 from fairfix.cli.help import complete_methods, completion
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
-from fairfix.data.names import nearest
+from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_json, as_options, plain
@@ -84,17 +83,12 @@ def stacked(*decorators: Decorator[Any]) -> Decorator[Any]:
     return add
 
 
-LISTED = re.compile(r'\s*"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
-"""A name of a list with commas: in double quotes, or up to the next comma."""
-
-
 def column_names(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
     """Split ``a,b`` and drop repeats: ``--protected race,sex`` is ``--protected race --protected sex``.
 
     A name in double quotes is taken as it is, commas and blanks included: ``--protected '"race, self",sex'``.
     """
-    parts = [part for text in texts for part in LISTED.finditer(text)]
-    names = (p[2].strip() if p[1] is None else p[1].replace('""', '"') for p in parts)
+    names = (name for text in texts for name in split_names(text))
     return tuple(dict.fromkeys(name for name in names if name))
 
 

@@ -14,6 +14,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_FLOOR, Context, Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,16 @@ def quantiles(numbers: Floats, rows: Ints, parts: int) -> Edges:
     below = np.cumsum(rows) - rows
     at = [int(np.argmin(np.abs(parts * below[1:] - k * rows.sum()))) + 1 for k in range(1, parts)]
     return tuple(float(numbers[i]) + 0.0 for i in dict.fromkeys(at))
+
+
+def shortened(edge: float, below: float) -> float:
+    """Return the number of fewest digits, three or more, above ``below`` and up to ``edge``.
+
+    It cuts numbers as the edge does where none of them lies between ``below`` and the edge.
+    """
+    exact = Decimal(repr(edge))  # of 17 digits at most
+    tries = (float(Context(digits, ROUND_FLOOR).create_decimal(exact)) for digits in range(3, 18))
+    return next(one for one in tries if one > below) + 0.0
 
 
 def proposal(numbers: Floats, rows: Ints) -> str:

@@ -16,13 +16,29 @@ ROUNDED = 1e-3
 """Sums of probabilities may differ from 1 by this, as those of rounded numbers do."""
 
 
-def memberships(table: Table, columns: Sequence[str]) -> Floats:
+CORRECT = "correct it, or leave the row out"
+"""What to do about a row that has none."""
+
+NO_POLICY = (
+    f"{CORRECT}; no `unseen_group` decides on a row without probabilities of membership, since that "
+    "is about recorded groups"
+)
+"""What to do about a row to predict on that has none."""
+
+
+def memberships(
+    table: Table,
+    columns: Sequence[str],
+    rows: Ints | None = None,
+    where: str = " of those used",
+    remedy: str = CORRECT,
+) -> Floats:
     """Return the probabilities in feature columns of a table, each row of sum 1, shape (n, K).
 
-    A DataError or ColumnError names the column and the row that holds none.
+    A DataError or ColumnError names the column and the row that holds none, by its number among ``rows``, shape (n,).
     """
     z = np.stack([numbers_of(table, name, "probabilities of membership") for name in columns], -1)
-    return checked(z, columns, np.arange(1, len(table) + 1), " of those used")
+    return checked(z, columns, np.arange(1, len(table) + 1) if rows is None else rows, where, remedy)
 
 
 def numbers_of(table: Table, name: str, what: str = "numbers") -> Floats:
@@ -38,16 +54,20 @@ def numbers_of(table: Table, name: str, what: str = "numbers") -> Floats:
     return np.asarray(numbers(column, name, what.split()[-1], remedy="; convert it"), dtype=np.float64)
 
 
-def checked(vectors: Floats, columns: Sequence[str], rows: Ints, where: str) -> Floats:
+def checked(
+    vectors: Floats,
+    columns: Sequence[str],
+    rows: Ints,
+    where: str,
+    remedy: str = CORRECT,
+) -> Floats:
     """Return probabilities, (n, K), with sums of 1, or say which are none, by the numbers of their rows."""
     bad = ~((vectors >= 0) & (vectors <= 1 + ROUNDED))
     if bad.any():
         i, j = (int(at[0]) for at in np.nonzero(bad))
         value = vectors[i, j]
         what = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
-        raise DataError(
-            f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; correct it, or leave the row out"
-        )
+        raise DataError(f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; {remedy}")
     sums = np.zeros(len(vectors))
     for part in vectors.T:  # one by one, as exported rules add up
         sums += part

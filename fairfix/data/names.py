@@ -6,8 +6,35 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+LISTED = re.compile(r'\s*([^,"=]*=)?"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
+"""A name of a list with commas: in double quotes, which may follow KEY=, or up to the next comma."""
+
 INDEX_NAME = re.compile(r"__index_level_\d+__")
 """What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names of a list with commas, without the double quotes that hold those with a comma in them."""
+    names, at = list[str](), 0
+    while True:
+        part = LISTED.match(text, at)
+        assert part is not None  # the second way takes any text
+        key, quoted, plain = part.groups()
+        names.append(plain.strip() if quoted is None else (key or "").lstrip() + quoted.replace('""', '"'))
+        at = part.end()
+        if not part[0].endswith(","):
+            return names
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """Return names as a list with commas, from which :func:`split_names` gets them back."""
+    return ",".join(map(quoted_name, names))
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as one of a list with commas: in double quotes if it would be read as something else."""
+    plain = "," not in name and '"' not in name and name == name.strip()
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def attribute_name(columns: Iterable[str]) -> str:

@@ -98,7 +98,9 @@ def scale_of(table: Table, column: str) -> Scale:
         low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         what = (
-            f"has the number {low:g} in all rows" if low == high else "has numbers of more than 1e308 in rows"
+            f"has the number {low + 0.0:g} in all rows"
+            if low == high
+            else "has numbers of more than 1e308 in rows"
         )
         raise DataError(f"column {column!r} {what} to fit on, so nothing can go with it; leave it out")
     share = (np.clip(x, low, high) - low) / (high - low)  # whose squares neither vanish nor overflow

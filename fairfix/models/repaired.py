@@ -46,6 +46,7 @@ from fairfix.data.draws import SEPARATOR, Seen, SharedDraws, canonical, decided,
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source, require
 from fairfix.data.ids import may_repeat
+from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
 from fairfix.data.plain import as_first, entries_of, texts_of
 from fairfix.data.reading import Columns, Reading
@@ -368,6 +369,10 @@ class Repaired:
         result, drawn = np.full(rows.read, np.nan), np.zeros(rows.read, dtype=bool)
         if len(rows):
             chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
+            if members := self.predictor.memberships:
+                table = Table(self.reading, rows, pa.Table.from_batches([chosen.select(list(members))]))
+                numbers = first + 1 + np.flatnonzero(kept)
+                memberships(table, members, numbers, f" of {encoder.where}", NO_POLICY)
             result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]

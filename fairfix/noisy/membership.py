@@ -42,7 +42,7 @@ from fairfix.data.memberships import checked, memberships
 from fairfix.data.reading import Reading
 from fairfix.data.scan import scan, stream_batches
 from fairfix.data.table import Table
-from fairfix.errors import ColumnError, UsageError
+from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.assumptions import Assumption, Unavailable
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import RateBounds, bound_of, ends_of, pairs, worst
@@ -155,11 +155,8 @@ def _summed(into: Ints, parts: Floats, size: int) -> Floats:
     return np.stack([np.bincount(into, part, size) for part in parts.T], -1).astype(np.float64)
 
 
-def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
-    """Return the rows with their vectors of probabilities; the reading is that of a scan."""
-    columns = list(groups.values())
-    check_columns(source, reading, columns)
-    vectors, cells, weights = [], [], []
+def _checked_rows(source: Source, reading: Reading, columns: Sequence[str]) -> Iterator[tuple[Floats, Rows]]:
+    """Yield batches of probabilities, (n, J), with their rows; a DataError names the row in the data that has none."""
     seen: dict[str, int] = {}
     for before, part, batch in stream_batches(source, reading, dict.fromkeys(columns, pa.float64())):
         at = seen.get(part.where, part.first_row)
@@ -168,7 +165,29 @@ def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) ->
         kept = np.arange(batch.num_rows) if rows.kept is None else np.flatnonzero(rows.kept)
         z = np.stack([numbers(batch.column(name), name, "membership") for name in columns], -1)[kept]
         where = f" of {part.where}" if part.where else ""
-        vectors.append(checked(z, columns, kept + (at if part.where else before) + 1, where))
+        yield checked(z, columns, kept + (at if part.where else before) + 1, where), rows
+
+
+def check_memberships(table: Table, source: Source, reading: Reading, columns: Sequence[str]) -> None:
+    """Raise a DataError where a row of a table has no probabilities; it names the row in the source of the table.
+
+    The source is read again only to find that row.
+    """
+    try:
+        memberships(table, columns)
+    except DataError:
+        for _ in _checked_rows(source, reading, columns):
+            pass
+        raise
+
+
+def read_members(source: Source, reading: Reading, groups: Mapping[str, str]) -> Members:
+    """Return the rows with their vectors of probabilities; the reading is that of a scan."""
+    columns = list(groups.values())
+    check_columns(source, reading, columns)
+    vectors, cells, weights = [], [], []
+    for z, rows in _checked_rows(source, reading, columns):
+        vectors.append(z)
         cells.append(_cells(rows, reading))
         weights.append(np.ones(len(rows)) if rows.weight is None else rows.weight)
     parts = np.concatenate(vectors), np.concatenate(cells), np.concatenate(weights)

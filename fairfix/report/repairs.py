@@ -146,7 +146,9 @@ def answer(result: Json) -> Iterator[str]:
 def _between_fifths(column: str, table: Sequence[Json]) -> Iterator[str]:
     """Yield how far groups of a number are apart, of which its covariance tells no more than along a straight line."""
     for row in table:
-        if (row["id"], row["attribute"]) == ("selection_rate.difference.between_groups", column):
+        if (row["id"], row["attribute"]) == ("selection_rate.difference.between_groups", column) and all(
+            row[at]["value"] is not None for at in ("before", "after")
+        ):
             before, after = (with_ends(row[at], points) for at in ("before", "after"))
             yield (
                 f"A covariance tells of a straight line alone: between the groups of {column}, fifths of the rows "

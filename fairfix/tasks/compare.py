@@ -30,6 +30,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
+from fairfix.noisy.membership import check_memberships
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.advice import Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
@@ -361,7 +362,10 @@ class Plan:
         """Make the comparison; ``begin`` is called before every fit with its name, ``done`` after it with 1."""
         request, data = self.request, self.data
         with explaining(data):
-            table = read_table(data.source, data.reading, raw=membership_columns(self.noise, data))
+            members = membership_columns(self.noise, data)
+            table = read_table(data.source, data.reading, raw=members)
+            if members:
+                check_memberships(table, data.source, data.reading, tuple(members))
         with threads_of_fits(request.threads):
             outcome = compare_table(
                 table,

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.data.files import Source
-from fairfix.data.names import nearest
+from fairfix.data.names import joined_names, nearest
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import shown_argument
 from fairfix.tasks.request import DataRequest, parameters_of
@@ -102,12 +102,12 @@ def _command(
     request: DataRequest, source: Source, given: Mapping[str, list[str]], roles: Mapping[str, list[str]]
 ) -> str:
     """Return the command with what was asked for and what is guessed, or the call where the data are in memory."""
-    settings: dict[str, Any] = {name: ",".join(map(_quoted, names)) for name, names in given.items()}
+    settings: dict[str, Any] = {name: joined_names(names) for name, names in given.items()}
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         plain = [n for n in roles["protected"] if n not in numbers]
-        settings["protected"] = ",".join(map(_quoted, plain or roles["protected"][:1])) or "COLUMN"
+        settings["protected"] = joined_names(plain or roles["protected"][:1]) or "COLUMN"
     for role, usual in (("label", LABELS), ("score", SCORES)):
         names = () if role in given else roles[role]
         if names and sum(name in names for name in usual) != 1:
@@ -117,12 +117,12 @@ def _command(
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and value != default:
             many = isinstance(value, tuple)
-            settings[name] = ",".join(map(str, value)) if many and domain.listed else value
+            settings[name] = joined_names(map(str, value)) if many and domain.listed else value
     defaults = _usual(getattr(request, "method", None))
     for name, value in getattr(request, "parameters", {}).items():
         if value is not None and str(value) != defaults.get(name):
             joined = isinstance(value, (list, tuple)) and isinstance(request.data, str)
-            settings[name] = ",".join(map(str, value)) if joined else value
+            settings[name] = joined_names(map(str, value)) if joined else value
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
@@ -134,12 +134,6 @@ def _usual(method: str | None) -> dict[str, str]:
     from fairfix.methods import available  # an audit does without
 
     return {one.name: str(one.default) for one in available()[method].parameter_fields()} if method else {}
-
-
-def _quoted(name: str) -> str:
-    """Return a name as one of a list with commas."""
-    plain = "," not in name and not name.startswith('"') and name == name.strip()
-    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:

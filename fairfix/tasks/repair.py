@@ -12,7 +12,7 @@ from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.files import open_source
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, joined_names
 from fairfix.data.plain import texts_of
 from fairfix.data.scales import complete
 from fairfix.data.scan import count_table, read_table
@@ -41,7 +41,7 @@ from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import check_columns
+from fairfix.noisy.membership import check_columns, check_memberships
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
@@ -266,9 +266,9 @@ def chosen_method(
         if isinstance(value, str) and not rule.text:
             value = value.split(",")
         elif rule.listed and isinstance(value, Mapping):
-            value = ",".join(f"{key}={entry}" for key, entry in value.items())
+            value = joined_names(f"{key}={entry}" for key, entry in value.items())
         elif rule.listed and isinstance(value, (list, tuple)):
-            value = ",".join(map(str, value))
+            value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
         fixed[one], *others = parsed = [
             rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
@@ -286,7 +286,8 @@ def _with_membership(request: RepairRequest) -> Mapping[str, Any]:
     """Return the parameters of the method, with the probabilities of membership where it weighs rates by them."""
     method = available().get(request.method or "")
     if request.noise_membership and method is not None and "noise_membership" in dict(method.rules()):
-        return {**request.parameters, "noise_membership": request.noise_membership}
+        named = tuple(request.noise_membership)  # one entry is a list with commas: groups are two or more
+        return {**request.parameters, "noise_membership": named[0] if len(named) == 1 else named}
     return request.parameters
 
 
@@ -355,6 +356,8 @@ def _read(
     raw = members | {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
     table = complete(read_table(source, reading, (*(features or ()), *plain), raw), repairer.numbers)
+    if named := (*repairer.membership.values(), *membership_columns(noise, data)):
+        check_memberships(table, source, reading, named)
     data_fingerprint = fingerprint(count_table(table).counts, source.schema)
     if not identity:
         return table, data_fingerprint

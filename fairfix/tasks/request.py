@@ -635,6 +635,13 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 def check_together(request: Request) -> None:
     """Raise a UsageError where parameters do not go together; it names both, and says why."""
+    if getattr(request, "parameters", {}).get("protected_number"):
+        for name in ("strata", "bands"):
+            if request.has(name):
+                raise UsageError(
+                    f"`protected_number`: leave out `{name}`; numbers are no groups, and for groups of them name the "
+                    "column with `protected` and its `bands` in place of `protected_number`"
+                )
     for name, excluded, why in EXCLUDES:
         for other in excluded:
             if request.has(name) and request.has(other):

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.files import Source
+from fairfix.data.names import quoted_name
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
 from fairfix.data.survey import MANY, SHOWN, Survey
@@ -197,7 +198,7 @@ def _of_groups(draft: Draft) -> Iterator[str]:
         if names:
             yield f"# {title}:"
             yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
-    yield f"protected = [{', '.join(_toml(_listed(name)) for name in chosen)}]"
+    yield f"protected = [{', '.join(_toml(quoted_name(name)) for name in chosen)}]"
 
 
 def _of_label(draft: Draft) -> Iterator[str]:
@@ -259,12 +260,6 @@ def _content(survey: Survey) -> str:
 def _plain(text: str) -> str:
     """Return a text that cannot leave the line of a comment."""
     return _toml(text[:40])[1:-1]
-
-
-def _listed(name: str) -> str:
-    """Return a column as it is named in a list: in double quotes if it would be read as something else."""
-    plain = "," not in name and not name.startswith('"') and name == name.strip()
-    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def _toml(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fairfix.data.names import did_you_mean, nearest
+from fairfix.data.names import did_you_mean, joined_names, nearest, split_names
 from fairfix.errors import UsageError
 from fairfix.tasks.repair import chosen_method
 
@@ -23,3 +23,23 @@ def test_a_parameter_that_a_method_has_not_is_told_the_nearest() -> None:
     """Also where it comes with a request, whose keywords no signature has checked."""
     with pytest.raises(UsageError, match=r"^`gama` is not an option of ramp; did you mean 'gamma'\?$"):
         chosen_method("ramp", {"gama": 0.1})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["age", "income"],
+        ["c,o", "g5"],
+        ['a "b"', " c ", '"d"', 'K="x,y"'],
+        ["A=p,a", "B=p=b"],
+        ["only"],
+    ],
+)
+def test_a_list_of_names_is_read_as_it_was_written(names: list[str]) -> None:
+    """Whatever commas, blanks and quotes are in them."""
+    assert split_names(joined_names(names)) == names
+
+
+def test_names_in_quotes_may_follow_a_key() -> None:
+    """As a user writes them; a comma too much leaves an empty name."""
+    assert split_names('A="p,a", B=p=b,, c') == ["A=p,a", "B=p=b", "", "c"]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import fairfix
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fairfix.cli import run
+from fairfix.data.bands import quantile_edges, shortened, written
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scales import scale_of
 from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
+from fairfix.report.repairs import _between_fifths
 
 BETWEEN = "selection_rate.difference.between_groups [{}]"
 GIVEN = {"method": "ramp", "protected_number": "age", "id": "id"}
@@ -285,12 +289,16 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"guarantee": 0.95}, "no bound is known for `protected_number`"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
-        ({"strata": "name"}, "`strata`"),
+        ({"strata": "name"}, "`protected_number`: leave out `strata`"),
+        ({"bands": "age=40"}, "`protected_number`: leave out `bands`"),
+        ({"constraint": "equal_opportunity"}, "bounds a covariance with numbers.*leave out `constraint`"),
+        ({"calibrate": "isotonic"}, "bounds a covariance with numbers.*leave out `calibrate`"),
+        ({"protected_number": "negative"}, "column 'negative' has the number 0 in all rows"),
     ],
 )
 def test_what_does_not_go_with_numbers_is_refused(given: dict, told: str) -> None:
     """Each by its name, with what to do."""
-    data = frame(rows=200).assign(name="x", same=3, gaps=1.0, endless=2.0)
+    data = frame(rows=200).assign(name="x", same=3, gaps=1.0, endless=2.0, negative=-0.0)
     data.loc[::2, "name"] = "y"
     data.loc[:149, "gaps"] = np.arange(150.0)
     data.loc[150:151, "gaps"] = np.nan
@@ -335,3 +343,62 @@ def test_counts_hold_no_numbers(tmp_path: Path) -> None:
     fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
     with pytest.raises(UsageError, match="counts have no entries of `protected_number`; repair from `data`"):
         fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", protected_number="age")
+
+
+def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> None:
+    """Many light rows may lie beyond ends that leave little weight there."""
+    data = frame(rows=400).assign(w=1.0)
+    data.loc[:99, "age"], data.loc[:99, "w"] = np.arange(900, 1000), 1e-4
+    (plain,) = notes_of(fairfix.repair(data.drop(columns="w"), **GIVEN))
+    (light,) = notes_of(fairfix.repair(data, weight="w", **GIVEN))
+
+    assert "less than one in a hundred of the rows of the fit at either" in plain
+    assert "less than one in a hundred of the weight of the rows of the fit at either" in light
+    assert int(re.findall(r"\((\d+) of 280 rows\)", light)[0]) > 28
+    assert int(re.findall(r"\((\d+) of 280 rows\)", plain)[0]) < 6
+
+
+def notes_of(result: Any) -> list[str]:
+    """Return what is said of how numbers count."""
+    return [note for note in result.content["notes"] if "counts in standard deviations" in note]
+
+
+def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/cli.md says of all columns; in Python it is one of a list."""
+    data = frame(rows=300).rename(columns={"age": "age, years"})
+    data.to_csv(tmp_path / "d.csv", index=False)
+    line = f"repair {tmp_path / 'd.csv'} --output {tmp_path / 'a.fairfix'} --method ramp --id id --format json".split()
+    assert run([*line, "--protected-number", '"age, years",income']) == 0
+    shell = json.loads(capsys.readouterr().out)
+    python = fairfix.repair(data, **{**GIVEN, "protected_number": ["age, years", "income"]})
+
+    assert shell["parameters"]["protected_number"] == '"age, years",income'
+    assert python.repaired.predictor.columns == ("age, years", "income")
+
+
+def test_what_cannot_be_told_of_fifths_is_left_out() -> None:
+    """A held-out part too small for two groups with rows has no largest gap, and the answer says nothing of one."""
+    told = list(_between_fifths("age", [table_row(0.2)]))
+    assert "differ by up to 20.0 points" in told[0]
+    assert not list(_between_fifths("age", [table_row(None)]))
+
+
+def table_row(value: float | None) -> dict[str, Any]:
+    """Return a row of the proof on how far the fifths of age are apart."""
+    one = {"value": value, "low": value, "high": value}
+    name = BETWEEN.split()[0]
+    return {"id": name, "attribute": "age", "before": one, "after": one}
+
+
+@pytest.mark.parametrize("square", [3.4, 7.2, 1e9])
+def test_edges_of_fifths_have_no_more_digits_than_they_need(square: float) -> None:
+    """They part the same rows as the numbers themselves do."""
+    x = np.round(np.linspace(0.1, square, 300), 1) ** 2
+    edges = quantile_edges("x", "quintiles", [x], pa.float64())
+    short = [shortened(edge, float(x[x < edge].max())) for edge in edges]
+
+    assert [int((x < edge).sum()) for edge in edges] == [int((x < edge).sum()) for edge in short]
+    assert all(len(written(one)) <= len(written(edge)) for one, edge in zip(short, edges, strict=True))
+    assert shortened(11.559999999999999, 11.4) == 11.5

@@ -256,7 +256,7 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"constraint": "covariance"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
-        ({"rho": "mean"}, "leave out `rho`"),
+        ({"rho": "mean"}, "differences between groups that nobody has recorded.*leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
@@ -276,6 +276,25 @@ def test_what_does_not_go_with_probabilities_is_refused(given: dict, told: str) 
     """Each by its name, with what to do."""
     with pytest.raises((UsageError, ColumnError, DataError), match=told):
         fairfix.repair(frame(rows=200).assign(none=1), **{**GIVEN, **given})
+
+
+def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> None:
+    """Before anything is split, by repair, compare and predict; which says that no policy decides on it."""
+    data = frame(rows=300).assign(likely="a")
+    data.loc[::2, "likely"] = "b"
+    made = fairfix.repair(data, **GIVEN)
+    column = next(iter(NAMES.values()))
+    data.loc[123, column] = np.nan
+    given = {"protected": "likely", "noise_membership": NAMES, "methods": "ramp", "slacks": 0.05}
+    for task in (
+        lambda: fairfix.repair(data, **GIVEN),
+        lambda: fairfix.compare(data, **given),
+        lambda: made.repaired.predict(data),
+    ):
+        with pytest.raises(DataError, match=f"column '{column}' is missing in row 124\\b(?! of those used)"):
+            task()
+    with pytest.raises(DataError, match="no `unseen_group` decides"):
+        fairfix.predict(made, data, unseen_group="base")
 
 
 def test_soft_groups_stand_in_a_comparison() -> None:
@@ -309,7 +328,10 @@ def test_soft_groups_stand_in_a_comparison() -> None:
         data.rename(columns={"p_a": "p,a"}),
         **{**given, "noise_membership": {"a": "p,a", "b": "p_b", "c": "p_c"}},
     )
-    assert "ramp, soft groups" not in {one.title for one in odd.outcome.points}
+    (same,) = (one for one in odd.outcome.points if one.title == "ramp, soft groups")
+    assert not same.failure
+    was = points["ramp, soft groups"].qualities["accuracy"].value
+    assert same.qualities["accuracy"].value == pytest.approx(was, abs=0.05)  # other names, other draws
 
 
 def test_counts_hold_no_probabilities(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ import numpy as np
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Floats
+from fairfix.data.names import joined_names, split_names
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups
 from fairfix.errors import DataError, UsageError
@@ -182,9 +183,7 @@ class Ramp(Repairer):
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """Protected columns of numbers; none where groups are recorded."""
-        names = (
-            tuple(name.strip() for name in self.protected_number.split(",")) if self.protected_number else ()
-        )
+        names = tuple(split_names(self.protected_number)) if self.protected_number else ()
         if not all(names) or len(set(names)) < len(names):
             raise UsageError(
                 f"`protected_number={self.protected_number}`: name each column once, with commas between, such as "
@@ -195,7 +194,7 @@ class Ramp(Repairer):
     @cached_property
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
-        return parse_membership(self.noise_membership.split(",")) if self.noise_membership else {}
+        return parse_membership(split_names(self.noise_membership)) if self.noise_membership else {}
 
     def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes between whose groups the slack holds: all columns crossed, each, or soft groups."""
@@ -212,9 +211,8 @@ class Ramp(Repairer):
         if len(reading.columns.protected) > 1:
             yield f"{cls.name}, each column", cls(attributes="each")
         members = {} if noise is None else noise.membership or {}
-        soft = ",".join(f"{group}={column}" for group, column in members.items())
-        told_apart = soft.count(",") == len(members) - 1 and soft.count("=") == len(members)
-        if told_apart and not reading.columns.strata and reading.score_scale != "raw":
+        soft = joined_names(f"{group}={column}" for group, column in members.items())
+        if members and not reading.columns.strata and reading.score_scale != "raw":
             for title in ("", "equal opportunity"):
                 own = ", ".join(filter(None, (cls.name, "soft groups", title)))
                 yield own, cls(noise_membership=soft, **cls.rivals[title])

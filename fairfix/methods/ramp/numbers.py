@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairfix.data.memberships import numbers_of
 from fairfix.data.scales import Scale, scale_of, scaled
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.soft import alike_for_all
@@ -31,6 +32,7 @@ from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
 from fairfix.optim.pairs import PairsSolution, solve_covariances
 
 if TYPE_CHECKING:
+    from fairfix.data.table import Table
     from fairfix.methods.ramp import Ramp
 
 
@@ -51,16 +53,20 @@ def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
         [(one.low, one.high, one.mean, one.deviation) for one in scales]
     ).T.copy()
     made = NumberRamp(method.numbers, low, high, mean, deviation, prices, -lift, method.gamma)
-    notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales))
+    notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales, table))
     return replace(made, trace=_trace(method, scales, best, made, notes))
 
 
-def _notes(scales: Sequence[Scale]) -> Iterator[Note]:
+def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
     """Yield how each column is counted."""
+    of = "the weight of the rows" if table.weighted else "the rows"
     for one in scales:
+        x = numbers_of(table, one.column)
+        many = int(((x < one.low) | (x > one.high)).sum())
         yield Note(
             f"{one.column} counts in standard deviations of {one.deviation:g}, from {one.low:g} to {one.high:g}; "
-            "numbers beyond these ends, less than one in a hundred of the rows of the fit at either, count as the ends",
+            f"numbers beyond these ends, less than one in a hundred of {of} of the fit at either, count as the ends "
+            f"({many:,} of {len(x):,} rows)",
             "numbers",
         )
 

@@ -83,9 +83,21 @@ def _check_ungrouped(method: Ramp) -> None:
         remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
         shown = f"{value:g}" if isinstance(value, float) else value
         raise UsageError(
-            f"ramp: `{own}` does not go with `{name}={shown}`: it is solved for differences by ramps of some width; "
-            f"{remedy}"
+            f"ramp: `{own}` does not go with `{name}={shown}`: {_reason(method, name)}; {remedy}"
         )
+
+
+def _reason(method: Ramp, name: str) -> str:
+    """Return why a parameter does not go with soft groups, or with protected numbers."""
+    if name == "gamma":
+        return "it is solved by ramps of some width"
+    if name == "decisions":
+        return "its slack is held by ramps, whose decisions are random"
+    if not method.membership:
+        return "it bounds a covariance with numbers, which have no groups to repair by"
+    if name == "calibrate":
+        return "scores are recalibrated for groups that nobody has recorded by isotonic regression, for rates by label"
+    return "it is solved for differences between groups that nobody has recorded, by ramps of some width"
 
 
 def check_rows(method: Ramp, problem: RepairProblem) -> None:
