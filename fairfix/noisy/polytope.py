@@ -335,9 +335,12 @@ def inner_point(space: Polytope, bottoms: Floats) -> tuple[Floats, float]:
 
 def is_empty(space: Polytope) -> bool:
     """Return whether nothing is in it; where it is all but nothing and the solver cannot tell, it is."""
-    limits = [LinearConstraint(space.equal, space.right, space.right)]
-    if space.under.shape[0]:
-        limits.append(LinearConstraint(space.under, -np.inf, 0.0))
+    low = np.append(space.right, np.full(space.under.shape[0], -np.inf))
+    high = np.append(space.right, np.zeros(space.under.shape[0]))
+    rows = sparse.vstack(
+        [space.equal, space.under], format="csc"
+    )  # by itself, SciPy 1.13 makes no model of two parts
+    limits = LinearConstraint(rows, low, high)
     for presolve in (True, False):
         answer = _called(np.zeros(space.equal.shape[1]), limits, presolve=presolve)
         if answer.status in (0, 2):
