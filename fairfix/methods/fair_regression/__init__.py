@@ -63,9 +63,13 @@ from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
 from fairfix.optim.losses import OF_MEAN, row_loss
+from fairfix.optim.saddle import AUTO, Game
 
 OF_LINEAR = ("direct", "cost-sensitive")
 """Oracles that fit linear models; others fit any learner."""
+
+OF_GAME = ("price_bound", "nu", "learning_rate", "rounds")
+"""Parameters of exponentiated gradient."""
 
 
 class Auto(Solver):
@@ -146,6 +150,38 @@ class FairRegression(Promised):
         "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
         choices=("drawn", "averaged"),
     )
+    search: str = param(
+        "auto",
+        "how the reduction, and bounded_group_loss, find prices; auto: by a linear program over the models so far, or, "
+        "for linear models within bounds, the optimum directly; exponentiated-gradient: the paper's Algorithms 1 and 2",
+        choices=("auto", "exponentiated-gradient"),
+    )
+    price_bound: float | str = param(
+        "auto",
+        "with search exponentiated-gradient: B, the largest sum of prices, in units of loss; auto: twice what prices "
+        "can be at the optimum, and of bounded_group_loss 2",
+        words=("auto",),
+        above=0.0,
+        at_most=1e6,
+    )
+    nu: float = param(
+        0.01,
+        "with search exponentiated-gradient: gap of the averages with which it ends, as a share of what the free model "
+        "saves over the best constant, and of bounded_group_loss of the free model's loss",
+        above=0.0,
+        at_most=1.0,
+    )
+    learning_rate: float | str = param(
+        "auto",
+        "with search exponentiated-gradient: eta, by which exponents grow for a unit of violation; auto: "
+        "sqrt(log(constraints + 1) / round) over the largest violation",
+        words=("auto",),
+        above=0.0,
+        at_most=1e6,
+    )
+    rounds: float = param(
+        200, "with search exponentiated-gradient: most rounds, a model each", at_least=1, at_most=100_000
+    )
     decisions: str = param(
         "randomized",
         "the closed form's values: drawn among those of a row's score, so that the slack holds, or one value for one "
@@ -187,6 +223,15 @@ class FairRegression(Promised):
                 f"fair-regression: {makes(self.learner)} know no {loss} loss; leave out `learner={self.learner}`, or "
                 "take `loss=square`"
             )
+        if self.search == "auto":
+            for name in OF_GAME:
+                if (given := getattr(self, name)) != getattr(type(self), name):
+                    raise UsageError(
+                        f"fair-regression: `{name}={given}` goes with `search=exponentiated-gradient`; add it, or "
+                        f"leave out `{name}`"
+                    )
+        if self.rounds != int(self.rounds):
+            raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
         if self.learner != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
                 f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner={self.learner}`"
@@ -252,6 +297,12 @@ class FairRegression(Promised):
                 "`huber_delta=auto` has no scale; give a number in units of the label"
             )
         return float(high - low)
+
+    def game(self, bound: float, nu: float) -> Game:
+        """Return how exponentiated gradient is played; ``bound`` and ``nu``: of prices where it is auto, and to end."""
+        given = bound if isinstance(self.price_bound, str) else self.price_bound
+        rate = AUTO if isinstance(self.learning_rate, str) else self.learning_rate
+        return Game(given, nu, rate, int(self.rounds))
 
     def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[Learner, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""

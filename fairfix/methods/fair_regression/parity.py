@@ -32,6 +32,7 @@ from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, shown_by_atoms, side_by_side
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
+from fairfix.optim.saddle import Game, Saddle
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
@@ -310,6 +311,10 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
 # ---------------------------------------------------------------------- reduction
 
 
+LEAST_SLACK = 0.005
+"""Slacks below it bound no prices: those of exponentiated gradient are bounded as if they were as large."""
+
+
 class Reduction(Solver):
     """A mixture of models of one learner."""
 
@@ -317,7 +322,10 @@ class Reduction(Solver):
     option = "`solver=reduction`"
     needs_rows = "it learns models of single rows; take `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(
-        ("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+        (
+            *("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+            *("search", "price_bound", "nu", "learning_rate", "rounds"),
+        ),
         anything,
     )
     uses_labels = True
@@ -352,7 +360,22 @@ class Reduction(Solver):
             return model.rescaled(low, span)
 
         oracle = self._oracle(loss, link, design.matrix, fitted)
-        mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), in_units(loss, span), oracle)
+        slacks = method.slacks(groups)
+
+        def game(saved: float, nu: float) -> Game:
+            # the prices at the optimum, times their slacks, are worth no more than what the constant gives away
+            return method.game(2.0 * saved / max(float(slacks.min()), LEAST_SLACK), nu)
+
+        mixture = reduce(
+            scaled,
+            groups.codes,
+            weight,
+            slacks,
+            in_units(loss, span),
+            oracle,
+            nu=method.nu,
+            game=game if method.search == "exponentiated-gradient" else None,
+        )
         scorers = tuple(Scorer(design.features, member_of(model), bounds) for model in mixture.models)
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
         base = learned_of(problem, *recipe)
@@ -395,12 +418,27 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
         "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
     )
     yield Quantity("nu", mixture.nu * unit, "gap seen with which the search has converged")
+    if mixture.saddle is not None:
+        yield from game_quantities(mixture.saddle, unit, "distance beyond the slack, at 40 thresholds")
     for name, distance in zip(groups.names, mixture.ks, strict=True):
         yield Quantity(
             "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name
         )
     for i, weight in enumerate(mixture.weights):
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
+
+
+def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity]:
+    """Yield what is known of the averages of a game, with losses in ``unit``; ``over`` is what a violation is."""
+    yield Quantity(
+        "nu_t",
+        saddle.gap * unit,
+        "gap of the averages of exponentiated gradient, by the models it got; as they need not be the cheapest, this "
+        "is no bound",
+    )
+    yield Quantity("loss of the averages", saddle.loss * unit, "before they are brought within the slack")
+    yield Quantity("violation of the averages", saddle.excess, over)
+    yield Quantity("rounds", saddle.rounds, "of exponentiated gradient")
 
 
 def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[Note]:
