@@ -188,8 +188,8 @@ def _boosted(
     with limited():
         rounds = ROUNDS
         if len(X) < MANY_ROWS:
-            said = "staged_predict_proba" if kind == "Classifier" else "staged_predict"
-            rounds = _rounds(lambda rows: getattr(fit(rows, ROUNDS), said), X, y, weight, loss)
+            staged = "staged_predict_proba" if kind == "Classifier" else "staged_predict"
+            rounds = _rounds(lambda rows: getattr(fit(rows, ROUNDS), staged), X, y, weight, loss)
         return of_histograms(fit(slice(None), rounds), link)
 
 

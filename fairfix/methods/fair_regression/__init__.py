@@ -57,19 +57,16 @@ from fairfix.methods.base import Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
+from fairfix.methods.fair_regression.search import Searched
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
 from fairfix.optim.losses import OF_MEAN, row_loss
-from fairfix.optim.saddle import AUTO, Game
 
 OF_LINEAR = ("direct", "cost-sensitive")
 """Oracles that fit linear models; others fit any learner."""
-
-OF_GAME = ("price_bound", "nu", "learning_rate", "rounds")
-"""Parameters of exponentiated gradient."""
 
 
 class Auto(Solver):
@@ -90,7 +87,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Promised):
+class FairRegression(Searched, Promised):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -223,15 +220,6 @@ class FairRegression(Promised):
                 f"fair-regression: {makes(self.learner)} know no {loss} loss; leave out `learner={self.learner}`, or "
                 "take `loss=square`"
             )
-        if self.search == "auto":
-            for name in OF_GAME:
-                if (given := getattr(self, name)) != getattr(type(self), name):
-                    raise UsageError(
-                        f"fair-regression: `{name}={given}` goes with `search=exponentiated-gradient`; add it, or "
-                        f"leave out `{name}`"
-                    )
-        if self.rounds != int(self.rounds):
-            raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
         if self.learner != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
                 f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner={self.learner}`"
@@ -297,12 +285,6 @@ class FairRegression(Promised):
                 "`huber_delta=auto` has no scale; give a number in units of the label"
             )
         return float(high - low)
-
-    def game(self, bound: float, nu: float) -> Game:
-        """Return how exponentiated gradient is played; ``bound`` and ``nu``: of prices where it is auto, and to end."""
-        given = bound if isinstance(self.price_bound, str) else self.price_bound
-        rate = AUTO if isinstance(self.learning_rate, str) else self.learning_rate
-        return Game(given, nu, rate, int(self.rounds))
 
     def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[Learner, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
@@ -383,9 +365,9 @@ class FairRegression(Promised):
                 "`loss`, or say `task=regression`"
             )
         if self.loss == "poisson":
-            self._check_counts(problem)
+            require_counts(problem)
         if problem.strata is not None:
-            self._check_strata(problem)
+            require_strata(self, problem)
         predictor = super()._fit(problem, rng)
         if self.loss != "huber":
             return predictor
@@ -395,38 +377,39 @@ class FairRegression(Promised):
             predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
         )
 
-    def _check_strata(self, problem: RepairProblem) -> None:
-        """Raise a UsageError where what is asked cannot be held within strata."""
-        closed = self.solver in ("auto", "closed-form") and self.loss_of(problem.table.reading) in OF_MEAN
-        refused = {
-            "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
-                self.constraint != "statistical_parity" or not closed
-            ),
-            "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
-                not problem.protected_as_feature
-            ),
-            "`group_slack` is of everybody and does not go with `strata`; give one `slack`": self.group_slack,
-            "`decisions=deterministic` does not go with `strata`; leave it out": self.decisions
-            != "randomized",
-            "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
-        }
-        for words, holds in refused.items():
-            if holds:
-                raise UsageError(f"fair-regression: {words}")
 
-    def _check_counts(self, problem: RepairProblem) -> None:
-        """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
-        columns, rows = problem.table.reading.columns, problem.table.rows
-        of_score = problem.features is None and rows.score is not None
-        for role, name, column in (
-            ("label", columns.label, rows.label),
-            ("score", columns.score, rows.score if of_score else None),
-        ):
-            if column is not None and column.size and (least := float(column.min())) < 0:
-                raise DataError(
-                    f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
-                    "negative: take `loss=square`, or leave these rows out"
-                )
+def require_counts(problem: RepairProblem) -> None:
+    """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
+    columns, rows = problem.table.reading.columns, problem.table.rows
+    of_score = problem.features is None and rows.score is not None
+    for role, name, column in (
+        ("label", columns.label, rows.label),
+        ("score", columns.score, rows.score if of_score else None),
+    ):
+        if column is not None and column.size and (least := float(column.min())) < 0:
+            raise DataError(
+                f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
+                "negative: take `loss=square`, or leave these rows out"
+            )
+
+
+def require_strata(method: FairRegression, problem: RepairProblem) -> None:
+    """Raise a UsageError where what is asked cannot be held within strata."""
+    closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.reading) in OF_MEAN
+    refused = {
+        "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
+            method.constraint != "statistical_parity" or not closed
+        ),
+        "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
+            not problem.protected_as_feature
+        ),
+        "`group_slack` is of everybody and does not go with `strata`; give one `slack`": method.group_slack,
+        "`decisions=deterministic` does not go with `strata`; leave it out": method.decisions != "randomized",
+        "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
+    }
+    for words, holds in refused.items():
+        if holds:
+            raise UsageError(f"fair-regression: {words}")
 
 
 def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:

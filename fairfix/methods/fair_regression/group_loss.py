@@ -16,7 +16,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.fair_regression.parity import game_quantities
+from fairfix.methods.fair_regression.search import game_quantities
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes
@@ -155,10 +155,10 @@ class GroupLoss(Solver):
                 "loss that the last fit would have saved a mixture at the prices it was made for; models need not be "
                 "the best for their prices, so this is no bound",
             )
-            found: tuple[Quantity, ...] = (left,)
+            of_search: tuple[Quantity, ...] = (left,)
         else:
             over = "largest excess over a bound, as a share of the free model's loss"
-            found = tuple(game_quantities(many.saddle, many.unit * scale, over))
+            of_search = tuple(game_quantities(many.saddle, many.unit * scale, over))
         proven = Certificate(
             f"mean {row_loss(loss).title}",
             value,
@@ -175,7 +175,7 @@ class GroupLoss(Solver):
             base_fitted=learned.scores,
             fitted=level + unit * many.scores,
             certificates=(proven,),
-            quantities=(*found, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
+            quantities=(*of_search, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
         )
         return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
 

@@ -17,6 +17,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import Solver, anything, only
+from fairfix.methods.fair_regression.search import game_quantities
 from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import Learner
@@ -32,7 +33,7 @@ from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, shown_by_atoms, side_by_side
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
-from fairfix.optim.saddle import Game, Saddle
+from fairfix.optim.saddle import Game
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
@@ -426,19 +427,6 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
         )
     for i, weight in enumerate(mixture.weights):
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
-
-
-def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity]:
-    """Yield what is known of the averages of a game, with losses in ``unit``; ``over`` is what a violation is."""
-    yield Quantity(
-        "nu_t",
-        saddle.gap * unit,
-        "gap of the averages of exponentiated gradient, by the models it got; as they need not be the cheapest, this "
-        "is no bound",
-    )
-    yield Quantity("loss of the averages", saddle.loss * unit, "before they are brought within the slack")
-    yield Quantity("violation of the averages", saddle.excess, over)
-    yield Quantity("rounds", saddle.rounds, "of exponentiated gradient")
 
 
 def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator[Note]:
