@@ -7,7 +7,8 @@ Of models ``f`` with a loss and constraints ``g_k(f) <= 0`` a distribution ``Q``
     L(Q, \lambda) = E_Q[\mathrm{loss}] + \sum_k \lambda_k E_Q[g_k] .
 
 In round ``t`` the prices are ``lambda_k = B exp(theta_k) / (1 + sum exp(theta))``, a model of low cost at them is the
-answer, and ``theta`` grows by ``eta g``. ``Q_t`` and ``lambda_t`` are the averages so far, and the game ends once
+answer, and ``theta`` grows by ``eta g``. ``Q_t`` and ``lambda_t`` are averages, here of the last half of the rounds,
+since the first answers are far off. The game ends once
 
 .. math::
     \nu_t = \max\{L(Q_t, \lambda_t) - \min_f L(f, \lambda_t),\
@@ -67,7 +68,7 @@ class Saddle:
     prices: Floats
     """``lambda_t``, shape (m,)."""
     loss: float
-    """Of ``Q_t``, all answers alike."""
+    """Of ``Q_t``."""
     excess: float
     """Largest constraint of ``Q_t``; at most 0 where all hold."""
     gap: float
@@ -80,42 +81,46 @@ class Saddle:
 
 def play(answer: Answer, many: int, game: Game) -> Saddle:
     """Play with ``many`` constraints until ``nu_t`` is at most ``nu``, or to the last round."""
-    theta, prices, over = np.zeros(many), np.zeros(many), np.zeros(many)
+    theta = np.zeros(many)
+    asked: list[Floats] = []
     losses: list[float] = []
     table: list[Floats] = []
-
-    def asked(at: Floats) -> tuple[float, Floats]:
-        loss, own = answer(at)
+    rho, answers = 1e-300, 0
+    averages = Saddle(theta, math.inf, math.inf, math.inf, 0, 0)
+    while len(asked) < game.rounds and averages.gap > game.nu:
+        steep = max(theta.max(initial=0.0), 0.0)
+        grown = np.exp(theta - steep)
+        asked.append(game.bound * grown / (math.exp(-steep) + grown.sum()))
+        loss, own = answer(asked[-1])
         losses.append(loss)
         table.append(own)
-        return loss, own
-
-    mean, gap, rho, t = 0.0, math.inf, 1e-300, 0
-    while t < game.rounds and gap > game.nu:
-        t += 1
-        grown = np.exp(theta - max(theta.max(initial=0.0), 0.0))
-        now = game.bound * grown / (math.exp(-max(theta.max(initial=0.0), 0.0)) + grown.sum())
-        loss, own = asked(now)
-        mean, over, prices = mean + (loss - mean) / t, over + (own - over) / t, prices + (now - prices) / t
+        answers, t = answers + 1, len(asked)
         rho = max(rho, float(np.abs(own).max(initial=0.0)))
-        rate = game.rate or math.sqrt(math.log(many + 1) / t) / rho
-        theta = theta + rate * own
-        if (
-            t % (1 + t // 50) and t < game.rounds
-        ):  # looking at all answers each time would take longer than they do
+        theta = theta + (game.rate or math.sqrt(math.log(many + 1) / t) / rho) * own
+        if t % (1 + t // 50) and t < game.rounds:  # looking at all answers takes longer than some of them do
             continue
-        gap = _gap(mean, over, prices, losses, table, game.bound)
-        if gap <= game.nu:  # by the answers so far; now by the answer to these very prices
-            asked(prices)
-            gap = _gap(mean, over, prices, losses, table, game.bound)
-    return Saddle(prices, mean, float(over.max(initial=-np.inf)), gap, t, len(losses))
+        averages = _averages(asked, losses, table, game.bound, answers)
+        if averages.gap <= game.nu:  # by the answers so far; now by the answer to these very prices
+            loss, own = answer(averages.prices)
+            more = loss + float(own @ averages.prices)
+            answers += 1
+            averages = _averages(asked, losses, table, game.bound, answers, more)
+    return averages
 
 
-def _gap(
-    mean: float, over: Floats, prices: Floats, losses: list[float], table: list[Floats], bound: float
-) -> float:
-    """Return ``nu_t`` by the answers there are."""
-    value = mean + float(prices @ over)
-    least = float((np.array(losses) + np.array(table) @ prices).min())
-    most = mean + bound * max(float(over.max(initial=0.0)), 0.0)
-    return max(value - least, most - value)
+def _averages(
+    asked: list[Floats],
+    losses: list[float],
+    table: list[Floats],
+    bound: float,
+    answers: int,
+    least: float = math.inf,
+) -> Saddle:
+    """Return the averages of the last half of the rounds; ``least``: cost of one more answer at their prices."""
+    late = len(asked) // 2
+    prices, loss, over = (np.mean(part[late:], axis=0) for part in (asked, losses, table))
+    value = float(loss + prices @ over)
+    least = min(least, float((np.array(losses) + np.array(table) @ prices).min()))
+    most = float(loss) + bound * max(float(over.max(initial=0.0)), 0.0)
+    gap = max(value - least, most - value)
+    return Saddle(prices, float(loss), float(over.max(initial=-np.inf)), gap, len(asked), answers)

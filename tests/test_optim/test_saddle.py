@@ -58,7 +58,8 @@ def test_the_gap_is_that_of_the_averages() -> None:
             return float(loss[seen[-1]]), table[seen[-1]]
 
         found = play(answer, 4, Game(bound=5.0, nu=1e-9, rounds=rounds))
-        mean, over = loss[seen].mean(), table[seen].mean(axis=0)
+        late = seen[rounds // 2 :]
+        mean, over = loss[late].mean(), table[late].mean(axis=0)
         value = mean + over @ found.prices
         gains = value - (loss + table @ found.prices)[seen].min(), mean + 5.0 * max(over.max(), 0.0) - value
 
@@ -67,12 +68,15 @@ def test_the_gap_is_that_of_the_averages() -> None:
         assert (found.loss, found.excess) == (pytest.approx(mean), pytest.approx(over.max()))
 
 
-def test_constraints_that_cannot_hold_are_no_end() -> None:
-    """The gap stays above nu where every model breaks a constraint by more than the bound pays for."""
-    found = play(lambda prices: (0.0, np.array([0.5])), 1, Game(bound=10.0, nu=0.01, rounds=50))
+def test_a_violation_beyond_what_the_bound_allows_says_that_nothing_holds() -> None:
+    """Where every model breaks a constraint, bounded prices end at their bound, and the violation is told."""
+    game = Game(bound=10.0, nu=0.01, rounds=500)
+    found = play(lambda prices: (0.0, np.array([0.5])), 1, game)
 
-    assert found.rounds == 50
+    assert found.gap <= game.nu
+    assert found.prices == pytest.approx(game.bound, abs=0.1)
     assert found.excess == pytest.approx(0.5)
+    assert found.excess > (1 + 2 * game.nu) / game.bound
 
 
 def best_of(many: int) -> Heuristic:
