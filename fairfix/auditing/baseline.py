@@ -90,15 +90,27 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
         )
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with `out=json=FILE`")
+    keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction")
+    require_alike(old, new, name, SAVED_AUDIT, keys)
+
+
+def require_alike(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    name: str,
+    check: Callable[[Mapping[str, Any]], object],
+    keys: Sequence[str],
+) -> None:
+    """Raise ``DataError`` where a baseline is not sound, not made alike, or about none of the attributes of an audit.
+
+    ``check`` raises a ValueError where a saved result is not sound; ``keys`` are the settings that have to be alike.
+    """
     try:
-        SAVED_AUDIT(old)
+        check(old)
     except ValueError as error:
-        raise DataError(
-            f"`baseline`: {name} is incomplete or was changed: {shortened(str(error), LONGEST_FAULT)}; "
-            "make it again, or take a copy that nobody changed"
-        ) from error
+        raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
     was, now = old["settings"], new["settings"]
-    for key in ("task", "score_scale", "confidence", "positive_label", "positive_prediction"):
+    for key in keys:
         before, after = was.get(key, "1"), now.get(key, "1")  # a value that nobody names is the 1 of 0/1
         if before != after:
             raise DataError(
@@ -107,6 +119,13 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     ours = [block["attribute"] for block in new["attributes"]]
     if not {block["attribute"] for block in old["attributes"]} & set(ours):
         raise DataError(f"the baseline {name} audits none of {', '.join(ours)}")
+
+
+def changed(name: str, fault: str) -> DataError:
+    """Return the refusal of a baseline that is not as fairfix wrote it."""
+    return DataError(
+        f"`baseline`: {name} is incomplete or was changed: {fault}; make it again, or take a copy that nobody changed"
+    )
 
 
 def compare(

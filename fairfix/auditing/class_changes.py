@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairfix.auditing.as_json import CLASSES_SCHEMA, SAVED_AUDIT
-from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike
+from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike, require_alike
 from fairfix.auditing.classes import ACCURACY, of_all
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
 from fairfix.data.choices import GateOn
-from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError
 
 USUAL_OF_ALL = tuple(
@@ -58,21 +57,7 @@ def require_classes(old: Any, new: Mapping[str, Any], name: str) -> None:
         raise DataError(
             f"{name} is no audit of many classes in JSON; write one with `task=multiclass` `out=json=FILE`"
         )
-    try:
-        check_saved(old)
-    except ValueError as error:
-        raise DataError(
-            f"`baseline`: {name} is incomplete or was changed: {shortened(str(error), LONGEST_FAULT)}; "
-            "make it again, or take a copy that nobody changed"
-        ) from error
-    was, now = (result["settings"]["confidence"] for result in (old, new))
-    if was != now:
-        raise DataError(
-            f"the baseline {name} was made with `confidence={was}`, this audit with {now}; make both alike"
-        )
-    ours = [block["attribute"] for block in new["attributes"]]
-    if not {block["attribute"] for block in old["attributes"]} & set(ours):
-        raise DataError(f"the baseline {name} audits none of {', '.join(ours)}")
+    require_alike(old, new, name, check_saved, ("confidence",))
 
 
 def compare_classes(

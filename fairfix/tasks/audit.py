@@ -13,7 +13,7 @@ import pyarrow as pa
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
-from fairfix.auditing.baseline import Allowance, compare, require_comparable
+from fairfix.auditing.baseline import Allowance, changed, compare, require_comparable
 from fairfix.auditing.checks import checks_of, worst
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
@@ -456,7 +456,7 @@ def _compare_results(
         require(old, content, name)
         section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on)
     except MALFORMED as error:
-        raise DataError(f"`baseline`: {name} is incomplete or was changed: {shown(error)}") from error
+        raise changed(name, shown(error)) from error
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
 
 
