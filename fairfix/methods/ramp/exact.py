@@ -13,13 +13,14 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, miscalibration, points_of
+from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, points_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.numbers import fit_numbers
-from fairfix.methods.ramp.soft import MISCALIBRATED, fit_soft
+from fairfix.methods.ramp.soft import fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
+from fairfix.methods.ramp.told import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
-from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import ramp
 
@@ -50,7 +51,8 @@ class Exact(Solver):
         cells, points = cells_of(problem), points_of(problem, self.method.calibration)
         parts = [solve_stratum(self.method, problem, number) for number in cells.strata()]
         rules = tuple(rule for part in parts for rule in part.rules)
-        notes = (*_notes(rules, points), *self._warnings(cells))
+        reached = np.array([rule.shares(p) for rule, p in zip(rules, points, strict=True)])
+        notes = (*alike_for_all(reached), *self._warnings(cells))
         trace = self._trace(problem, cells, parts, rules, notes)
         predictor = self._predictor(cells, points, rules, trace)
         if self.method.decisions == "deterministic":
@@ -98,32 +100,24 @@ class Exact(Solver):
         notes: tuple[Note, ...],
     ) -> FitTrace:
         """Return how the fits of all strata went together, and what they prove."""
-        gamma, total = self.method.gamma, math.fsum(part.mass for part in parts)
-        value = math.fsum(part.objective * part.mass for part in parts) / total
-        gap = math.fsum(part.gap * part.mass for part in parts) / total
-        width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
+        total = math.fsum(part.mass for part in parts)
+        whole = StratumFit(
+            tuple(rules),
+            total,
+            all(part.converged for part in parts),
+            sum(part.iterations for part in parts),
+            math.fsum(part.objective * part.mass for part in parts) / total,
+            math.fsum(part.gap * part.mass for part in parts) / total,
+        )
         title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
         ratio = self.method.min_ratio
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"hold the slack in the {title}"
         attributes = self.method.alike(problem.cells.columns)
         if len(attributes) > 1:
             held += " of " + " and of ".join(map(attribute_name, attributes))
-        proven = Certificate(
-            f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score)",
-            value,
-            value - gap,
-            f"all chances of a positive decision for these rows that {held}"
-            + ("" if self.method.rho == "joint" else " around rho"),
-        )
-        return FitTrace(
-            all(part.converged for part in parts),
-            sum(part.iterations for part in parts),
-            value,
-            gap,
-            notes,
-            certificates=(proven,),
-            quantities=tuple(_quantities(cells, parts, rules, ratio)),
-        )
+        if self.method.rho != "joint":
+            held += " around rho"
+        return proven_trace(self.method.gamma, whole, held, notes, _quantities(cells, parts, rules, ratio))
 
     def _rounded(
         self, problem: RepairProblem, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
@@ -186,18 +180,10 @@ class Exact(Solver):
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
-        off, chance = miscalibration(cells.cells)
-        if off - chance > MISCALIBRATED:
-            does = (
-                "the rates that are made alike are not those of the labels"
-                if method.about_labels
-                else "where a gap may be left the rule drifts towards them"
-            )
-            yield Caution(
-                f"the scores are off by {off:.3f} on average inside groups (chance gives {chance:.3f}): {does}; "
-                "recalibrate with `calibrate=isotonic` or sigmoid",
-                "uncalibrated",
-            )
+        does = (
+            NOT_OF_LABELS if method.about_labels else "where a gap may be left the rule drifts towards them"
+        )
+        yield from uncalibrated(cells, does, " inside groups", "`calibrate=isotonic` or sigmoid")
 
 
 def _quantities(
@@ -215,14 +201,6 @@ def _quantities(
     for level, rule in zip(cells.levels, rules, strict=True):
         if rule.curve is None:
             yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))
-
-
-def _notes(rules: Sequence[CellRule], points: Sequence[Points]) -> Iterator[Note]:
-    """Yield a caution where the repair decides alike for everybody."""
-    shares = [q for rule, p in zip(rules, points, strict=True) for q in rule.shares(p)]
-    if max(shares) <= 0.0 or min(shares) >= 1.0:
-        decision = "negative" if max(shares) <= 0 else "positive"
-        yield Caution(f"the repaired rule decides {decision} for everybody", "selection")
 
 
 def _chance(predictor: RepairedPredictor, k: int, score: Floats) -> Floats:

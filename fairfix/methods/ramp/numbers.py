@@ -26,9 +26,9 @@ import numpy as np
 from fairfix.data.memberships import numbers_of
 from fairfix.data.scales import Scale, scale_of, scaled
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.soft import alike_for_all
+from fairfix.methods.ramp.told import alike_for_all, proven_trace
 from fairfix.models.predictors import NumberRamp, RepairedPredictor
-from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
+from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.pairs import PairsSolution, solve_covariances
 
 if TYPE_CHECKING:
@@ -75,23 +75,14 @@ def _trace(
     method: Ramp, scales: Sequence[Scale], best: PairsSolution, made: NumberRamp, notes: tuple[Note, ...]
 ) -> FitTrace:
     """Return how the fit went, and what it proves."""
-    proven = Certificate(
-        f"mean of {method.gamma:g} q^2 / 2 - f q (q the chance of a positive decision, f what one is worth by the "
-        "score)",
-        best.objective,
-        best.objective - best.gap,
-        "all chances of a positive decision for these rows that hold the slack in the covariance with "
-        f"{' and with '.join(method.numbers)}, per standard deviation",
-    )
     meaning = "what a standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
-    return FitTrace(
-        best.converged,
-        best.iterations,
-        best.objective,
-        best.gap,
+    held = "hold the slack in the covariance with " + " and with ".join(method.numbers)
+    return proven_trace(
+        method.gamma,
+        best,
+        f"{held}, per standard deviation",
         notes,
-        certificates=(proven,),
-        quantities=tuple(
+        (
             quantity
             for one, price in zip(scales, made.prices.tolist(), strict=True)
             for quantity in (

@@ -39,10 +39,11 @@ from fairfix.auditing.criteria import rates_of
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.memberships import memberships
 from fairfix.errors import DataError
-from fairfix.methods.cells import cells_of, miscalibration
+from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.ramp.told import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
-from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.monotone import isotonic
 from fairfix.optim.pairs import PairsSolution, solve_soft
 from fairfix.optim.piecewise import Piecewise
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 
 NEEDED = 1e-6
 """Part of the rows' weight that a group has at least: less is not told from the rounding of probabilities."""
-
-MISCALIBRATED = 0.02
-"""Mean miscalibration, beyond what chance gives, from which on a note is due."""
 
 
 def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
@@ -133,13 +131,7 @@ def _warnings(method: Ramp, problem: RepairProblem) -> Iterator[Note]:
     """Yield a caution where rates are counted with scores that labels show to be off."""
     if method.calibration != "none":
         return
-    off, chance = miscalibration(cells_of(problem).cells)
-    if off - chance > MISCALIBRATED:
-        yield Caution(
-            f"the scores are off by {off:.3f} on average (chance gives {chance:.3f}): the rates that are made alike "
-            "are not those of the labels; recalibrate with `calibrate=isotonic`",
-            "uncalibrated",
-        )
+    yield from uncalibrated(cells_of(problem), NOT_OF_LABELS, "", "`calibrate=isotonic`")
 
 
 ASSUMED = Note(
@@ -149,13 +141,6 @@ ASSUMED = Note(
     "assumption",
 )
 """What weighted rates rest on."""
-
-
-def alike_for_all(chance: Floats) -> Iterator[Note]:
-    """Yield a caution where the repair decides alike for everybody."""
-    for decision, end in (("negative", 0.0), ("positive", 1.0)):
-        if (chance == end).all():
-            yield Caution(f"the repaired rule decides {decision} for everybody", "selection")
 
 
 def _trace(
@@ -168,30 +153,22 @@ def _trace(
         over = f", over the rows of label {method.events[0]} by the inverse of its probability"
     elif method.about_labels:
         counted = ", labels being counted by their probabilities"
-    proven = Certificate(
-        f"mean of {method.gamma:g} q^2 / 2 - f q (q the chance of a positive decision, f what one is worth by the "
-        f"score{over})",
-        best.objective,
-        best.objective - best.gap,
-        f"all chances of a positive decision for these rows that hold the slack in the difference of the {rates} "
-        f"weighted by the probabilities of membership{counted}",
-    )
     times = ", and the probability of the label over its share" if method.about_labels else ""
     meaning = f"what the group adds to a row's threshold, times the row's probability to be of it{times}, "
     meaning += "on the scale 2 p - 1"
     centres = zip(rates_of(method.constraint), best.centres.tolist(), strict=True)
-    return FitTrace(
-        best.converged,
-        best.iterations,
-        best.objective,
-        best.gap,
+    held = f"hold the slack in the difference of the {rates} weighted by the probabilities of membership{counted}"
+    return proven_trace(
+        method.gamma,
+        best,
+        held,
         notes,
-        certificates=(proven,),
-        quantities=(
+        (
             *(
                 Quantity("rho", centre, f"centre of the band of {name.replace('_', ' ')}s")
                 for name, centre in centres
             ),
             *(Quantity("offset", t, meaning, k) for k, t in numbers.items()),
         ),
+        over=over,
     )

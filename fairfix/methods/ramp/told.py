@@ -1,0 +1,86 @@
+"""What every ramp tells of its fit: the trace with what is proven, and the cautions that all solvers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from fairfix.data.counts import Floats
+from fairfix.methods.cells import Cells, miscalibration
+from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
+
+MISCALIBRATED = 0.02
+"""Mean miscalibration, beyond what chance gives, from which on a caution is due."""
+
+
+class Solved(Protocol):
+    """How a search ended."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the gap is within tolerance."""
+
+    @property
+    def iterations(self) -> int:
+        """Steps."""
+
+    @property
+    def objective(self) -> float:
+        """Value of what is minimised."""
+
+    @property
+    def gap(self) -> float:
+        """Certified distance of the value from the optimum."""
+
+
+def proven_trace(
+    gamma: float,
+    best: Solved,
+    held: str,
+    notes: Iterable[Note],
+    quantities: Iterable[Quantity],
+    *,
+    over: str = "",
+) -> FitTrace:
+    """Return how a fit went, and what it proves of all chances that ``held`` is true of.
+
+    ``over``: which rows count by the score, and how, where it is not each by its weight.
+    """
+    width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
+    proven = Certificate(
+        f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score{over})",
+        best.objective,
+        best.objective - best.gap,
+        f"all chances of a positive decision for these rows that {held}",
+    )
+    return FitTrace(
+        best.converged,
+        best.iterations,
+        best.objective,
+        best.gap,
+        tuple(notes),
+        certificates=(proven,),
+        quantities=tuple(quantities),
+    )
+
+
+def alike_for_all(chance: Floats) -> Iterator[Note]:
+    """Yield a caution where all chances of a positive decision are 0, or all are 1."""
+    for decision, alike in (("negative", chance.max() <= 0.0), ("positive", chance.min() >= 1.0)):
+        if alike:
+            yield Caution(f"the repaired rule decides {decision} for everybody", "selection")
+
+
+def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator[Note]:
+    """Yield a caution where labels show the scores to be off: what that does, ``where`` they are, and the remedies."""
+    off, chance = miscalibration(cells.cells)
+    if off - chance > MISCALIBRATED:
+        yield Caution(
+            f"the scores are off by {off:.3f} on average{where} (chance gives {chance:.3f}): {does}; recalibrate with "
+            f"{remedies}",
+            "uncalibrated",
+        )
+
+
+NOT_OF_LABELS = "the rates that are made alike are not those of the labels"
+"""What uncalibrated scores do to rates by label."""
