@@ -150,7 +150,7 @@ def compare(
             ends = None if paired is None else paired(of, columns[of.attribute])
             apart = ends if isinstance(ends, str) else ""
             if ends is not None and not isinstance(ends, str) and not math.isnan(value.value):
-                value = _within(value, *ends)
+                value = on_same_rows(value, *ends)
             changes.append({**name, **_change_dict(was[0], now[0], value, larger, apart)})
             complete, groups = was[1] and now[1], now[2]
         if named is None and (amount < 0 or larger is None or was is None):
@@ -249,8 +249,16 @@ def change(old: Value, new: Value) -> Value:
     return Value(value, low, high, bound=bound)
 
 
-def _within(value: Value, low: float, high: float, independent: bool) -> Value:
-    """Return a change with limits on the same rows, those of independent samples besides where they hold too."""
+def on_same_rows(value: Value, low: float, high: float, independent: bool) -> Value:
+    """Return a change with limits on the same rows, those of independent samples besides where they hold too.
+
+    Parameters
+    ----------
+    value
+        The change with the limits of independent samples, of :func:`change`.
+    low, high, independent
+        What :meth:`~fairfix.auditing.paired.Changes.limits` returns.
+    """
     if independent:
         low, high = max(value.low, low), min(value.high, high)
     return replace(value, low=min(low, value.value), high=max(high, value.value))

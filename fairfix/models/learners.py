@@ -10,8 +10,8 @@ with the square loss, the log loss of the sigmoid (of the softmax for several cl
 not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may depend on one
 another, as indicators of categories do; the square loss then takes the least coefficients of all that are optimal.
 Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's histogram
-gradient boosting with its defaults; no rows are set aside to stop. Other learners are those of
-:mod:`fairfix.models.estimators`.
+gradient boosting with its defaults; of fewer than :data:`MANY_ROWS` rows with as many rounds as predict rows best that
+have no part in the fit. Other learners are those of :mod:`fairfix.models.estimators`.
 
 scikit-learn is imported when something is fitted, never to predict.
 """
@@ -19,7 +19,7 @@ scikit-learn is imported when something is fitted, never to predict.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from fairfix.models.members import ConstantMember, LinearMember, Link, Member, T
 from fairfix.models.threads import limited
 from fairfix.models.tree_arrays import of_histograms
 from fairfix.optim.linear_losses import fit_linear, standardised
-from fairfix.optim.losses import name_of, number_of
+from fairfix.optim.losses import EDGE, name_of, number_of, row_loss
 
 # ---------------------------------------------------------------------- fitting
 
@@ -158,14 +158,76 @@ def _as_classes(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Ints, Flo
     return np.concatenate([X, X])[positive], np.repeat([0, 1], y.size)[positive], w[positive]
 
 
+MANY_ROWS = 10_000
+"""Rows with which 100 rounds of boosting hardly overfit: on Adult, credit and law school fewer rounds, chosen by other
+rows, gain less than .01 of log loss with 9,000 rows, and .04 to .15 with 1,000."""
+
+ROUNDS = 100
+"""Most rounds of boosting, scikit-learn's default."""
+
+FOLDS = 5
+"""Parts of the rows, without each of which trees are fitted to choose the rounds."""
+
+VOTERS = 1_000
+"""Rows that have no part in a fit and choose the rounds; once there are as many, no more trees are fitted for it."""
+
+
 def _boosted(
     kind: str, X: Floats, y: npt.NDArray[Any], weight: Floats, link: Link, seed: int, **loss: Any
 ) -> TreesMember:
     from sklearn import ensemble
 
-    model = getattr(ensemble, f"HistGradientBoosting{kind}")(early_stopping=False, random_state=seed, **loss)
+    X = binnable(X)
+
+    def fit(rows: Any, rounds: int) -> Any:
+        model = getattr(ensemble, f"HistGradientBoosting{kind}")(
+            early_stopping=False, random_state=seed, max_iter=rounds, **loss
+        )
+        return model.fit(X[rows], y[rows], sample_weight=unequal(weight[rows]))
+
     with limited():
-        return of_histograms(model.fit(binnable(X), y, sample_weight=unequal(weight)), link)
+        rounds = ROUNDS
+        if len(X) < MANY_ROWS:
+            staged = "staged_predict_proba" if kind == "Classifier" else "staged_predict"
+            rounds = _rounds(lambda rows: getattr(fit(rows, ROUNDS), staged), X, y, weight, loss)
+        return of_histograms(fit(slice(None), rounds), link)
+
+
+Staged = Callable[[Floats], Iterable[Floats]]
+"""What a fit predicts of rows after each round of boosting."""
+
+
+def _rounds(
+    fit: Callable[[npt.NDArray[Any]], Staged],
+    X: Floats,
+    y: npt.NDArray[Any],
+    weight: Floats,
+    loss: Mapping[str, Any],
+) -> int:
+    """Return the rounds of boosting with the least loss of rows that have no part in the fit; equal rows go together.
+
+    ``loss`` are scikit-learn's settings of it; none for classes, which are 0, 1, ...
+    """
+    folds = (hashed(X) >> np.uint64(32)) % np.uint64(FOLDS)  # bits that folds of out_of_fold do not hang on
+    total, voters, classes = np.zeros(ROUNDS), 0, np.unique(y)
+    for fold in range(FOLDS):
+        out = folds == fold
+        if not out.any() or out.all() or not (loss or np.array_equal(np.unique(y[~out]), classes)):
+            continue
+        for at, u in enumerate(fit(~out)(X[out])):
+            total[at] += weight[out] @ _boosting_loss(y[out], u, loss)
+        voters += int(np.count_nonzero(out))
+        if voters >= VOTERS:
+            break
+    return int(np.argmin(total)) + 1 if voters else ROUNDS
+
+
+def _boosting_loss(y: npt.NDArray[Any], u: Floats, loss: Mapping[str, Any]) -> Floats:
+    """Return the loss of each row, of chances of classes, shape (n, K), or of values, shape (n,)."""
+    if not loss:
+        return np.asarray(-np.log(np.maximum(u[np.arange(y.size), y], EDGE)))
+    name = {"squared_error": "square", "absolute_error": "absolute"}.get(loss["loss"], loss["loss"])
+    return row_loss(f"{name}:{loss['quantile']}" if name == "quantile" else name).value(y, u)
 
 
 NO_PENALTY = 1e-12

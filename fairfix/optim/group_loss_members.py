@@ -1,9 +1,9 @@
 r"""Bounded group loss of any learner: an average of fitted models.
 
 A learner is fitted to reweighted rows. A linear program takes the best mixture of the models so far; its multipliers
-weigh the rows of the next fit. The predictions are averaged, which costs no more than the mixture where losses are
-convex in them (Jensen). The average is certified among averages of the models found; that the learner found the right
-models is not.
+weigh the rows of the next fit, or the prices of a :class:`~fairfix.optim.saddle.Game` do, which is the paper's
+Algorithm 2. The predictions are averaged, which costs no more than the mixture where losses are convex in them
+(Jensen). The average is certified among averages of the models found; that the learner found the right models is not.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fairfix.optim.arrays import Bools, Floats, Ints
 from fairfix.optim.group_loss import SURE, Infeasible
 from fairfix.optim.mixtures import EXACT, best_mixture, matrix_game
 from fairfix.optim.newton import least_share
+from fairfix.optim.saddle import Game, Saddle, play
 
 GAIN = 1e-3
 """Gain of another fit, as a share of the mean loss, below which fitting more is taken to be of no use.
@@ -55,6 +56,10 @@ class MembersSolution:
     """Fits, some of whose models have no weight."""
     converged: bool
     """Whether the last fit gained next to nothing, and the objective is that near to its bound."""
+    saddle: Saddle | None = None
+    """The game that found the prices, if one did; its numbers are in units of ``unit``."""
+    unit: float = 1.0
+    """Mean loss of the fit without prices."""
 
 
 def solve_members(
@@ -65,12 +70,14 @@ def solve_members(
     bounds: Floats,
     *,
     rounds: int = 12,
+    game: Game | None = None,
 ) -> MembersSolution | Infeasible:
-    """Return an average of models within the bounds, by column generation.
+    """Return an average of models within the bounds, by column generation or by a game.
 
     ``fit``: takes row weights, shape (n,), and returns a model and its predictions, shape (n,). ``loss``: of
     predictions. ``codes``, ``weight``, ``bounds``: as in :func:`fairfix.optim.group_loss.solve_linear`. ``rounds``:
-    most fits.
+    most fits of column generation. ``game``: how prices are found instead, with losses in units of that of the fit
+    without prices.
     """
     w = np.ones(codes.size) if weight is None else weight
     mass = np.bincount(codes, w, bounds.size)
@@ -82,25 +89,43 @@ def solve_members(
     models: list[Any] = []
     columns: list[Floats] = []
     table = np.zeros((0, bounds.size))
-    pull, unit, level, left, settled = shares, 1.0, 0.0, math.nan, False
-    for _ in range(rounds):
+
+    def fitted(pull: Floats) -> Floats:
+        """Return the loss of each group, of a model that is fitted with these weights of the groups and kept."""
         model, scores = fit(w / mass[codes] * pull[codes] * w.sum())
         models.append(model)
         columns.append(scores)
-        losses = by_group(loss(scores)[0])
-        if len(models) == 1:
-            unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
-            zeta = np.where(asked, bounds, 0.0) / unit
-        else:
+        return by_group(loss(scores)[0])
+
+    losses = fitted(shares)
+    unit = max(float(shares @ losses), 1e-300)  # losses are counted in it, whatever the labels are in
+    zeta, table = np.where(asked, bounds, 0.0) / unit, losses[None] / unit
+    left, settled, saddle = math.nan, False, None
+
+    def answer(prices: Floats) -> tuple[float, Floats]:
+        nonlocal table
+        pull = shares.copy()
+        pull[asked] += prices
+        table = np.vstack([table, fitted(pull) / unit])
+        return float(shares @ table[-1]), (table[-1] - zeta)[asked]
+
+    if game is not None and asked.any():
+        saddle = play(answer, int(asked.sum()), game)
+        settled = saddle.gap <= game.nu
+        mixture, wanted, _ = _bounded_mixture(table, shares, zeta, asked)
+    else:
+        pull = shares
+        for _ in range(rounds):
+            mixture, wanted, level = _bounded_mixture(table, shares, zeta, asked)
+            if np.abs(wanted - pull).max() <= SURE * wanted.max():  # the same fit again
+                left, settled = 0.0, True
+            if settled or len(models) == rounds:
+                break
+            pull = wanted
+            losses = fitted(pull)
             left = max(level - float(pull @ losses) / unit, 0.0)
             settled = left <= GAIN
-        table = np.vstack([table, losses / unit])
-        mixture, wanted, level = _bounded_mixture(table, shares, zeta, asked)
-        if np.abs(wanted - pull).max() <= SURE * wanted.max():  # the same fit again
-            left, settled = 0.0, True
-        if settled:
-            break
-        pull = wanted
+            table = np.vstack([table, losses / unit])
     program = _Averages(np.array(columns), loss, by_group, shares, zeta, asked, unit)
     mixture = program.improved(mixture)
     average = mixture @ program.columns
@@ -120,7 +145,9 @@ def solve_members(
         bound * unit,
         left * unit,
         len(models),
-        bool(settled and value - bound * unit <= GAIN * unit),
+        bool(settled and value - bound * unit <= (GAIN if game is None else max(GAIN, game.nu)) * unit),
+        saddle,
+        unit,
     )
 
 

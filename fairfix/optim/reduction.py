@@ -1,4 +1,4 @@
-r"""Statistical parity of the scores of a model class: a reduction to fits of priced rows, by column generation.
+r"""Statistical parity of the scores of a model class: a reduction to fits of priced rows.
 
 Over distributions ``Q`` on models ``f`` of a class, with scores in [0, 1],
 
@@ -27,7 +27,11 @@ a loss plus a staircase. An oracle looks for a model of least cost:
 oracle's answers give, bounds the true gap from below only: nothing is certified. The search has converged when it is at
 most ``nu``.
 
-Algorithm 1 of the paper is not used, and soft labels are others: see docs/methods/fair-regression.md.
+**Where prices come from.** By default they are the multipliers of the master's program (column generation). With a
+:class:`~fairfix.optim.saddle.Game` they are those of the paper's Algorithm 1, played over the models that the oracle
+finds; the mixture of these models is the master's all the same, so that the slack holds at all thresholds.
+
+Soft labels are others than the paper's: see docs/methods/fair-regression.md.
 
 References
 ----------
@@ -47,6 +51,7 @@ from fairfix.optim.arrays import Floats, Ints
 from fairfix.optim.losses import EDGE, RowLoss, row_loss
 from fairfix.optim.mixtures import best_mixture
 from fairfix.optim.parity import ks_to_overall
+from fairfix.optim.saddle import Game, Saddle, play
 
 GRID = 40
 """Thresholds of the first grid."""
@@ -273,6 +278,8 @@ class Mixture:
     """Largest estimate of the least loss, as the oracle's answers have it; no bound."""
     nu: float
     """Gap seen with which the search has converged."""
+    saddle: Saddle | None = None
+    """The game that found the prices, if one did."""
 
     @property
     def gap_seen(self) -> float:
@@ -301,6 +308,7 @@ def reduce(
     *,
     rounds: int = 30,
     nu: float = NU,
+    game: GameOf | None = None,
 ) -> Mixture:
     """Return the mixture of least loss that the oracle's models make within the slack.
 
@@ -308,17 +316,25 @@ def reduce(
     each group, shape (K,), at least 0; infinite where none is asked. ``loss``: a name of
     :mod:`fairfix.optim.losses`, of labels in [0, 1]. ``oracle``: finds models. Their scores are moved into [0, 1], and
     by ``EDGE`` away from 0 for the Poisson deviance. ``rounds``: most calls of the oracle. ``nu``: gap seen with
-    which to stop, as a share of what the oracle's answer to no prices saves over the best constant.
+    which to stop, as a share of what the oracle's answer to no prices saves over the best constant. ``game``: how the
+    game is played that finds the prices, in place of the master; it takes that saving, and ``nu`` times it.
     """
     master = _Master(y, codes, weight, slack, row_loss(loss))
     least = EDGE if loss == "poisson" else 0.0
     master.add(float(master.constant), np.full(y.size, master.constant))
     prices, estimate = np.zeros(master.away[0].shape), -np.inf
-    for call in range(1, rounds + 1):
+
+    def asked(prices: Floats) -> None:
         model, scores = oracle(master.penalised(prices))
         master.add(model, np.clip(scores, least, 1.0))
+
+    for call in range(1, rounds + 1):
+        asked(prices)
         if call == 1:
-            nu *= max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
+            saved = max(master.losses[0] - master.losses[1], 1e-3 * master.losses[0])
+            nu *= saved
+            if game is not None and np.isfinite(master.slack).any():
+                return _played(master, asked, game(saved, nu))
         estimate = max(estimate, master.least(prices))
         value, _, new = master.solve()
         if value - estimate <= nu:  # at the thresholds so far; now at all
@@ -328,6 +344,35 @@ def reduce(
                 break
         prices = 0.5 * (prices + new) if call > 1 and prices.shape == new.shape else new
     return master.mixture(call, estimate, nu)
+
+
+GameOf = Callable[[float, float], Game]
+"""Takes what the oracle's answer to no prices saves over the best constant, and ``nu``, and returns how to play."""
+
+
+def _played(master: _Master, asked: Callable[[Floats], None], game: Game) -> Mixture:
+    """Return the master's mixture of the models that a game finds."""
+    held = np.isfinite(master.slack)
+    wide = master.thresholds.size
+    limit = np.repeat(master.slack[held], wide)
+
+    def priced(up_and_down: Floats) -> Floats:
+        up, down = np.split(up_and_down, 2)
+        prices = np.zeros((master.slack.size, wide))
+        prices[held] = (up - down).reshape(-1, wide)
+        return prices
+
+    def answer(up_and_down: Floats) -> tuple[float, Floats]:
+        asked(priced(up_and_down))
+        at = master.forget_repeated()
+        away = master.away[at][held].ravel()
+        return master.losses[at], np.concatenate([away - limit, -away - limit])
+
+    saddle = play(answer, 2 * limit.size, game)
+    estimate = max(
+        master.least(prices) for prices in (priced(saddle.prices), np.zeros((master.slack.size, wide)))
+    )
+    return replace(master.mixture(saddle.answers + 1, estimate, game.nu), saddle=saddle)
 
 
 class _Master:
@@ -358,6 +403,15 @@ class _Master:
         self.scores.append(scores)
         self.losses.append(float(self.share @ self.loss.value(self.y, scores)))
         self.away.append(self._away(scores, self.thresholds))
+
+    def forget_repeated(self) -> int:
+        """Return the number of the first model that scores all rows as the last does, which is forgotten if another."""
+        for at, (loss, scores) in enumerate(zip(self.losses[:-1], self.scores[:-1], strict=True)):
+            if loss == self.losses[-1] and np.array_equal(scores, self.scores[-1]):
+                for each in (self.models, self.scores, self.losses, self.away):
+                    each.pop()
+                return at
+        return len(self.losses) - 1
 
     def _away(self, scores: Floats, thresholds: Floats) -> Floats:
         """Return ``P(u > z | a) - P(u > z)``, shape (K, Z)."""

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
+from fairfix.auditing.baseline import change as change_between
+from fairfix.auditing.baseline import on_same_rows
 from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
 from fairfix.auditing.paired import Changes, Matched
 from fairfix.auditing.results import AuditReport, Block, Settings, Value
@@ -376,9 +378,9 @@ class _Pairs:
     """Intervals of changes of comparisons, of rows before and after a repair.
 
     Rates and means have those of the differences row by row, which hold for every pair of groups that may be furthest
-    apart (:mod:`fairfix.auditing.paired`). A change of a KS distance, or of a covariance with a number, is between the
-    limits of the one before and of the one after, each at half the miscoverage: wide, and true however the two hang
-    together.
+    apart (:mod:`fairfix.auditing.paired`), or those of independent samples where these are narrower and hold too. A
+    change of a KS distance, or of a covariance with a number, is between the limits of the one before and of the one
+    after, each at half the miscoverage: wide, and true however the two hang together.
     """
 
     def __init__(
@@ -396,8 +398,9 @@ class _Pairs:
         """Audits before and after, each with half the miscoverage."""
         return tuple(audit(table, table.reading, self.surer) for table in self.tables)
 
-    def change(self, comparison: str, block: Block, value: float) -> Value:
+    def change(self, comparison: str, block: Block, before: Value, after: Value) -> Value:
         """Return a change with its interval, or with why there is none."""
+        value = after.value - before.value
         of = Comparison.parse(comparison, block.attribute)
         if of.metric == "ks":
             was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
@@ -415,7 +418,7 @@ class _Pairs:
             ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
             return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
-        return Value(value, min(ends[0], value), max(ends[1], value))
+        return replace(on_same_rows(change_between(before, after), *ends), bound=0.0)
 
 
 def _of_number(was: Trend, now: Trend) -> Note:
@@ -446,7 +449,7 @@ def _comparison_rows(
                 was, now = (one.comparisons[identifier].value for one in (other, block))
                 change, value = None, now.value - was.value
                 if pairs is not None and not math.isnan(value):
-                    change = pairs.change(identifier, block, value)
+                    change = pairs.change(identifier, block, was, now)
                 elif not math.isnan(value):
                     why = "no interval of this change: the rule was made of these rows"
                     change = Value(value, math.nan, math.nan, why)

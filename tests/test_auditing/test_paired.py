@@ -193,6 +193,13 @@ def test_true_changes_are_covered(old: list[float], new: list[float], rho: float
         assert np.mean(widths[name]) < (0.8 if rho > 0.95 else 1.05), name
 
 
+def test_no_change_is_beyond_what_can_be() -> None:
+    """Limits of a change of a gap of rates end at 100 points, however few rows there are."""
+    old, new = two_models(np.random.default_rng(3), {"a": 6, "b": 5, "c": 7}, [0.5, 0.4, 0.6], [0.4] * 3, 0.0)
+
+    assert limits_of(matched_of(old, new)) == (-1.0, 1.0)
+
+
 def test_hardly_changed_scores_are_much_narrower() -> None:
     """With a clear gap and few changed rows, a fifth of the width or less."""
     rng = np.random.default_rng(5)

@@ -20,7 +20,7 @@ from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
-from fairfix.errors import ArtifactError, DataError, UsageError
+from fairfix.errors import ArtifactError, ConvergenceWarning, DataError, UsageError
 from fairfix.methods.fair_regression import FairRegression, numbers_of
 from fairfix.methods.fair_regression.parity import plug_in_problem
 from fairfix.methods.problem import RepairProblem
@@ -152,6 +152,8 @@ def test_units_of_the_label_do_not_matter() -> None:
             "bound": "0.1",
         },
         {"solver": "reduction", "learner": make_pipeline(PolynomialFeatures(2), Ridge())},
+        {"solver": "reduction", "search": "exponentiated-gradient", "nu": 1.0},
+        {"constraint": "bounded_group_loss", "bound": "0.3", "search": "exponentiated-gradient", "nu": 0.2},
     ],
     ids=lambda given: "-".join(str(one).partition("(")[0] for one in given.values()),
 )
@@ -283,6 +285,24 @@ def test_a_mixture_draws_and_its_average_does_not() -> None:
     assert not averaged.randomized
     assert "each row draws one of" in drawn.trace.notes[0]
     np.testing.assert_allclose(drawn.predict(table).mean(), averaged.predict(table).mean(), rtol=0.01)
+
+
+def test_a_game_tells_its_gap_and_warns_where_it_is_cut_short() -> None:
+    """Algorithms 1 and 2 say B's gap as nu_t, end with it below nu or warn, and hold what column generation holds."""
+    table = table_of(frame(), "rich")
+    bounded = {"constraint": "bounded_group_loss", "bound": "0.6", "search": "exponentiated-gradient"}
+    held = fit(table, **bounded, nu=0.05)
+    told = {one.name: one.value for one in held.trace.quantities if not one.group}
+
+    assert held.trace.converged
+    assert 0 <= told["nu_t"] <= 0.05 * 1.01
+    assert told["rounds"] <= 200
+    parity = {"solver": "reduction", "search": "exponentiated-gradient", "slack": 0.05}
+    with pytest.warns(ConvergenceWarning, match="without reaching"):
+        short = fit(table, **parity, rounds=3, nu=1e-4)
+    assert short.trace.fitted is None
+    away = [one.value for one in short.trace.quantities if one.name == "distance"]
+    assert max(away) <= 0.05 + 1e-9
 
 
 def test_rows_count_by_their_weights() -> None:
@@ -481,6 +501,15 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
             "forests know no quantile loss; leave out `learner=forest`",
         ),
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
+        ({"search": "exponentiated-gradient"}, "it goes with .*`solver=reduction`"),
+        (
+            {"solver": "reduction", "price_bound": 3.0},
+            "`price_bound=3.0` goes with `search=exponentiated-gradient`",
+        ),
+        (
+            {"solver": "reduction", "search": "exponentiated-gradient", "rounds": 1.5},
+            "rounds must be a whole number",
+        ),
         ({"learner": "forrest"}, r"learner must be one of .*, got 'forrest'; did you mean 'forest'"),
         ({"learner": 3.0}, "learner must be one of"),
         (

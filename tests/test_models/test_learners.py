@@ -17,6 +17,7 @@ from fairfix.models.members import ConstantMember, LinearMember, Member, Network
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.scorers import Scorer
 from fairfix.models.tree_arrays import of_histograms
+from fairfix.optim.losses import row_loss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -75,6 +76,33 @@ def test_trees_equal_scikit_learn_to_the_bit(gaps: bool) -> None:
     np.testing.assert_array_equal(of_histograms(two, "sigmoid").predict(new), two.predict_proba(new)[:, 1])
     np.testing.assert_array_equal(of_histograms(two, "pair").predict(new), two.predict_proba(new))
     np.testing.assert_array_equal(of_histograms(three, "softmax").predict(new), three.predict_proba(new))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "square", "absolute", "quantile:0.8", "poisson"])
+def test_trees_learn_nothing_where_there_is_nothing(loss: str) -> None:
+    """Of 500 rows whose label does not hang on them, other rows have no more loss than a constant leaves, by 3 %."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(20_500, 5))
+    draws = {"logistic": rng.random(len(X)) < 0.3, "poisson": rng.poisson(3, len(X))}
+    y = np.asarray(draws.get(loss, rng.normal(size=len(X))), dtype=np.float64)
+    seen, new = slice(500), slice(500, None)
+    model = fit_mean(X[seen], y[seen], None, learner="trees", loss=loss, l2=0.0, seed=0)
+    flat = fit_mean(np.zeros((500, 1)), y[seen], None, learner="trees", loss=loss, l2=0.0, seed=0)
+    of = row_loss(loss).value
+
+    assert (
+        of(y[new], model.predict(X[new])).mean()
+        < 1.03 * of(y[new], flat.predict(np.zeros((20_000, 1)))).mean()
+    )
+
+
+def test_trees_learn_what_is_there() -> None:
+    """Rounds are not stopped early where all of them help: few rows with labels that hang on them alone."""
+    X, y = rows(many=600)
+    new, truth = rows(seed=1, many=2000)
+    model = fit_mean(X, y, None, learner="trees", loss="square", l2=0.0, seed=0)
+
+    assert ((truth - model.predict(new)) ** 2).mean() < 0.3 * truth.var()
 
 
 def test_trees_of_a_single_leaf_predict_their_baseline() -> None:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from fairfix.optim.group_loss import GroupLossSolution, Infeasible, solve_linear
 from fairfix.optim.group_loss_members import MembersSolution, solve_members
+from fairfix.optim.saddle import Game
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,6 +158,40 @@ def test_members_are_averaged_within_the_bounds() -> None:
     assert isinstance(refused, Infeasible)
     assert refused.excess == 0  # nothing is proven of models that were not tried
     assert refused.losses.max() > 0.95 * level
+
+
+def test_a_game_comes_to_what_column_generation_comes_to() -> None:
+    """Algorithm 2 over a linear learner: within 2 nu of the optimum, within the bounds, and not so where cut short."""
+    X, y, codes = data(5)
+    A = np.column_stack([X, np.ones(len(X))])
+
+    def fit(weight: Floats) -> tuple[Floats, Floats]:
+        root = np.sqrt(weight)
+        v = np.linalg.lstsq(A * root[:, None], root * y, rcond=None)[0]
+        return v, A @ v
+
+    bounds = np.full(3, 1.05 * least_level(X, y, codes, None, 3, "square"))
+    best = solve_linear(X, y, codes, None, bounds, loss="square")
+    found, short = (
+        solve_members(
+            fit,
+            lambda u: ((u - y) ** 2, 2 * (u - y)),
+            codes,
+            None,
+            bounds,
+            game=Game(2.0, 0.05, rounds=rounds),
+        )
+        for rounds in (2000, 1)
+    )
+
+    assert isinstance(best, GroupLossSolution)
+    assert isinstance(found, MembersSolution)
+    assert found.converged
+    assert found.saddle is not None
+    assert found.saddle.gap <= 0.05
+    assert (found.losses <= bounds * (1 + 1e-6)).all()
+    assert found.objective <= 1.1 * best.objective
+    assert not isinstance(short, MembersSolution) or not short.converged
 
 
 def test_the_bound_of_averages_is_below_all_of_them() -> None:

@@ -57,6 +57,7 @@ from fairfix.methods.base import Solver, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
+from fairfix.methods.fair_regression.search import Searched
 from fairfix.methods.learned import l2_param, label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
@@ -86,7 +87,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Promised):
+class FairRegression(Searched, Promised):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -145,6 +146,38 @@ class FairRegression(Promised):
         "drawn",
         "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
         choices=("drawn", "averaged"),
+    )
+    search: str = param(
+        "auto",
+        "how the reduction, and bounded_group_loss, find prices; auto: by a linear program over the models so far, or, "
+        "for linear models within bounds, the optimum directly; exponentiated-gradient: the paper's Algorithms 1 and 2",
+        choices=("auto", "exponentiated-gradient"),
+    )
+    price_bound: float | str = param(
+        "auto",
+        "with search exponentiated-gradient: B, the largest sum of prices, in units of loss; auto: twice what prices "
+        "can be at the optimum, and of bounded_group_loss 2",
+        words=("auto",),
+        above=0.0,
+        at_most=1e6,
+    )
+    nu: float = param(
+        0.01,
+        "with search exponentiated-gradient: gap of the averages with which it ends, as a share of what the free model "
+        "saves over the best constant, and of bounded_group_loss of the free model's loss",
+        above=0.0,
+        at_most=1.0,
+    )
+    learning_rate: float | str = param(
+        "auto",
+        "with search exponentiated-gradient: eta, by which exponents grow for a unit of violation; auto: "
+        "sqrt(log(constraints + 1) / round) over the largest violation",
+        words=("auto",),
+        above=0.0,
+        at_most=1e6,
+    )
+    rounds: float = param(
+        200, "with search exponentiated-gradient: most rounds, a model each", at_least=1, at_most=100_000
     )
     decisions: str = param(
         "randomized",
@@ -332,9 +365,9 @@ class FairRegression(Promised):
                 "`loss`, or say `task=regression`"
             )
         if self.loss == "poisson":
-            self._check_counts(problem)
+            require_counts(problem)
         if problem.strata is not None:
-            self._check_strata(problem)
+            require_strata(self, problem)
         predictor = super()._fit(problem, rng)
         if self.loss != "huber":
             return predictor
@@ -344,38 +377,39 @@ class FairRegression(Promised):
             predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
         )
 
-    def _check_strata(self, problem: RepairProblem) -> None:
-        """Raise a UsageError where what is asked cannot be held within strata."""
-        closed = self.solver in ("auto", "closed-form") and self.loss_of(problem.table.reading) in OF_MEAN
-        refused = {
-            "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
-                self.constraint != "statistical_parity" or not closed
-            ),
-            "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
-                not problem.protected_as_feature
-            ),
-            "`group_slack` is of everybody and does not go with `strata`; give one `slack`": self.group_slack,
-            "`decisions=deterministic` does not go with `strata`; leave it out": self.decisions
-            != "randomized",
-            "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
-        }
-        for words, holds in refused.items():
-            if holds:
-                raise UsageError(f"fair-regression: {words}")
 
-    def _check_counts(self, problem: RepairProblem) -> None:
-        """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
-        columns, rows = problem.table.reading.columns, problem.table.rows
-        of_score = problem.features is None and rows.score is not None
-        for role, name, column in (
-            ("label", columns.label, rows.label),
-            ("score", columns.score, rows.score if of_score else None),
-        ):
-            if column is not None and column.size and (least := float(column.min())) < 0:
-                raise DataError(
-                    f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
-                    "negative: take `loss=square`, or leave these rows out"
-                )
+def require_counts(problem: RepairProblem) -> None:
+    """Raise a DataError where labels, or scores that are taken as they are, are negative and so no counts."""
+    columns, rows = problem.table.reading.columns, problem.table.rows
+    of_score = problem.features is None and rows.score is not None
+    for role, name, column in (
+        ("label", columns.label, rows.label),
+        ("score", columns.score, rows.score if of_score else None),
+    ):
+        if column is not None and column.size and (least := float(column.min())) < 0:
+            raise DataError(
+                f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
+                "negative: take `loss=square`, or leave these rows out"
+            )
+
+
+def require_strata(method: FairRegression, problem: RepairProblem) -> None:
+    """Raise a UsageError where what is asked cannot be held within strata."""
+    closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.reading) in OF_MEAN
+    refused = {
+        "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
+            method.constraint != "statistical_parity" or not closed
+        ),
+        "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
+            not problem.protected_as_feature
+        ),
+        "`group_slack` is of everybody and does not go with `strata`; give one `slack`": method.group_slack,
+        "`decisions=deterministic` does not go with `strata`; leave it out": method.decisions != "randomized",
+        "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
+    }
+    for words, holds in refused.items():
+        if holds:
+            raise UsageError(f"fair-regression: {words}")
 
 
 def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:

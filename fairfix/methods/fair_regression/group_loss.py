@@ -16,6 +16,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
+from fairfix.methods.fair_regression.search import game_quantities
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes
@@ -39,6 +40,10 @@ PER = {"quantile": SPREAD, "absolute": SPREAD, "poisson": ", times the mean labe
 """Loss -> what its penalty is multiplied with, so that it goes with the unit of the label as the loss does."""
 
 
+PRICES = 2.0
+"""Largest sum of prices of exponentiated gradient by default: a group counts at most twice as much besides."""
+
+
 class GroupLoss(Solver):
     """The linear model, or the average of models of another learner, of least loss within the bounds."""
 
@@ -49,14 +54,19 @@ class GroupLoss(Solver):
         "features; take `constraint=statistical_parity`, or repair from rows"
     )
     reads: ClassVar = dict.fromkeys(
-        ("bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"), anything
+        (
+            *("bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"),
+            *("search", "price_bound", "nu", "learning_rate", "rounds"),
+        ),
+        anything,
     )
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve for the models that the learner fits."""
         limits, recipe = self.method.limits(problem.cells), self.method.recipe(problem, rng)
-        fit = self._linear if self.method.learner == "linear" else self._members
+        direct = self.method.learner == "linear" and self.method.search == "auto"
+        fit = self._linear if direct else self._members
         return fit(problem, limits, *recipe)
 
     def _linear(
@@ -128,7 +138,9 @@ class GroupLoss(Solver):
         own, scale = row_loss(own_loss), unit ** row_loss(loss).power
         # to 12 digits as labels are rounded: equal in any unit
         zeta = np.array([float(f"{limit / scale:.12g}") for limit in limits])
-        many = solve_members(fit, losses, groups.codes, weight, zeta)
+        played = self.method.search == "exponentiated-gradient"
+        game = self.method.game(PRICES, self.method.nu) if played else None
+        many = solve_members(fit, losses, groups.codes, weight, zeta, game=game)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * scale)
             raise _refused(many, limits, groups, f"average of {makes(learner)} ({row_loss(loss).title})")
@@ -136,12 +148,17 @@ class GroupLoss(Solver):
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
         learned = learned_of(problem, learner, loss, l2, seed)
         value, bound = many.objective * scale, many.bound * scale
-        left = Quantity(
-            "gain left",
-            many.left * scale,
-            "loss that the last fit would have saved a mixture at the prices it was made for; models need not be the "
-            "best for their prices, so this is no bound",
-        )
+        if many.saddle is None:
+            left = Quantity(
+                "gain left",
+                many.left * scale,
+                "loss that the last fit would have saved a mixture at the prices it was made for; models need not be "
+                "the best for their prices, so this is no bound",
+            )
+            of_search: tuple[Quantity, ...] = (left,)
+        else:
+            over = "largest excess over a bound, as a share of the free model's loss"
+            of_search = tuple(game_quantities(many.saddle, many.unit * scale, over))
         proven = Certificate(
             f"mean {row_loss(loss).title}",
             value,
@@ -158,7 +175,7 @@ class GroupLoss(Solver):
             base_fitted=learned.scores,
             fitted=level + unit * many.scores,
             certificates=(proven,),
-            quantities=(left, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
+            quantities=(*of_search, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
         )
         return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
 

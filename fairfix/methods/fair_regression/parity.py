@@ -17,6 +17,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import Solver, anything, only
+from fairfix.methods.fair_regression.search import game_quantities
 from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import Learner
@@ -32,6 +33,7 @@ from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
 from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, shown_by_atoms, side_by_side
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
+from fairfix.optim.saddle import Game
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
@@ -310,6 +312,10 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
 # ---------------------------------------------------------------------- reduction
 
 
+LEAST_SLACK = 0.005
+"""Slacks below it bound no prices: those of exponentiated gradient are bounded as if they were as large."""
+
+
 class Reduction(Solver):
     """A mixture of models of one learner."""
 
@@ -317,7 +323,10 @@ class Reduction(Solver):
     option = "`solver=reduction`"
     needs_rows = "it learns models of single rows; take `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(
-        ("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+        (
+            *("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+            *("search", "price_bound", "nu", "learning_rate", "rounds"),
+        ),
         anything,
     )
     uses_labels = True
@@ -352,7 +361,22 @@ class Reduction(Solver):
             return model.rescaled(low, span)
 
         oracle = self._oracle(loss, link, design.matrix, fitted)
-        mixture = reduce(scaled, groups.codes, weight, method.slacks(groups), in_units(loss, span), oracle)
+        slacks = method.slacks(groups)
+
+        def game(saved: float, nu: float) -> Game:
+            # the prices at the optimum, times their slacks, are worth no more than what the constant gives away
+            return method.game(2.0 * saved / max(float(slacks.min()), LEAST_SLACK), nu)
+
+        mixture = reduce(
+            scaled,
+            groups.codes,
+            weight,
+            slacks,
+            in_units(loss, span),
+            oracle,
+            nu=method.nu,
+            game=game if method.search == "exponentiated-gradient" else None,
+        )
         scorers = tuple(Scorer(design.features, member_of(model), bounds) for model in mixture.models)
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
         base = learned_of(problem, *recipe)
@@ -395,6 +419,8 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
         "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
     )
     yield Quantity("nu", mixture.nu * unit, "gap seen with which the search has converged")
+    if mixture.saddle is not None:
+        yield from game_quantities(mixture.saddle, unit, "distance beyond the slack, at 40 thresholds")
     for name, distance in zip(groups.names, mixture.ks, strict=True):
         yield Quantity(
             "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name

@@ -1,0 +1,57 @@
+"""How prices are searched for: the parameters of exponentiated gradient, and what is told of it.
+
+The mathematics is in :mod:`fairfix.optim.saddle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fairfix.errors import UsageError
+from fairfix.methods.base import Repairer
+from fairfix.models.trace import Quantity
+from fairfix.optim.saddle import AUTO, Game, Saddle
+
+OF_GAME = ("price_bound", "nu", "learning_rate", "rounds")
+"""Parameters of exponentiated gradient."""
+
+
+class Searched(Repairer):
+    """A method whose prices exponentiated gradient can find."""
+
+    search: str
+    price_bound: float | str
+    nu: float
+    learning_rate: float | str
+    rounds: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.search == "auto":
+            for name in OF_GAME:
+                if (given := getattr(self, name)) != getattr(type(self), name):
+                    raise UsageError(
+                        f"fair-regression: `{name}={given}` goes with `search=exponentiated-gradient`; add it, or "
+                        f"leave out `{name}`"
+                    )
+        if self.rounds != int(self.rounds):
+            raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
+
+    def game(self, bound: float, nu: float) -> Game:
+        """Return how exponentiated gradient is played; ``bound`` and ``nu``: of prices where it is auto, and to end."""
+        given = bound if isinstance(self.price_bound, str) else self.price_bound
+        rate = AUTO if isinstance(self.learning_rate, str) else self.learning_rate
+        return Game(given, nu, rate, int(self.rounds))
+
+
+def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity]:
+    """Yield what is known of the averages of a game, with losses in ``unit``; ``over`` is what a violation is."""
+    yield Quantity(
+        "nu_t",
+        saddle.gap * unit,
+        "gap of the averages of exponentiated gradient, by the models it got; as they need not be the cheapest, this "
+        "is no bound",
+    )
+    yield Quantity("loss of the averages", saddle.loss * unit, "before they are brought within the slack")
+    yield Quantity("violation of the averages", saddle.excess, over)
+    yield Quantity("rounds", saddle.rounds, "of exponentiated gradient")
