@@ -52,8 +52,7 @@ from fair_regression_peers import (
 DRAWS = 50
 """Draws of each training row, by which drawn values are judged."""
 
-SLOW = 5
-"""Most splits of methods that take a tenth of a minute or more for each."""
+SPLITS = 10
 
 Pair = tuple[Point, Point]
 """Loss and distance on the training rows and on the test rows."""
@@ -184,11 +183,10 @@ def fairlearn(data: Data, seed: int) -> list[Pair]:
 
 @dataclass(frozen=True)
 class Method:
-    """How points are made, of what data, and of how many splits at most."""
+    """How points are made, and of what data."""
 
     points: Callable[[Data, int], list[Pair]]
     of: Callable[[Data], bool] = lambda data: True
-    splits: int = 99
 
 
 def _few(data: Data) -> bool:
@@ -202,16 +200,15 @@ def _chances(data: Data) -> bool:
 AWARE: Mapping[str, Method] = {
     "authors LS": Method(lambda d, s: official(d, s, "LS", aware=True)),
     "authors LR": Method(lambda d, s: official(d, s, "LR", aware=True), _chances),
-    "authors CS": Method(lambda d, s: official(d, s, "CS", aware=True), _few, SLOW),
+    "authors CS": Method(lambda d, s: official(d, s, "CS", aware=True), _few),
     "authors XGBoost": Method(
         lambda d, s: official(d, s, "XGB", aware=True),
         lambda d: XGBOOST and (_few(d) or not _chances(d)),
-        SLOW,
     ),
     "SEO": Method(lambda d, s: parts_of_the_way(d, s, without_means)),
     "full substitution": Method(lambda d, s: parts_of_the_way(d, s, averaged)),
     "barycentre, linear": Method(lambda d, s: parts_of_the_way(d, s, moved)),
-    "Fairlearn DP": Method(fairlearn, lambda d: _few(d) and _chances(d), SLOW),
+    "Fairlearn DP": Method(fairlearn, lambda d: _few(d) and _chances(d)),
     "closed form, linear": Method(lambda d, s: ours(d, s, aware=True, learner="linear")),
     "closed form, trees": Method(lambda d, s: ours(d, s, aware=True, learner="trees")),
 }
@@ -231,17 +228,17 @@ def _spread(values: Floats) -> Floats:
     return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(len(values)))
 
 
-def front(data: Data, levels: Sequence[float], splits: int, *, aware: bool) -> None:
+def front(data: Data, levels: Sequence[float], *, aware: bool) -> None:
     """Print the rows of a data set."""
     found: dict[str, list[list[Point]]] = {}
     free: dict[str, list[Point]] = {}
-    for seed in range(splits):
+    for seed in range(SPLITS):
         train, test = matrices(data, seed, aware=aware)
         flat = constant(data.loss, train, train), constant(data.loss, train, test)
         for name, model in FREE.items():
             free.setdefault(name, []).append(judged(data.loss, test, model(data, train)(test)))
         for name, method in (AWARE if aware else BLIND).items():
-            if seed < method.splits and method.of(data):
+            if method.of(data):
                 points = method.points(data, seed)
                 found.setdefault(name, []).append([chosen([*points, flat], level) for level in levels])
         print(f"{data.name} {aware} {seed}", file=sys.stderr)
@@ -249,21 +246,17 @@ def front(data: Data, levels: Sequence[float], splits: int, *, aware: bool) -> N
     base = np.array([one.loss for one in free["linear, unconstrained"]])
     losses = {name: np.array([[p.loss for p in row] for row in rows]) for name, rows in found.items()}
     for name, rows in losses.items():
-        many = len(rows)
         far = np.mean([[p.ks for p in row] for row in found[name]], axis=0)
         told = [""] * len(levels)
         if len(data.frame) != FEW:
-            oracles = [
-                losses[one][:many].mean(axis=0) for one in ("authors LS", "authors LR") if one in losses
-            ]
-            excess = np.min(oracles, axis=0) - base[:many].mean()
-            told = [f" ({r:.2f})" for r in (rows.mean(axis=0) - base[:many].mean()) / excess]
+            oracles = [losses[one].mean(axis=0) for one in ("authors LS", "authors LR") if one in losses]
+            excess = np.min(oracles, axis=0) - base.mean()
+            told = [f" ({r:.2f})" for r in (rows.mean(axis=0) - base.mean()) / excess]
         cells = [
             f"{m:.5f} ± {s:.5f}{r}, KS {k:.3f}"
             for m, s, r, k in zip(rows.mean(axis=0), _spread(rows), told, far, strict=True)
         ]
-        fewer = f" ({many} splits)" if many < splits else ""
-        print(f"| {data.name} ({splits}) | {knows} | {name}{fewer} | {' | '.join(cells)} |")
+        print(f"| {data.name} | {knows} | {name} | {' | '.join(cells)} |")
     for name, each in free.items():
         loss = np.array([one.loss for one in each])
         cell = f"{loss.mean():.5f} ± {_spread(loss):.5f}, KS {np.mean([one.ks for one in each]):.3f}"
@@ -274,34 +267,34 @@ def main() -> None:
     """Print the fronts of all data sets, or of those named."""
     print("## Test loss and KS at equal training KS (Figures 2 and 3)\n")
     print(
-        "Every method has the same ten slacks or parts, of which the training rows choose. Mean over splits ± standard "
-        "error; in brackets the excess over the unconstrained linear model, divided by that of the better of the "
-        "authors' LS and LR on the same splits; not for 2,000 rows, where that model overfits. KS is of a group "
-        "to everybody, over all thresholds. Base scores of ours are out of fold. The authors' oracles fit, to the "
-        "score of least cost of each row, least squares (LS), logistic regression (LR), XGBoost, and (CS) a hinge of "
-        "all costs.\n"
+        "Every method has the same ten slacks or parts, of which the training rows choose. Mean over "
+        f"{SPLITS} splits ± standard error; in brackets the excess over the unconstrained linear model, divided by "
+        "that of the better of the authors' LS and LR; not for 2,000 rows, where that model overfits. KS is of a "
+        "group to everybody, over all thresholds. Base scores of ours are out of fold. The authors' oracles fit, to "
+        "the score of least cost of each row, least squares (LS), logistic regression (LR), XGBoost, and (CS) a hinge "
+        "of all costs.\n"
     )
     if not XGBOOST:
         print("XGBoost is not installed: its rows are left out.\n")
     small, wide = (0.05, 0.1, 0.2), (0.1, 0.15, 0.2)
-    cases: list[tuple[Callable[[], Data], tuple[float, ...], int]] = [
-        (adult, small, 2),
-        (lawschool, small, 5),
-        (lambda: adult(FEW), small, 10),
-        (lambda: lawschool(FEW), small, 10),
-        (communities, wide, 10),
+    cases: list[tuple[Callable[[], Data], tuple[float, ...]]] = [
+        (adult, small),
+        (lawschool, small),
+        (lambda: adult(FEW), small),
+        (lambda: lawschool(FEW), small),
+        (communities, wide),
     ]
     with threadpool_limits(1):
         for levels in (small, wide):
             heads = " | ".join(f"KS {level:g}" for level in levels)
-            print(f"| data (splits) | sees group | method | {heads} |\n|---|---|---|{'---|' * len(levels)}")
-            for source, own, splits in cases:
+            print(f"| data | sees group | method | {heads} |\n|---|---|---|{'---|' * len(levels)}")
+            for source, own in cases:
                 if own != levels:
                     continue
                 data = source()
                 if data.name in (sys.argv[1:] or [data.name]):
-                    front(data, levels, splits, aware=True)
-                    front(data, levels, splits, aware=False)
+                    front(data, levels, aware=True)
+                    front(data, levels, aware=False)
             print()
 
 

@@ -83,15 +83,15 @@ def _fronts(found: Sequence[Table]) -> Iterator[tuple[str, list[Sequence[str]]]]
 
 def fair_regression(found: Sequence[Table]) -> Figure:
     """Return loss against KS on test rows: a column for each data set, with and without the group."""
-    rows = [row for one in found if "sees group" in one.columns for row in one.rows if "(" in row[0]]
+    rows = [row for one in found if "sees group" in one.columns for row in one.rows if row[-1]]
     data = list(dict.fromkeys(row[0] for row in rows))
-    methods = list(dict.fromkeys(row[2].partition(" (")[0] for row in rows))
+    methods = list(dict.fromkeys(row[2] for row in rows))
     figure, panels = _grid(2, len(data))
     for at, (sees, name) in enumerate((sees, name) for sees in ("yes", "no") for name in data):
         panel = panels[at]
-        panel.set_title(f"{name.partition(' (')[0]}, {'with' if sees == 'yes' else 'no'} group")
+        panel.set_title(f"{name}, {'with' if sees == 'yes' else 'no'} group")
         for number, method in enumerate(methods):
-            own = (row for row in rows if row[:2] == [name, sees] and row[2].partition(" (")[0] == method)
+            own = (row for row in rows if row[:2] == [name, sees] and row[2] == method)
             row = next(own, None)
             if row is None:
                 continue
@@ -171,7 +171,7 @@ LEFT_OUT = (
     "soft, certified",
     "certified, sees the recorded group",
 )
-"""Of the rules under noise, those of few splits and others, so that the rest can be told apart."""
+"""Of the rules under noise, those that are not drawn, so that the rest can be told apart."""
 
 
 def robust(found: Sequence[Table]) -> Figure:
