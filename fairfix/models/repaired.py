@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -41,18 +41,18 @@ from fairfix.data.codec import (
     word,
 )
 from fairfix.data.container import Artifact, digest, read, write
-from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import SEPARATOR, Seen, SharedDraws, canonical, decided, draws_of, is_random
+from fairfix.data.counts import Bools, Counts, Floats
+from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source, require
-from fairfix.data.ids import may_repeat
+from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
-from fairfix.data.plain import as_first, entries_of, texts_of
+from fairfix.data.plain import as_first
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import read_changes, replaced
@@ -71,14 +71,6 @@ POLICIES = {
     "unseen_group": one_of(*get_args(UnseenGroup)),
 }
 """How the settings of prediction are kept."""
-
-IDENTITY_TYPES: Mapping[str, pa.DataType] = {
-    "text": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-}
-"""Kinds of identity columns, with the type a text file is read as."""
 
 BASES = {
     "column": record(kind=text, name=or_none(text)),
@@ -474,82 +466,6 @@ Draw = Callable[[pa.RecordBatch, Bools], Floats]
 
 FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 """Kinds of features that a text file can hold, with the type it is read as."""
-
-
-def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
-    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
-    columns = reading.columns
-    hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
-    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
-    require(names, schema.names, "the data")
-    return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
-
-
-def _kind(kind: pa.DataType, *, as_text: bool) -> str:
-    types = {"boolean": pa.types.is_boolean, "integer": pa.types.is_integer, "number": pa.types.is_floating}
-    if as_text:  # an id is a name even where it looks like a number: 007 is not 7
-        return "text"
-    return next((name for name, is_kind in types.items() if is_kind(kind)), "text")
-
-
-def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
-    """Yield the identity of each row from its columns, in the order of ``kinds``."""
-    parts = [_written(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
-    return iter(parts[0]) if len(parts) == 1 else map(SEPARATOR.join, zip(*parts, strict=True))
-
-
-def _written(column: pa.Array) -> Iterable[bytes]:
-    """Return the entries of a column as an identity has them."""
-    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    of_entry = (
-        str.encode if texts and not column.null_count else canonical
-    )  # the same, in a tenth of the time
-    return map(of_entry, entries_of(column))
-
-
-def _as(column: pa.Array, kind: str) -> pa.Array:
-    """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
-    wanted = IDENTITY_TYPES[kind]
-    if kind == "text" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column
-    try:
-        return column.cast(wanted)
-    except pa.ArrowInvalid:  # texts that the fit has not seen stay what they are
-        return column
-
-
-def check_unique(ids: Sequence[pa.Array], name: str) -> None:
-    """Raise a DataError where identities repeat or are missing."""
-    whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
-    if whole.null_count:
-        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
-    if not may_repeat(whole.chunks):
-        return
-    distinct = len(whole.unique())
-    if distinct == len(whole):
-        return
-    again = int(np.argmax(whole.to_pandas().duplicated())) + 1
-    raise DataError(
-        f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
-        f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
-        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
-    )
-
-
-def row_draws(
-    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
-) -> Callable[[Ints], Floats]:
-    """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
-
-    Rows that no id tells apart are told apart by occurrence.
-    """
-
-    def of(rows: Ints) -> Floats:
-        chosen = columns.select(list(identity)).take(arrow_array(rows))
-        whole = [column.combine_chunks() for column in chosen.columns]
-        return draws_of(identities(whole, identity), key, None if by_id else {})
-
-    return of
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:

@@ -26,17 +26,9 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
+from fairfix.models.identity import IDENTITY_TYPES, check_unique, identity_columns, row_draws
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import (
-    IDENTITY_TYPES,
-    Repaired,
-    at_predict_time,
-    check_unique,
-    fingerprint,
-    hash_key,
-    identity_columns,
-    row_draws,
-)
+from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
