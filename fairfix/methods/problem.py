@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.counts import Floats
+from fairfix.data.classes import classes_of_rows
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
@@ -78,6 +79,16 @@ class RepairProblem:
         """The strata within which groups are to be alike; None for everybody together."""
         names = self.table.reading.columns.strata
         return self.table.groups(names) if names else None
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes: the first column of classes that the reading names."""
+        return bool(self.table.reading.columns.classes)
+
+    @cached_property
+    def classes(self) -> tuple[tuple[str, ...], Ints]:
+        """The classes that labels have, in order, and the number of each row's, shape (n,)."""
+        return classes_of_rows(self.table, self.table.reading.columns.classes[0], "label")
 
     @property
     def weight(self) -> Floats:

@@ -52,6 +52,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.models.class_chances import as_column
 from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor
@@ -121,7 +122,8 @@ CHOICES = {
 """What may be said of rows that are not as they should be."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
-"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
+"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``, that of classes
+adds ``prediction``, a chance ``p_CLASS`` for each, and ``randomized``."""
 
 SCHEME = "blake2b-53/2"
 """How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
@@ -171,6 +173,9 @@ class Repaired:
         """Columns that prediction adds; values of a regression are followed by no decision."""
         if self.predictor.gives == "decision":
             return OUTPUT
+        if names := self.predictor.classes:
+            chances = [pa.field(f"p_{name}", pa.float64()) for name in names]
+            return pa.schema([("prediction", as_column(names).type), *chances, OUTPUT.field("randomized")])
         decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
@@ -252,7 +257,8 @@ class Repaired:
         Returns
         -------
         The same kind with ``p_positive`` (``prediction`` where values are repaired), ``decision`` and ``randomized``
-        added; an Arrow table for a path. A row that is asked for alone is decided as it is among others. Rows that
+        added; of many classes ``prediction``, a ``p_CLASS`` for each and ``randomized``. An Arrow table for a path.
+        A row that is asked for alone is decided as it is among others. Rows that
         nothing tells apart are told apart by their number of occurrence in one call only: where they matter, repair
         with an ``id``.
 
@@ -352,6 +358,8 @@ class Repaired:
         self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
+        if self.predictor.classes:
+            return self._classified(batch, rows, f"{first + 1:,} of {encoder.where}")
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
@@ -374,6 +382,28 @@ class Repaired:
         elif self.reading.thresholds:
             columns.append(arrow_array((result >= self.reading.cut).astype(np.int8), undecided))
         columns.append(arrow_array(drawn))
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
+        )
+
+    def _classified(self, batch: pa.RecordBatch, rows: Rows, where: str) -> pa.RecordBatch:
+        """Return a batch with the class of each row and the chances of all; nothing of them is drawn."""
+        names = self.predictor.classes
+        chance, row = np.zeros((len(rows), len(names))), 0
+        if len(rows):
+            table = Table(
+                self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
+            )
+            chance = self.predictor.chances(table)
+        if not (sound := np.isfinite(chance).all(axis=1)).all():
+            row = int(np.argmin(sound))
+            raise DataError(
+                f"the rule gives no chances of classes to row {row + 1:,} of the {len(rows):,} rows from row {where}: "
+                "one of its features is too large, or the artifact was changed; mend the row, or repair again"
+            )
+        likeliest = arrow_array(chance.argmax(axis=1))
+        columns = [as_column(names).take(likeliest), *map(arrow_array, np.ascontiguousarray(chance.T))]
+        columns.append(arrow_array(np.zeros(len(rows), dtype=bool)))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
