@@ -424,8 +424,7 @@ class Repairer:
     def _check(self, problem: RepairProblem) -> None:
         """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
         groups, solver = problem.cells, self.solver_in_force
-        task: Asked = "multiclass" if problem.has_classes else problem.table.reading.task
-        paf, noise = problem.protected_as_feature, problem.noise
+        task, paf, noise = problem.task, problem.protected_as_feature, problem.noise
         learned = problem.features is not None or paf
         name, tasks = self.name, solver.tasks or self.tasks
         this = f"{name}: {solver.option}" if solver.option else name
@@ -462,28 +461,10 @@ class Repairer:
         if not (self.membership or self.numbers):
             require_two(groups.columns, groups.names)
         require_rows(problem)
-        if problem.table.rows.label is None and self.uses_labels and not problem.has_classes:
+        if self.uses_labels and not problem.has_labels:
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         if (label := only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
-        if problem.has_classes:
-            require_classes(problem)
-
-
-def require_classes(problem: RepairProblem) -> None:
-    """Raise a DataError where there are not two classes to learn, or one has no weight."""
-    (column, *_), (names, codes) = problem.table.reading.columns.classes, problem.classes
-    if len(names) < 2:
-        raise DataError(
-            f"label column {column!r} has the single class {names[0]!r}; a repair needs two or more"
-        )
-    mass = np.bincount(codes, problem.weight, len(names))
-    if not mass.all():
-        empty = names[int(np.argmin(mass))]
-        raise DataError(
-            f"class {empty!r} of {column!r} has no rows of positive weight to fit on; leave its rows out, or fold it "
-            "into another"
-        )
 
 
 def require_two(columns: Iterable[str], names: Sequence[str]) -> None:

@@ -11,7 +11,10 @@ import pyarrow as pa
 
 from fairfix.data.codec import Part, Setting, list_of, text
 from fairfix.data.counts import Floats
+from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
+from fairfix.errors import DataError
+from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart
 
 LONGEST_NUMBER = 18
@@ -47,13 +50,13 @@ class ClassChances(OfScorers):
         """The classes that there are to predict."""
         return self.names
 
-    def chances(self, table: Table) -> Floats:
+    def class_probabilities(self, table: Table) -> Floats:
         """Return the chance of each class, shape (n, K)."""
         return self.scorer(table)
 
     def predict(self, table: Table) -> Floats:
         """Return the number of each row's class among the names, shape (n,)."""
-        return np.asarray(self.chances(table).argmax(axis=1), dtype=np.float64)
+        return np.asarray(self.class_probabilities(table).argmax(axis=1), dtype=np.float64)
 
     def unrepaired(self, table: Table) -> Floats:
         """Return the number of each row's class: there is no other score."""
@@ -67,3 +70,33 @@ def as_column(names: tuple[str, ...]) -> pa.Array:
     if whole and all(str(int(name)) == name for name in names):
         return pa.array([int(name) for name in names], pa.int64())
     return pa.array(names, pa.string())
+
+
+def class_schema(names: tuple[str, ...]) -> pa.Schema:
+    """Return the columns that prediction of classes adds: the class, the chance of each, and that nothing is drawn."""
+    each = [pa.field(f"p_{name}", pa.float64()) for name in names]
+    return pa.schema([("prediction", as_column(names).type), *each, ("randomized", pa.bool_())])
+
+
+def classified(
+    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, where: str
+) -> pa.RecordBatch:
+    """Return a batch, whose rows are those of the table, with the columns of :func:`class_schema`.
+
+    A DataError where a row has no chances; ``where``: the first row of the batch, for its message.
+    """
+    names = predictor.classes
+    chance = predictor.class_probabilities(table) if len(table) else np.zeros((0, len(names)))
+    if not (sound := np.isfinite(chance).all(axis=1)).all():
+        raise DataError(
+            f"the rule gives no chances of classes to one of the {len(table):,} rows from row {where} (the "
+            f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
+            "changed; mend the row, or repair again"
+        )
+    columns = [as_column(names).take(arrow_array(chance.argmax(axis=1)))]
+    columns += [
+        *map(arrow_array, np.ascontiguousarray(chance.T)),
+        arrow_array(np.zeros(len(table), dtype=bool)),
+    ]
+    fields = [*batch.schema, *class_schema(names)]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema(fields))

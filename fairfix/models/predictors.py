@@ -53,7 +53,7 @@ class RepairedPredictor(Saved):
         """The classes that are predicted, in order; empty where decisions or values are."""
         return ()
 
-    def chances(self, table: Table) -> Floats:
+    def class_probabilities(self, table: Table) -> Floats:
         """Return the chance of each class, shape (n, K); only called where there are ``classes``."""
         raise NotImplementedError
 

@@ -52,7 +52,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
-from fairfix.models.class_chances import as_column
+from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor
@@ -156,7 +156,7 @@ class Repaired:
     @property
     def required(self) -> tuple[str, ...]:
         """Columns that prediction needs, the score of a model file excepted."""
-        names = [name for name in self.reading.columns.counted if name != self._made_score]
+        names = [name for name in self.reading.columns.counted if name != self.made_score]
         names += list(self.predictor.features)
         if self.base["kind"] == "file":
             average = self.base.get("average")
@@ -165,17 +165,17 @@ class Repaired:
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property
-    def _made_score(self) -> str | None:
+    def made_score(self) -> str | None:
+        """Name of the score, where a model file makes it."""
         return self.reading.columns.score if self.base["kind"] == "file" else None
 
     @property
     def output(self) -> pa.Schema:
-        """Columns that prediction adds; values of a regression are followed by no decision."""
+        """Columns that prediction adds: of decisions, of values or of classes, as ``OUTPUT`` says."""
         if self.predictor.gives == "decision":
             return OUTPUT
         if names := self.predictor.classes:
-            chances = [pa.field(f"p_{name}", pa.float64()) for name in names]
-            return pa.schema([("prediction", as_column(names).type), *chances, OUTPUT.field("randomized")])
+            return class_schema(names)
         decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
@@ -256,11 +256,9 @@ class Repaired:
 
         Returns
         -------
-        The same kind with ``p_positive`` (``prediction`` where values are repaired), ``decision`` and ``randomized``
-        added; of many classes ``prediction``, a ``p_CLASS`` for each and ``randomized``. An Arrow table for a path.
-        A row that is asked for alone is decided as it is among others. Rows that
-        nothing tells apart are told apart by their number of occurrence in one call only: where they matter, repair
-        with an ``id``.
+        The same kind with the columns of :attr:`output` added; an Arrow table for a path. A row that is asked for alone
+        is decided as it is among others. Rows that nothing tells apart are told apart by their number of occurrence in
+        one call only: where they matter, repair with an ``id``.
 
         Raises
         ------
@@ -321,7 +319,7 @@ class Repaired:
                 tally.add(draws)
             return draws
 
-        for part in source.parts(source.columns, self._types()):
+        for part in source.parts(source.columns, _types_of(self)):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
@@ -335,7 +333,7 @@ class Repaired:
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
-        types = self._types()
+        types = _types_of(self)
         if not source.text:
             return pa.schema([*source.schema, *self.output])
         fields = [
@@ -344,22 +342,13 @@ class Repaired:
         ]
         return pa.schema([*fields, *self.output])
 
-    def _types(self) -> dict[str, pa.DataType]:
-        """Return the types to read identity and cell columns with, so that text files give what was fitted."""
-        types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
-        features = self.predictor.features.items()
-        types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
-        types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
-        if self.reading.columns.score and not self._made_score:
-            types[self.reading.columns.score] = pa.float64()
-        return types
-
     def _predicted(
         self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if self.predictor.classes:
-            return self._classified(batch, rows, f"{first + 1:,} of {encoder.where}")
+            table = Table(self.reading, rows, features_of(batch, self.predictor))
+            return classified(batch, table, self.predictor, f"{first + 1:,} of {encoder.where}")
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
@@ -371,8 +360,9 @@ class Repaired:
             chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
             if members := self.predictor.memberships:
                 table = Table(self.reading, rows, pa.Table.from_batches([chosen.select(list(members))]))
-                numbers = first + 1 + np.flatnonzero(kept)
-                memberships(table, members, numbers, f" of {encoder.where}", NO_POLICY)
+                memberships(
+                    table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
+                )
             result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
@@ -386,33 +376,9 @@ class Repaired:
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
 
-    def _classified(self, batch: pa.RecordBatch, rows: Rows, where: str) -> pa.RecordBatch:
-        """Return a batch with the class of each row and the chances of all; nothing of them is drawn."""
-        names = self.predictor.classes
-        chance, row = np.zeros((len(rows), len(names))), 0
-        if len(rows):
-            table = Table(
-                self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
-            )
-            chance = self.predictor.chances(table)
-        if not (sound := np.isfinite(chance).all(axis=1)).all():
-            row = int(np.argmin(sound))
-            raise DataError(
-                f"the rule gives no chances of classes to row {row + 1:,} of the {len(rows):,} rows from row {where}: "
-                "one of its features is too large, or the artifact was changed; mend the row, or repair again"
-            )
-        likeliest = arrow_array(chance.argmax(axis=1))
-        columns = [as_column(names).take(likeliest), *map(arrow_array, np.ascontiguousarray(chance.T))]
-        columns.append(arrow_array(np.zeros(len(rows), dtype=bool)))
-        return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
-        )
-
     def _result(self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
-        table = Table(
-            self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
-        )
+        table = Table(self.reading, rows, features_of(batch, self.predictor))
         if self.predictor.gives == "decision":
             result = self._checked(table, self.predictor.predict(table), where)
             drawn = is_random(result)
@@ -459,6 +425,22 @@ class Repaired:
         if drawn.any():
             columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
             yield from identities(columns, self.identity)
+
+
+def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table:
+    """Return the feature columns that a predictor looks at."""
+    return pa.Table.from_batches([batch.select(list(predictor.features))])
+
+
+def _types_of(repaired: Repaired) -> dict[str, pa.DataType]:
+    """Return the types to read identity and cell columns with, so that text files give what was fitted."""
+    types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in repaired.identity.items()}
+    features = repaired.predictor.features.items()
+    types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
+    types |= dict.fromkeys(repaired.reading.columns.cell_keys, pa.string())
+    if repaired.reading.columns.score and not repaired.made_score:
+        types[repaired.reading.columns.score] = pa.float64()
+    return types
 
 
 def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:

@@ -37,8 +37,13 @@ from fairfix.tasks.doubts import Asked, of_gaps, of_slack
 from fairfix.tasks.fitting import Candidate, Outcome, check_split, recorded, split_rows, warned
 from fairfix.tasks.proof import Proof, ProofRow, mean_change
 
-GAPS = tuple(Comparison(metric, "difference", scope).id for metric in CLASS_METRICS for scope in CLASS_SCOPES)
-"""Gaps over all classes that the table shows."""
+GAPS = tuple(
+    Comparison(metric, "difference", scope).id
+    for metric in CLASS_METRICS
+    if metric != "false_positive_rate"
+    for scope in CLASS_SCOPES
+)
+"""Gaps over all classes that the table shows: of rates of a class among all, and among those who are of it."""
 
 SHOWN = (*GAPS, "accuracy.min", *CHANGES)
 """Comparisons that the table shows for every attribute."""
@@ -212,7 +217,9 @@ def prove_classes(
     plain = predictor.trace.base
     assert plain is not None
     labels, after = _labels(table), _named(table, predictor)
-    if came := len(own) > 1:
+    came = len(own) > 1
+    column = own[1] if came else "prediction"
+    if came:
         names, codes = classes_of_rows(table, own[1], "prediction")
         before = [names[code] for code in codes]
     else:
@@ -224,14 +231,13 @@ def prove_classes(
     def pair(confidence: float) -> tuple[ClassesReport, ClassesReport]:
         alone = replace(settings, checks=(), confidence=confidence)
         was = None if came else changes(plain, confidence)
-        return _audited(table, before, alone, was), _audited(
+        return _audited(table, before, alone, was, column), _audited(
             table, after, alone, changes(predictor, confidence)
         )
 
     surer = None if of_fit else pair((1.0 + settings.confidence) / 2.0)
-    was = _audited(
-        table, before, replace(settings, checks=()), None if came else changes(plain, settings.confidence)
-    )
+    more = None if came else changes(plain, settings.confidence)
+    was = _audited(table, before, replace(settings, checks=()), more, column)
     now = _audited(table, after, settings, changes(predictor, settings.confidence))
     right = np.subtract(_same(after, labels), _same(before, labels)).astype(np.float64)
     change = mean_change(right, table, settings, (-1.0, 1.0))
@@ -240,12 +246,14 @@ def prove_classes(
     return ClassesProof(table.used, 0.0, tuple(rows), now.everybody, drawn=False, audits=(was, now))
 
 
-def _audited(table: Table, predicted: Sequence[str], settings: Settings, more: More | None) -> ClassesReport:
-    """Return the audit of classes that rows are predicted."""
+def _audited(
+    table: Table, predicted: Sequence[str], settings: Settings, more: More | None, column: str = "prediction"
+) -> ClassesReport:
+    """Return the audit of classes that rows are predicted; ``column``: the name of their column, for messages."""
     reading = table.reading
     own = reading.columns
     label, groups = own.classes[0], (*own.strata, *own.protected)
-    name = "prediction"
+    name = column
     while name in (label, *groups):
         name += "_"
     columns: dict[str, Any] = {label: _labels(table), name: list(predicted), f"{name} weight": table.weight}
@@ -296,7 +304,7 @@ def _rows(
 def _doubts(
     asked: Asked, predictor: RepairedPredictor, held: Table, fit: ClassesProof, proof: ClassesProof
 ) -> Iterator[Note]:
-    """Yield what has to be said first of a repair of classes."""
+    """Yield what comes first to say of a repair of classes."""
     constant = {*_named(held, predictor)}
     if len(constant) == 1:
         yield Caution(
