@@ -37,6 +37,14 @@ OF_CLASSES = frozenset(("label", "decision"))
 FLIPS = "decision_flips.under_counterfactuals"
 """What is measured of all classes where people have copies: another class than some copy."""
 
+CHANGES = (
+    FLIPS,
+    "decision_flips.under_flips",
+    "decision_flips.under_comparable",
+    "decision_flips.under_everybody",
+)
+"""What may be measured of people with something else that does not count: another class than before."""
+
 ACCURACY = "accuracy"
 """What is measured of all classes together: a prediction is right, or it is not."""
 
@@ -88,8 +96,9 @@ def audit_classes(
     DataError, UsageError
         The data or the question does not fit; the message names column, value and remedy.
     """
+    measured = {FLIPS, *(one.id for each in (more or {}).values() for one in each)}
     for check in settings.checks:
-        if not {*check.comparison.entry.needs} <= OF_CLASSES and not _of_copies(check):
+        if not {*check.comparison.entry.needs} <= OF_CLASSES and check.comparison.id not in measured:
             there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
             raise UsageError(
                 f"check {check.text!r}: of classes there are predictions alone, and {check.comparison.id} needs more; "
@@ -134,11 +143,11 @@ def audit_classes(
 
 def of_all(check: Check) -> bool:
     """Tell whether a check is about all classes together."""
-    return check.comparison.metric == ACCURACY or check.comparison.of_classes or _of_copies(check)
+    return check.comparison.metric == ACCURACY or check.comparison.of_classes or _of_changes(check)
 
 
-def _of_copies(check: Check) -> bool:
-    return check.comparison.id == FLIPS
+def _of_changes(check: Check) -> bool:
+    return check.comparison.id in CHANGES
 
 
 def _of_accuracy(metrics: Mapping[str, Value]) -> dict[str, Value]:
@@ -147,7 +156,7 @@ def _of_accuracy(metrics: Mapping[str, Value]) -> dict[str, Value]:
 
 def _accuracy_alone(block: Block) -> Block:
     """Return a block without the rates that mean nothing where all labels are said to be positive."""
-    ours = {name for name in block.comparisons if Comparison.parse(name).metric == ACCURACY} | {FLIPS}
+    ours = {name for name in block.comparisons if Comparison.parse(name).metric == ACCURACY} | {*CHANGES}
     kept = {name: one for name, one in block.comparisons.items() if name in ours}
     groups = tuple(replace(group, metrics=_of_accuracy(group.metrics)) for group in block.groups)
     return replace(block, groups=groups, comparisons=kept)
@@ -214,7 +223,6 @@ def classes_dict(report: ClassesReport) -> dict[str, object]:
     everybody = report.everybody
     content = audit_dict(replace(everybody, checks=()))
     del content["pooled_median"]
-    settings = everybody.settings
     of_class = next(iter(report.classes.values())).settings.confidence
     used = {c.id for of in report.classes.values() for block in of.blocks for c in block.comparisons.values()}
     used |= {result.check.comparison.id for _, result in report.checks}
@@ -231,10 +239,7 @@ def classes_dict(report: ClassesReport) -> dict[str, object]:
             },
             **own,
         },
-        "checks": [
-            {**check_dict(result, settings.gate_on), **_named_class(name, result)}
-            for name, result in report.checks
-        ],
+        "checks": class_checks(report),
         **({} if balanced is None else {"balanced_accuracy": form(balanced)}),
         "classes": [
             {
@@ -247,6 +252,12 @@ def classes_dict(report: ClassesReport) -> dict[str, object]:
         ],
         "definitions": {name: Comparison.parse(name).definition for name in sorted(used)},
     }
+
+
+def class_checks(report: ClassesReport) -> list[dict[str, object]]:
+    """Return the JSON form of every judged check, with its class."""
+    gate_on = report.everybody.settings.gate_on
+    return [{**check_dict(result, gate_on), **_named_class(name, result)} for name, result in report.checks]
 
 
 def _named_class(name: str, result: CheckResult) -> dict[str, str]:

@@ -83,6 +83,8 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     yield f"method            {manifest['method']}"
     yield f"parameters        {_pairs(manifest['parameters'])}"
     yield f"predictor         {manifest['predictor']['kind']}"
+    if names := manifest["predictor"]["settings"].get("names"):
+        yield f"classes           {', '.join(names)}"
     shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in manifest["arrays"].items()]
     yield f"arrays            {', '.join(shapes)}"
     yield f"needs             {', '.join(requires['columns'])}"

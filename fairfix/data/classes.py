@@ -19,6 +19,7 @@ from fairfix.data.counts import Bools, Counts, Floats, Ints, groups_of_cells
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan
+from fairfix.data.table import Table
 from fairfix.errors import DataError
 
 WHOLE = re.compile(r"([+-]?\d+)\.0*")
@@ -156,6 +157,18 @@ class Classes:
             square_mass=None if counts.square_mass is None else of_labels(squares),
             decisions=np.concatenate([weights, squares], axis=2),
         )
+
+
+def classes_of_rows(table: Table, column: str, part: str) -> tuple[tuple[str, ...], Ints]:
+    """Return the classes that a column of classes has in a table, in order, and the number of each row's, shape (n,).
+
+    ``part``: what the column is, for messages. The order is that of the classes of an audit.
+    """
+    groups = table.groups([column])
+    levels = named(column, part, [level for (level,) in groups.levels])
+    names = tuple(sorted({*levels}, key=_rank))
+    place = np.array([names.index(level) for level in levels], dtype=np.int64)
+    return names, place[groups.codes]
 
 
 def named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:

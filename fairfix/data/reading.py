@@ -203,7 +203,7 @@ def infer_columns(
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
     to be learned and it is not ``score_needed``; decisions are not looked for then. Predictions ``of_classes`` are
-    looked for alone.
+    looked for alone; where they are not ``score_needed``, they may be missing.
     """
     for part in ("protected", "strata", "label", "score", "prediction", "probability", "weight", "id"):
         given = getattr(columns, part)
@@ -219,6 +219,8 @@ def infer_columns(
         return columns, inferred
     if of_classes:
         decided = _only(sorted(DECISIONS), names, "prediction")
+        if decided is None and not score_needed:
+            return columns, inferred
         if decided is None:
             raise ColumnError(
                 "no column of predicted classes: name it with `prediction=COLUMN`",

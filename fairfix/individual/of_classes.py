@@ -7,7 +7,7 @@ Yurochkin and Sun (2021), SenSeI, ICLR: prediction consistency is the share whos
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.auditing.results import ComparisonReport
+from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.classes import named
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
@@ -25,8 +25,12 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import mean_share
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
+from fairfix.individual.flips import Comparable, Flip, concerned, flipped, protected_flips
+from fairfix.models.predictors import RepairedPredictor
 
 CHANGED = "decision_flips.under_counterfactuals"
+
+BLIND = "the rule does not look at what is changed: constant by construction"
 
 
 def classes_of_copies(
@@ -64,6 +68,54 @@ def classes_of_copies(
     reason = f"{row.size:,} copies of {people.size:,} people"
     report = ComparisonReport(CHANGED, replace(value, reason=reason), ())
     return {attribute_name(columns.protected): [report]}, copies
+
+
+def of_predicted_classes(
+    table: Table,
+    predictor: RepairedPredictor,
+    comparable: Comparable,
+    confidence: float,
+    copies: Counterfactuals | None = None,
+) -> dict[str, list[ComparisonReport]]:
+    """Return the shares of people whose predicted class hangs on what does not count: attribute -> comparisons.
+
+    Flips are of all levels of the attribute's columns; comparable values, and copies of people, are with the last
+    attribute, which is of all columns.
+    """
+    columns, alpha = table.reading.columns.protected, 1.0 - confidence
+    looks_at = {*predictor.inputs, *predictor.features}
+
+    def share(scope: str, rows: Table, flips: Sequence[Flip], same: Comparable = ()) -> ComparisonReport:
+        name = f"decision_flips.{scope}"
+        if looks_at.isdisjoint(part for flip in flips for part in (*flip.protected, *flip.comparable)):
+            return ComparisonReport(name, Value(0.0, 0.0, 0.0, BLIND), ())
+        every = [predictor.predict(flipped(rows, flip, same)) for flip in flips]
+        differs = (np.stack(every) != every[0]).any(axis=0).astype(np.float64)
+        return ComparisonReport(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha), ())
+
+    out = {}
+    for own in dict.fromkeys([*((name,) for name in columns), columns]):
+        out[attribute_name(own)] = [share("under_flips", table, protected_flips(table, own))]
+    last = out[attribute_name(columns)]
+    if comparable:
+        flips = protected_flips(table, (), comparable)
+        inside = np.all([concerned(table, name, alike) for name, alike in comparable], axis=0)
+        if inside.any():
+            last.append(share("under_comparable", table.take(np.flatnonzero(inside)), flips, comparable))
+        last.append(
+            share("under_everybody", table, [replace(flip, everybody=True) for flip in flips], comparable)
+        )
+    if copies is not None:
+        row, changed = copies.of(table)
+        if row.size:
+            people, of = np.unique(row, return_inverse=True)
+            other = predictor.predict(changed) != predictor.predict(table)[row]
+            differs = np.zeros(people.size)
+            np.maximum.at(differs, of.ravel(), other.astype(np.float64))
+            value = mean_share(differs, table.weight[people], (0.0, 1.0), alpha)
+            reason = f"{row.size:,} copies of {people.size:,} people"
+            last.append(ComparisonReport(CHANGED, replace(value, reason=reason), ()))
+    return out
 
 
 def require_known(copies: Counterfactuals, names: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from fairfix.data.choices import Task
+from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
@@ -126,7 +126,7 @@ class Solver:
     """The parameter that chooses it, for messages."""
     reads: ClassVar[Mapping[str, Accepts]] = {}
     """Parameters that mean something to it, beside the slack, with the values that do."""
-    tasks: ClassVar[tuple[Task, ...]] = ()
+    tasks: ClassVar[tuple[Asked, ...]] = ()
     """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
     sees_groups: ClassVar[bool | None] = None
@@ -180,8 +180,8 @@ class Repairer:
     """The algorithms that the parameter ``solver`` chooses from, where there are several."""
     rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
     """Variants that `compare` shows side by side, by what their title adds: the parameters of each."""
-    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
-    """Labels it knows: 0/1 (classification), real numbers (regression)."""
+    tasks: ClassVar[tuple[Asked, ...]] = ("classification",)
+    """Labels it knows: 0/1 (classification), real numbers (regression), many classes (multiclass)."""
     knows_strata: ClassVar[bool] = False
     knows_unlabelled: ClassVar[bool] = False
     knows_noise: ClassVar[bool] = False
@@ -424,7 +424,7 @@ class Repairer:
     def _check(self, problem: RepairProblem) -> None:
         """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
         groups, solver = problem.cells, self.solver_in_force
-        task, paf, noise = problem.table.reading.task, problem.protected_as_feature, problem.noise
+        task, paf, noise = problem.task, problem.protected_as_feature, problem.noise
         learned = problem.features is not None or paf
         name, tasks = self.name, solver.tasks or self.tasks
         this = f"{name}: {solver.option}" if solver.option else name
@@ -461,7 +461,7 @@ class Repairer:
         if not (self.membership or self.numbers):
             require_two(groups.columns, groups.names)
         require_rows(problem)
-        if problem.table.rows.label is None and self.uses_labels:
+        if self.uses_labels and not problem.has_labels:
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         if (label := only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")

@@ -164,6 +164,14 @@ def model_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, see
     return Scorer(design.features, member, bounds_of(problem, loss))
 
 
+@once_per_problem
+def classes_of(problem: RepairProblem, learner: Learner, l2: float, seed: int) -> Scorer:
+    """Return the model of the chances of the label's classes over features, fitted to all rows at once."""
+    design, weight, (names, codes) = design_of(problem, learner), problem.table.rows.weight, problem.classes
+    member = fit_classes(design.matrix, codes, len(names), weight, learner=learner, l2=l2, seed=seed)
+    return Scorer(design.features, member)
+
+
 def bounds_of(problem: RepairProblem, loss: str) -> tuple[float, float] | None:
     """Return the range that values are moved into: [0, 1] where they are chances but no loss keeps them there."""
     return (0.0, 1.0) if problem.table.reading.task == "classification" and loss != "logistic" else None

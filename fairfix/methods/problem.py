@@ -12,7 +12,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.counts import Floats
+from fairfix.data.choices import Asked
+from fairfix.data.classes import classes_of_rows
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
@@ -80,6 +82,26 @@ class RepairProblem:
         return self.table.groups(names) if names else None
 
     @property
+    def task(self) -> Asked:
+        """What the labels are."""
+        return "multiclass" if self.has_classes else self.table.reading.task
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels, of whatever kind."""
+        return self.has_classes or self.table.rows.label is not None
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes: the first column of classes that the reading names."""
+        return bool(self.table.reading.columns.classes)
+
+    @cached_property
+    def classes(self) -> tuple[tuple[str, ...], Ints]:
+        """The classes that labels have, in order, and the number of each row's, shape (n,)."""
+        return classes_of_rows(self.table, self.table.reading.columns.classes[0], "label")
+
+    @property
     def weight(self) -> Floats:
         """Row weights, shape (n,); ones when there are none."""
         return self.table.weight
@@ -118,12 +140,30 @@ def group_masses(problem: RepairProblem) -> Floats:
 
 
 def require_rows(problem: RepairProblem) -> None:
-    """Raise a DataError that names a group of which no row has any weight."""
+    """Raise a DataError that names a group, or a class, of which no row has any weight."""
+    if problem.has_classes:
+        _require_classes(problem)
     mass = group_masses(problem)
     if not mass.all():
         empty, where = problem.cells.names[int(np.argmin(mass))], attribute_name(problem.cells.columns)
         raise DataError(
             f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
+        )
+
+
+def _require_classes(problem: RepairProblem) -> None:
+    """Raise a DataError where there are not two classes to learn, or one has no weight."""
+    (column, *_), (names, codes) = problem.table.reading.columns.classes, problem.classes
+    if len(names) < 2:
+        raise DataError(
+            f"label column {column!r} has the single class {names[0]!r}; a repair needs two or more"
+        )
+    mass = np.bincount(codes, problem.weight, len(names))
+    if not mass.all():
+        empty = names[int(np.argmin(mass))]
+        raise DataError(
+            f"class {empty!r} of {column!r} has no rows of positive weight to fit on; leave its rows out, or fold it "
+            "into another"
         )
 
 

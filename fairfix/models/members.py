@@ -343,6 +343,50 @@ class NetworkMember(Member):
 
 
 @dataclass(frozen=True, eq=False)
+class ClassNetworkMember(Member):
+    """A network with one hidden layer: ``softmax(max(X hidden + hidden_bias, 0) out + out_bias)``."""
+
+    kind: ClassVar[str] = "class_network"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "hidden": Array("<f8", (None, "hidden")),
+        "hidden_bias": Array("<f8", ("hidden",)),
+        "out": Array("<f8", ("hidden", "classes")),
+        "out_bias": Array("<f8", ("classes",)),
+    }
+
+    hidden: Floats
+    hidden_bias: Floats
+    """Shapes (d, h) and (h,)."""
+    out: Floats
+    out_bias: Floats
+    """Shapes (h, K) and (K,)."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether there are classes."""
+        return self.out_bias.size > 0
+
+    @property
+    def width(self) -> int | None:
+        """Number of columns of the matrix."""
+        return len(self.hidden)
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes whose probabilities a row gets."""
+        return self.out_bias.size
+
+    def predict(self, X: Floats) -> Floats:
+        """Return the probabilities of the classes, shape (n, K)."""
+        step = max(1, CHUNK // (8 * len(self.out)))
+        sums = []
+        for i in range(0, max(len(X), 1), step):
+            inner = np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
+            sums.append(_form(inner, self.out))
+        return _linked(np.concatenate(sums) + self.out_bias, "softmax")
+
+
+@dataclass(frozen=True, eq=False)
 class OnnxMember(Member):
     """``level + unit`` times what a graph of ONNX gives of each row; or chances, as they are.
 

@@ -58,12 +58,14 @@ class RowRule:
 
     @classmethod
     def of(cls, repaired: Any) -> RowRule | None:
-        """Return the rule of a repaired predictor; None where it looks at more than a dict's plain values.
+        """Return the rule of a repaired predictor; None where it gives classes, or looks at more than plain values.
 
-        That is a model file, and a predictor that reads feature columns in a way of its own.
+        The latter is a model file, and a predictor that reads feature columns in a way of its own.
         """
         predictor = repaired.predictor
-        if repaired.base["kind"] == "file" or not (
+        if repaired.base["kind"] == "file" or predictor.classes:
+            return None
+        if not (
             isinstance(predictor, OfScorers)
             or {*predictor.features} == {*predictor.memberships, *(one.column for one in predictor.scales)}
         ):

@@ -41,9 +41,21 @@ class RepairedPredictor(Saved):
         return False
 
     @property
-    def gives(self) -> Literal["decision", "value"]:
-        """What a prediction is: the probability of a positive decision, or a value such as a repaired score."""
+    def gives(self) -> Literal["decision", "value", "class"]:
+        """What a prediction is: the probability of a positive decision, a value such as a repaired score, or a class.
+
+        A class is predicted by its number among ``classes``.
+        """
         return "decision"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that are predicted, in order; empty where decisions or values are."""
+        return ()
+
+    def class_probabilities(self, table: Table) -> Floats:
+        """Return the chance of each class, shape (n, K); only called where there are ``classes``."""
+        raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[str, ...]:

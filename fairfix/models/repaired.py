@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -41,18 +41,19 @@ from fairfix.data.codec import (
     word,
 )
 from fairfix.data.container import Artifact, digest, read, write
-from fairfix.data.counts import Bools, Counts, Floats, Ints
-from fairfix.data.draws import SEPARATOR, Seen, SharedDraws, canonical, decided, draws_of, is_random
+from fairfix.data.counts import Bools, Counts, Floats
+from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
-from fairfix.data.files import Source, require
-from fairfix.data.ids import may_repeat
+from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
-from fairfix.data.plain import as_first, entries_of, texts_of
+from fairfix.data.plain import as_first
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
+from fairfix.models.class_chances import class_schema, classified
+from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scoring import read_changes, replaced
@@ -71,14 +72,6 @@ POLICIES = {
     "unseen_group": one_of(*get_args(UnseenGroup)),
 }
 """How the settings of prediction are kept."""
-
-IDENTITY_TYPES: Mapping[str, pa.DataType] = {
-    "text": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-}
-"""Kinds of identity columns, with the type a text file is read as."""
 
 BASES = {
     "column": record(kind=text, name=or_none(text)),
@@ -129,7 +122,8 @@ CHOICES = {
 """What may be said of rows that are not as they should be."""
 
 OUTPUT = pa.schema([("p_positive", pa.float64()), ("decision", pa.int8()), ("randomized", pa.bool_())])
-"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``."""
+"""Columns that the prediction of decisions adds; that of values has ``prediction`` for ``p_positive``, that of classes
+adds ``prediction``, a chance ``p_CLASS`` for each, and ``randomized``."""
 
 SCHEME = "blake2b-53/2"
 """How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
@@ -162,7 +156,7 @@ class Repaired:
     @property
     def required(self) -> tuple[str, ...]:
         """Columns that prediction needs, the score of a model file excepted."""
-        names = [name for name in self.reading.columns.counted if name != self._made_score]
+        names = [name for name in self.reading.columns.counted if name != self.made_score]
         names += list(self.predictor.features)
         if self.base["kind"] == "file":
             average = self.base.get("average")
@@ -171,14 +165,17 @@ class Repaired:
         return tuple(dict.fromkeys((*names, *(self.identity if self.predictor.randomized else ()))))
 
     @property
-    def _made_score(self) -> str | None:
+    def made_score(self) -> str | None:
+        """Name of the score, where a model file makes it."""
         return self.reading.columns.score if self.base["kind"] == "file" else None
 
     @property
     def output(self) -> pa.Schema:
-        """Columns that prediction adds; values of a regression are followed by no decision."""
+        """Columns that prediction adds: of decisions, of values or of classes, as ``OUTPUT`` says."""
         if self.predictor.gives == "decision":
             return OUTPUT
+        if names := self.predictor.classes:
+            return class_schema(names)
         decided = [OUTPUT.field("decision")] if self.reading.thresholds else []
         return pa.schema([("prediction", pa.float64()), *decided, OUTPUT.field("randomized")])
 
@@ -259,10 +256,9 @@ class Repaired:
 
         Returns
         -------
-        The same kind with ``p_positive`` (``prediction`` where values are repaired), ``decision`` and ``randomized``
-        added; an Arrow table for a path. A row that is asked for alone is decided as it is among others. Rows that
-        nothing tells apart are told apart by their number of occurrence in one call only: where they matter, repair
-        with an ``id``.
+        The same kind with the columns of :attr:`output` added; an Arrow table for a path. A row that is asked for alone
+        is decided as it is among others. Rows that nothing tells apart are told apart by their number of occurrence in
+        one call only: where they matter, repair with an ``id``.
 
         Raises
         ------
@@ -323,7 +319,7 @@ class Repaired:
                 tally.add(draws)
             return draws
 
-        for part in source.parts(source.columns, self._types()):
+        for part in source.parts(source.columns, _types_of(self)):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
@@ -337,7 +333,7 @@ class Repaired:
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
-        types = self._types()
+        types = _types_of(self)
         if not source.text:
             return pa.schema([*source.schema, *self.output])
         fields = [
@@ -346,20 +342,13 @@ class Repaired:
         ]
         return pa.schema([*fields, *self.output])
 
-    def _types(self) -> dict[str, pa.DataType]:
-        """Return the types to read identity and cell columns with, so that text files give what was fitted."""
-        types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in self.identity.items()}
-        features = self.predictor.features.items()
-        types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
-        types |= dict.fromkeys(self.reading.columns.cell_keys, pa.string())
-        if self.reading.columns.score and not self._made_score:
-            types[self.reading.columns.score] = pa.float64()
-        return types
-
     def _predicted(
         self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
+        if self.predictor.classes:
+            table = Table(self.reading, rows, features_of(batch, self.predictor))
+            return classified(batch, table, self.predictor, f"{first + 1:,} of {encoder.where}")
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
@@ -371,8 +360,9 @@ class Repaired:
             chosen = batch if rows.kept is None else batch.filter(arrow_array(kept))
             if members := self.predictor.memberships:
                 table = Table(self.reading, rows, pa.Table.from_batches([chosen.select(list(members))]))
-                numbers = first + 1 + np.flatnonzero(kept)
-                memberships(table, members, numbers, f" of {encoder.where}", NO_POLICY)
+                memberships(
+                    table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
+                )
             result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
@@ -388,9 +378,7 @@ class Repaired:
 
     def _result(self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
-        table = Table(
-            self.reading, rows, pa.Table.from_batches([batch.select(list(self.predictor.features))])
-        )
+        table = Table(self.reading, rows, features_of(batch, self.predictor))
         if self.predictor.gives == "decision":
             result = self._checked(table, self.predictor.predict(table), where)
             drawn = is_random(result)
@@ -439,6 +427,22 @@ class Repaired:
             yield from identities(columns, self.identity)
 
 
+def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table:
+    """Return the feature columns that a predictor looks at."""
+    return pa.Table.from_batches([batch.select(list(predictor.features))])
+
+
+def _types_of(repaired: Repaired) -> dict[str, pa.DataType]:
+    """Return the types to read identity and cell columns with, so that text files give what was fitted."""
+    types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in repaired.identity.items()}
+    features = repaired.predictor.features.items()
+    types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
+    types |= dict.fromkeys(repaired.reading.columns.cell_keys, pa.string())
+    if repaired.reading.columns.score and not repaired.made_score:
+        types[repaired.reading.columns.score] = pa.float64()
+    return types
+
+
 def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     """Return what a checked manifest and the arrays beside it hold."""
     kind, drawn, base = held["predictor"]["kind"], held["randomization"], held["base"]
@@ -474,82 +478,6 @@ Draw = Callable[[pa.RecordBatch, Bools], Floats]
 
 FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 """Kinds of features that a text file can hold, with the type it is read as."""
-
-
-def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
-    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
-    columns = reading.columns
-    hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
-    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
-    require(names, schema.names, "the data")
-    return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
-
-
-def _kind(kind: pa.DataType, *, as_text: bool) -> str:
-    types = {"boolean": pa.types.is_boolean, "integer": pa.types.is_integer, "number": pa.types.is_floating}
-    if as_text:  # an id is a name even where it looks like a number: 007 is not 7
-        return "text"
-    return next((name for name, is_kind in types.items() if is_kind(kind)), "text")
-
-
-def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
-    """Yield the identity of each row from its columns, in the order of ``kinds``."""
-    parts = [_written(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
-    return iter(parts[0]) if len(parts) == 1 else map(SEPARATOR.join, zip(*parts, strict=True))
-
-
-def _written(column: pa.Array) -> Iterable[bytes]:
-    """Return the entries of a column as an identity has them."""
-    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    of_entry = (
-        str.encode if texts and not column.null_count else canonical
-    )  # the same, in a tenth of the time
-    return map(of_entry, entries_of(column))
-
-
-def _as(column: pa.Array, kind: str) -> pa.Array:
-    """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
-    wanted = IDENTITY_TYPES[kind]
-    if kind == "text" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column
-    try:
-        return column.cast(wanted)
-    except pa.ArrowInvalid:  # texts that the fit has not seen stay what they are
-        return column
-
-
-def check_unique(ids: Sequence[pa.Array], name: str) -> None:
-    """Raise a DataError where identities repeat or are missing."""
-    whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
-    if whole.null_count:
-        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
-    if not may_repeat(whole.chunks):
-        return
-    distinct = len(whole.unique())
-    if distinct == len(whole):
-        return
-    again = int(np.argmax(whole.to_pandas().duplicated())) + 1
-    raise DataError(
-        f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
-        f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
-        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
-    )
-
-
-def row_draws(
-    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
-) -> Callable[[Ints], Floats]:
-    """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
-
-    Rows that no id tells apart are told apart by occurrence.
-    """
-
-    def of(rows: Ints) -> Floats:
-        chosen = columns.select(list(identity)).take(arrow_array(rows))
-        whole = [column.combine_chunks() for column in chosen.columns]
-        return draws_of(identities(whole, identity), key, None if by_id else {})
-
-    return of
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:

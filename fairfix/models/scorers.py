@@ -157,7 +157,7 @@ class OfScorers(RepairedPredictor):
         return tuple(one for few in held for one in few if isinstance(one, Scorer))
 
     @property
-    def gives(self) -> Literal["decision", "value"]:
+    def gives(self) -> Literal["decision", "value", "class"]:
         """What a prediction is: a value."""
         return "value"
 

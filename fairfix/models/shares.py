@@ -13,7 +13,7 @@ from fairfix.data.files import Part, Source
 from fairfix.data.reading import Reading
 from fairfix.data.shares import Share
 from fairfix.errors import DataError
-from fairfix.models.repaired import IDENTITY_TYPES, identities, identity_columns
+from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 
 
 class SharedSource(Source):

@@ -64,14 +64,14 @@ def linear_regularizer(m: float, q: float, eps: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Patterns:
+class Patterns:
     """Rows that share their moves: ``deltas`` (G, K, d) and the share of the rows of each, (G,)."""
 
     deltas: Floats
     shares: Floats
 
     @classmethod
-    def of(cls, X: Floats, variants: Variants, share: Floats) -> _Patterns:
+    def of(cls, X: Floats, variants: Variants, share: Floats) -> Patterns:
         """Return the patterns of the moves of rows to all variants; rows that no variant changes are left out."""
         n, d = X.shape
         rows = np.arange(n)
@@ -96,7 +96,7 @@ class _Patterns:
         return float(self.shares @ ((self.deltas @ w) ** 2).max(axis=1, initial=0.0))
 
 
-def _complement(directions: Floats, d: int) -> Floats:
+def complement(directions: Floats, d: int) -> Floats:
     """Return an orthonormal basis, shape (d, d - r), of all that is orthogonal to directions of rank ``r``."""
     size = np.linalg.norm(directions, axis=1)
     unit = directions[size > 0] / size[size > 0, None]
@@ -144,16 +144,16 @@ def fit_linear(
         raise ValueError(
             "with an infinite rho and a positive eps only constant logits are left: set eps to 0"
         )
-    patterns = _Patterns.of(X, variants, share)
+    patterns = Patterns.of(X, variants, share)
     free = np.zeros((0, d)) if span is None else np.asarray(span, dtype=float).reshape(-1, d)
     if math.isinf(rho):
         free = np.concatenate([free, np.unique(patterns.deltas.reshape(-1, d), axis=0)])
-        rho, patterns = 0.0, _Patterns(np.zeros((0, 0, d)), np.zeros(0))
-    basis = _complement(free, d) if len(free) else np.eye(d)
+        rho, patterns = 0.0, Patterns(np.zeros((0, 0, d)), np.zeros(0))
+    basis = complement(free, d) if len(free) else np.eye(d)
     metric = basis.T @ (np.eye(d) if metric_inverse is None else metric_inverse) @ basis
     if len(free):
         X = X @ basis
-        patterns = _Patterns(patterns.deltas @ basis, patterns.shares)
+        patterns = Patterns(patterns.deltas @ basis, patterns.shares)
     with threadpool_limits(1):
         problem = _Penalised(np.column_stack([X, np.ones(n)]), np.asarray(y, dtype=float), share, l2, metric)
         end = _solved(problem, patterns, rho, eps)
@@ -211,7 +211,7 @@ class _End:
     converged: bool
 
 
-def _solved(problem: _Penalised, patterns: _Patterns, rho: float, eps: float) -> _End:
+def _solved(problem: _Penalised, patterns: Patterns, rho: float, eps: float) -> _End:
     """Return the optimum: by plain Newton steps where all is smooth, else along the path of the barrier."""
     d = problem.X.shape[1] - 1
     many = patterns.deltas.shape[1] if len(patterns.shares) else 0
@@ -237,7 +237,7 @@ class _Barrier:
     """
 
     problem: _Penalised
-    patterns: _Patterns
+    patterns: Patterns
     rho: float
     eps: float
     mu: float = 0.1

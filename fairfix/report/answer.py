@@ -431,7 +431,8 @@ def judged_statement(check: Json, result: Json, rows: int | None = None) -> str:
     if check["value"] is None:
         reason = compared(check, result).get("reason") or check["reason"]
         one = {**one, "reason": reason}
-    return f"{statement(one, result, check['attribute'], check['limit'])} {judgement(check, rows)}"
+    where = f"Class {check['class']}: " if "class" in check else ""
+    return f"{where}{statement(one, result, check['attribute'], check['limit'])} {judgement(check, rows)}"
 
 
 def _first(checks: Sequence[Json]) -> Json:

@@ -85,8 +85,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if result["checks"]:
         yield _checks(result)
     if "waivers" in result:
-        grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-        yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+        yield _waivers(result)
     if "baseline" in result:
         yield changes_section(result["baseline"])
     for block in result["attributes"]:
@@ -210,6 +209,39 @@ def _checks(result: Json) -> Section:
     return Section(
         f"Checks: {MARKS[result['verdict'] or 'pass']}", tuple(_others(asked)), (grid,), "checks", about
     )
+
+
+def of_class_checks(result: Json) -> Iterator[Section]:
+    """Yield the sections of checks, some of which are of single classes, and of waivers."""
+    yield _checks(result)
+    if "waivers" in result:
+        yield _waivers(result)
+
+
+def _waivers(result: Json) -> Section:
+    """Return the waivers and what they do."""
+    grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
+    return Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+
+
+CLASS_GAPS: Columns = {
+    "class": "class",
+    "attribute": "attribute",
+    "before": lambda one: interval(one["before"]),
+    "after": lambda one: interval(one["after"]),
+}
+
+
+def class_gaps(proof: Json, title: str) -> Iterator[Section]:
+    """Yield balanced accuracy and the gap of each class, before and after a repair, the largest first."""
+    balanced = proof["balanced_accuracy"]
+    line = (
+        "balanced accuracy (mean of the classes' TPR), of everybody: "
+        f"{interval(balanced['before'])} before and {interval(balanced['after'])} after"
+    )
+    gaps = sorted(proof["classes"], key=lambda one: -(one["after"]["value"] or 0.0))
+    grid = Grid.of(CLASS_GAPS, gaps, 2, "Equal opportunity difference of each class")
+    yield Section(f"{title}: class by class", (line,), (grid,), "class")
 
 
 def _others(asked: Sequence[Sequence[Json]]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import judged
+from fairfix.report.classes import class_gaps, of_class_checks
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -64,7 +65,9 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of a repair's JSON form."""
     title = f"fairfix repair of {result['data']['source']} by {result['method']}"
     yield Section(title, tuple(answer(result)), kind="answer")
-    yield from judgements(result)
+    yield from (
+        of_class_checks(result) if any("class" in one for one in result["checks"]) else judgements(result)
+    )
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
     rows = "held-out rows" if held else "rows of the fit"
     people = (held or fit or {}).get("people", ())
@@ -536,6 +539,8 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
         grids.append(Grid.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
         lines.append(f"losses are of different things, so they have no change: {unlike[0]['unlike']}")
     yield Section(title + reading, tuple(lines), tuple(grids), kind, proof)
+    if "classes" in proof:
+        yield from class_gaps(proof, title)
     if "other" in proof:
         other = "rounded" if proof["reading"] == "drawn" else "drawn"
         yield Section(f"{title}: {READINGS[other]} instead", (), (_before_and_after(proof["other"]),))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
 from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dict
+from fairfix.auditing.classes import class_checks
 from fairfix.data.reading import Reading
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
 from fairfix.tasks.fitting import Outcome
 from fairfix.tasks.messages import message_dict
+from fairfix.tasks.of_classes import ClassesProof
 from fairfix.tasks.people import GroupChange
 from fairfix.tasks.proof import Proof, ProofRow
 
@@ -51,6 +53,18 @@ def _proof(proof: Proof) -> dict[str, Any]:
         {"attribute": attribute, "groups": list(map(_group, groups))}
         for attribute, groups in proof.people.items()
     ]
+    if isinstance(proof, ClassesProof):
+        out["classes"] = [
+            {
+                "class": one.of_class,
+                "attribute": one.attribute,
+                "before": form(one.before),
+                "after": form(one.after),
+            }
+            for one in proof.gaps
+        ]
+        was, now = (report.balanced_accuracy for report in proof.audits)
+        out["balanced_accuracy"] = {"before": form(was), "after": form(now)}
     if proof.other:
         out |= {"reading": "drawn" if proof.drawn else "rounded", "other": list(map(_row, proof.other))}
     return out
@@ -89,6 +103,10 @@ def repair_dict(
 ) -> dict[str, Any]:
     """Return the JSON form of a repair; ``rows`` is that of :func:`rows_dict`."""
     verdict, settings = outcome.judged.after.verdict, outcome.judged.after.settings
+    checks = [check_dict(result, settings.gate_on) for result in outcome.checks]
+    if isinstance(outcome.judged, ClassesProof):
+        of_classes = outcome.judged.audits[1]
+        verdict, checks = of_classes.verdict, class_checks(of_classes)
     same = described(outcome.reading.columns.protected, outcome.repairer.comparables)
     same += f"; what the copies in {outcome.copies} change" if outcome.copies else ""
     individual = outcome.repairer.criterion.startswith("decision_flips")
@@ -127,7 +145,7 @@ def repair_dict(
             {"group": r.group, "scores": list(r.scores), "probabilities": list(r.probabilities)}
             for r in outcome.rule
         ],
-        "checks": [check_dict(result, settings.gate_on) for result in outcome.checks],
+        "checks": checks,
         "messages": list(map(message_dict, outcome.messages)),
         "warnings": list(outcome.warnings),
         "notes": list(outcome.notes),

@@ -24,7 +24,14 @@ from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution
 from fairfix.report.layout import waiver_state
-from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, GateRequest, PredictRequest
+from fairfix.tasks.request import (
+    MULTICLASS,
+    AuditRequest,
+    DataRequest,
+    GateRequest,
+    PredictRequest,
+    RepairRequest,
+)
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -72,9 +79,9 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
     many = request.task == MULTICLASS
-    if many and not isinstance(request, AuditRequest):
+    if many and not isinstance(request, (AuditRequest, RepairRequest)):
         raise UsageError(
-            f"`task={MULTICLASS}` is for audits: nothing else takes more than two classes; name one with "
+            f"`task={MULTICLASS}` is for audits and repairs: methods are compared on two classes; name one with "
             "`positive_label=VALUE`, and all others will be negative"
         )
     columns = Columns(

@@ -119,7 +119,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
 SYNONYMS: Mapping[str, tuple[str, str]] = {
     "multiclass, multi-class": (
         "class",
-        "`task=multiclass` audits such a label and its predictions; `prediction=COLUMN` is the predicted class",
+        (
+            "`task=multiclass` audits such a label and its predictions, and `method=sensei` repairs them; "
+            "`prediction=COLUMN` is the predicted class"
+        ),
     ),
     "four-fifths rule, four-fifths, 80% rule, 4/5 rule": (
         "dp.ratio",

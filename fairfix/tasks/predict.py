@@ -108,7 +108,7 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     if repaired.predictor.needs_protected:
         rule = repaired.predictor
         names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
-        what = "decisions" if repaired.predictor.gives == "decision" else "values"
+        what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]
         log.info("%s use the protected attribute (%s)", what, ", ".join(names))
     return repaired, source
 

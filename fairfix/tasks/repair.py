@@ -11,6 +11,7 @@ import pyarrow as pa
 from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
+from fairfix.data.classes import of_classes
 from fairfix.data.files import open_source
 from fairfix.data.names import did_you_mean, joined_names
 from fairfix.data.plain import texts_of
@@ -26,17 +27,9 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
+from fairfix.models.identity import IDENTITY_TYPES, check_unique, identity_columns, row_draws
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import (
-    IDENTITY_TYPES,
-    Repaired,
-    at_predict_time,
-    check_unique,
-    fingerprint,
-    hash_key,
-    identity_columns,
-    row_draws,
-)
+from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
 from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
@@ -61,8 +54,9 @@ from fairfix.tasks.dataset import (
 from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
+from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
-from fairfix.tasks.request import RepairRequest, function_of
+from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
 from fairfix.tasks.result import Result
 
 FACTS = [
@@ -107,6 +101,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
         check_guarantee(request.guarantee)
         check_bands(request.bands)
     repairer, choices = chosen_method(request.method, _with_membership(request))
+    many = request.task == MULTICLASS
+    if many:
+        check_knows_classes(repairer)
     checks = checks_of(request.fail_on, request.require)
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if request.from_counts is not None:
@@ -128,12 +125,16 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     recorded = not (repairer.membership or repairer.numbers)
-    data = open_data(request, score_needed=not repairer.learns, protected_needed=recorded)
+    data = open_data(request, score_needed=not (repairer.learns or many), protected_needed=recorded)
     check_columns(data.source, data.reading, repairer.membership.values())
     check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     features = _learned_from(request, data, repairer, noise)
+    if many:
+        if data.reading.columns.label is None:
+            raise UsageError("a repair of classes learns from labels; name their column with `label`")
+        data = replace(data, reading=of_classes(data.reading))
     if request.counterfactuals is not None and (why := repairer.without_copies(features)):
         raise UsageError(why)
     streams = repairer.solver_in_force.streams
@@ -161,26 +162,31 @@ def run_repair(request: RepairRequest) -> RepairResult:
         with explaining(data):
             table, data_fingerprint = _read(request, data, repairer, features, noise)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
-        copies = _copies(request, data, table)
+        common: dict[str, Any] = {
+            "choices": choices,
+            "settings": asked,
+            "seed": request.seed,
+            "validation": request.validation,
+            "holdout": request.holdout,
+            "features": features,
+            "protected_as_feature": request.protected_as_feature,
+            "pairs": _pairs(request),
+            "subspace": _subspace(request),
+            "copies": _copies(request, data, table),
+        }
         with threads_of_fits(request.threads):
-            outcome = repair_table(
-                table,
-                repairer,
-                choices=choices,
-                settings=asked,
-                seed=request.seed,
-                validation=request.validation,
-                holdout=request.holdout,
-                unlabelled=_unlabelled(request, data),
-                features=features,
-                protected_as_feature=request.protected_as_feature,
-                pairs=_pairs(request),
-                subspace=_subspace(request),
-                noise=noise,
-                seen_by_model=data.seen_by_model,
-                copies=copies,
-                guarantee=request.guarantee,
-            )
+            if many:
+                outcome = repair_classes(table, repairer, **common)
+            else:
+                outcome = repair_table(
+                    table,
+                    repairer,
+                    unlabelled=_unlabelled(request, data),
+                    noise=noise,
+                    seen_by_model=data.seen_by_model,
+                    guarantee=request.guarantee,
+                    **common,
+                )
     base = _base(request, data, outcome.predictor, averaged)
     from_data = data.source.name, data.inferred, _identity(data), base, tuple(of_source(data.source))
     return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)

@@ -244,7 +244,7 @@ class DataRequest(FilesRequest):
     max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
     task: Asked = parameter(
         "classification",
-        "What the label is: 0/1, a real number, or, for an audit, one of many classes.",
+        "What the label is: 0/1, a real number, or one of many classes, in audits and for `method=sensei`.",
         choices=(*get_args(Task), MULTICLASS),
     )
     noise: Any = source(
@@ -570,6 +570,7 @@ OF_TWO_COLUMNS = (
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline_data", "one_pass"),
+    *("unlabelled", "guarantee"),
 )
 """What says more of two classes, and what there is of two classes only."""
 

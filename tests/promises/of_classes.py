@@ -96,3 +96,54 @@ def changes_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
         missed += [] if one["low"] - 1e-12 <= now - was <= one["high"] + 1e-12 else [one["id"]]
     alarm = change == 0 and ran.status == 1
     return judged(not missed and not alarm, f"{missed}, {classes} classes, change {change}, alarm {alarm}")
+
+
+@promise(
+    "rho auto: at most this share of predicted classes changes; 95 % intervals of flips and accuracy, before to after",
+    level=0.15,
+    quick=2,
+    full=200,
+)
+def what_a_repair_of_classes_says(rng: np.random.Generator, shell: Shell) -> Tried:
+    """The note, the interval of the share that changes and that of the accuracy: three sentences at 0.05 each."""
+    classes, groups, columns = int(rng.integers(3, 6)), int(rng.integers(2, 4)), int(rng.integers(1, 5))
+    units, coef = 10.0 ** rng.uniform(-4, 4, columns), rng.normal(size=(columns, classes))
+    bonus, shift = rng.normal(size=(groups, classes)) * rng.choice([0.2, 1.0]), rng.normal(size=columns)
+
+    def people(many: int) -> pd.DataFrame:
+        group, Z = np.arange(many) % groups, rng.normal(size=(many, columns))
+        job = (Z @ coef + bonus[group] + rng.gumbel(size=(many, classes))).argmax(axis=1)
+        numbers = {f"x{j}": (Z[:, j] + shift[j]) * units[j] for j in range(columns)}
+        return pd.DataFrame({**numbers, "sex": [f"g{k}" for k in group], "job": job})
+
+    made, slack = str(shell.folder / "made.fairfix"), float(rng.choice([0.02, 0.05, 0.2]))
+    frame, whole = people(int(np.exp(rng.uniform(np.log(300), np.log(4000))))), people(20_000)
+    asked = ("--method", "sensei", "--solver", "linear", "--task", "multiclass", "--label", "job", "-o", made)
+    names = ",".join(name for name in frame if name not in ("sex", "job"))
+    more = ("--protected", "sex", "--protected-as-feature", "--features", names, "--slack", slack)
+    done = shell.run("repair", shell.write(frame), *asked, *more)
+    assert done.status == 0, done.err
+    predicted = [
+        shell.predict(made, shell.write(whole.assign(sex=level), "whole.parquet"))["prediction"].to_numpy()
+        for level in sorted(whole["sex"].unique())
+    ]
+    flips = float((np.stack(predicted) != predicted[0]).any(axis=0).mean())
+    right = float(
+        (shell.predict(made, shell.write(whole, "whole.parquet"))["prediction"] == whole["job"]).mean()
+    )
+    rows = {one["name"]: one["after"] for one in done.result["proof"]["holdout"]["table"]}
+    ends = rows["decision_flips.under_flips [sex]"], rows["accuracy"]
+    # the population is a sample itself: four of its standard errors
+    room = [4 * np.sqrt(max(p * (1 - p), 1e-9) / len(whole)) for p in (flips, right)]
+    missed = [
+        name
+        for name, end, p, wide in zip(("flips", "accuracy"), ends, (flips, right), room, strict=True)
+        if not end["low"] - wide <= p <= end["high"] + wide
+    ]
+    note = re.search(r"at most ([0-9.]+) of predicted classes", " ".join(done.result["notes"]))
+    missed += ["note"] if note and flips > float(note[1]) + room[0] + 5e-5 else []
+    exact = "no decision changes with flips, by the form" in " ".join(done.result["notes"])
+    missed += ["exact"] if exact and flips > 0 else []
+    return judged(
+        not missed, f"{missed}, {classes} classes, {groups} groups, {len(frame)} rows, slack {slack}"
+    )

@@ -25,8 +25,9 @@ from fairfix.errors import UsageError
 from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import run
 from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.identity import row_draws
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import Repaired, row_draws
+from fairfix.models.repaired import Repaired
 from fairfix.models.tree_arrays import of_histograms
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression

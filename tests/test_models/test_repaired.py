@@ -18,7 +18,8 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, FairfixError
 from fairfix.methods.ramp import Ramp
-from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key, identity_columns
+from fairfix.models.identity import identity_columns
+from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key
 from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.tasks.fitting import repair_table
 from hypothesis import HealthCheck, given, settings

@@ -498,12 +498,17 @@ def test_rows_without_a_class_are_left_out_when_asked() -> None:
     assert rows["read"] == rows["used"] + 3
 
 
-@pytest.mark.parametrize("task", [fairfix.repair, fairfix.compare])
-def test_nothing_else_takes_many_classes(task: Any) -> None:
+@pytest.mark.parametrize(
+    ("task", "more", "words"),
+    [
+        (fairfix.repair, {"method": "ramp"}, r"take `method=sensei` .*`positive_label=VALUE`"),
+        (fairfix.compare, {}, r"is for audits and repairs: .*`positive_label=VALUE`"),
+    ],
+)
+def test_nothing_else_takes_many_classes(task: Any, more: dict[str, str], words: str) -> None:
     """The refusal names what does."""
-    more = {"method": "ramp"} if task is fairfix.repair else {}
     asked = {"label": "job", "task": "multiclass", "protected": "sex"}
-    with pytest.raises(UsageError, match=r"is for audits: .*`positive_label=VALUE`"):
+    with pytest.raises(UsageError, match=words):
         task(workers(), **asked, **more)
 
 

@@ -48,7 +48,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairfix.data.choices import Task
+from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -98,7 +98,7 @@ class FairRegression(Searched, Promised):
     learns: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     knows_strata: ClassVar[bool] = True
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression")
     solvers: ClassVar = {
         "auto": Auto,
         "closed-form": ClosedForm,

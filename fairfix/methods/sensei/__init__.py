@@ -43,7 +43,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairfix.data.choices import Task
+from fairfix.data.choices import Asked
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
@@ -68,7 +68,7 @@ class Sensei(Repairer):
     )
     criterion: ClassVar[str] = "decision_flips.under_flips"
     learns: ClassVar[bool] = True
-    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
+    tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression", "multiclass")
     solvers: ClassVar = {
         "merge": Merge,
         "linear": Linear,

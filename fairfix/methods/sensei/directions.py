@@ -55,7 +55,7 @@ def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, me
             assert isinstance(member, LinearMember)
             out += list(np.where(own, 0.0, member.coef.T))
         elif how == "means":
-            for label in (0.0, 1.0):
+            for label in np.unique(y) if problem.has_classes else (0.0, 1.0):
                 out += list(distances_of_means(X, codes, levels, np.where(y == label, weight, 0.0), y))
         else:
             out += list(distances_of_means(X, codes, levels, weight, y))

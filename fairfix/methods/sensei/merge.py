@@ -12,11 +12,12 @@ import numpy as np
 from fairfix.data.counts import Floats
 from fairfix.individual.flips import parse_comparable, proxies
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.learned import bounds_of, label_of, model_of
+from fairfix.methods.learned import bounds_of, classes_of, label_of, model_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.models.class_chances import ClassChances
 from fairfix.models.estimators import Learner, sees_gaps
 from fairfix.models.features import Features
-from fairfix.models.learners import fit_mean, is_fitted
+from fairfix.models.learners import fit_classes, fit_mean, is_fitted
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
@@ -38,8 +39,11 @@ class Merge(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit the model."""
-        method, table, y = self.method, problem.table, label_of(problem)
+        method, table = self.method, problem.table
         seed = int(rng.integers(2**31))
+        if problem.has_classes:
+            return self._of_classes(problem, seed)
+        y = label_of(problem)
         loss = "square" if table.reading.task == "regression" else "logistic"
         features, matrix = merged_features(problem, method.comparable, method.learner)
         member = fit_mean(
@@ -52,11 +56,25 @@ class Merge(Solver):
         trace = FitTrace(done, 1, value, notes=tuple(proposed(problem, method)))
         return beside_plain(method, problem, scorer, seed, trace)
 
+    def _of_classes(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
+        """Fit the model of many classes."""
+        method, weight, (names, codes) = self.method, problem.table.rows.weight, problem.classes
+        features, matrix = merged_features(problem, method.comparable, method.learner)
+        member = fit_classes(
+            matrix, codes, len(names), weight, learner=method.learner, l2=method.l2, seed=seed
+        )
+        chance = member.predict(matrix)[np.arange(codes.size), codes]
+        with np.errstate(divide="ignore"):  # an infinite loss of rows that a forest is certain about
+            value = float(np.average(-np.log(chance), weights=weight))
+        trace = FitTrace(True, 1, value, notes=tuple(proposed(problem, method)))
+        return beside_plain(method, problem, Scorer(features, member), seed, trace)
+
 
 class Average(Solver):
     """The mean of a model file's scores over flips, which is taken where the scores are made."""
 
     option = "`solver=average`"
+    tasks = ("classification", "regression")
     reads: ClassVar = {"comparable": anything}
     averages = True
 
@@ -79,6 +97,9 @@ def beside_plain(
     method: Sensei, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
 ) -> RepairedPredictor:
     """Return the predictor of a scorer, with the plain model to compare it with."""
+    if problem.has_classes:
+        names, plain = problem.classes[0], classes_of(problem, method.learner, method.l2, seed)
+        return ClassChances(scorer, names, trace=replace(trace, base=ClassChances(plain, names)))
     loss = "square" if problem.table.reading.task == "regression" else "logistic"
     base = Unrepaired(model_of(problem, method.learner, loss, method.l2, seed))
     return ModelMixture((scorer,), np.ones(1), averaged=True, trace=replace(trace, base=base))

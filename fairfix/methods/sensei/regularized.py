@@ -15,7 +15,7 @@ no part along them, and a network sees rows without their part along them, which
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,16 +30,18 @@ from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import Solver, anything, but, only
 from fairfix.methods.learned import FOLDS, label_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.sensei.changed import FlippedRows, WithoutPart
 from fairfix.methods.sensei.directions import rows_of_pairs, span_of
 from fairfix.methods.sensei.merge import beside_plain, proposed
 from fairfix.models.features import Features
 from fairfix.models.learners import folds_of, hashed
-from fairfix.models.members import LinearMember, Member, NetworkMember
+from fairfix.models.members import ClassNetworkMember, LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.arrays import distinct_rows
-from fairfix.optim.invariant_linear import CUT, fit_linear
+from fairfix.optim.invariant_classes import ClassesFit, fit_linear_classes
+from fairfix.optim.invariant_linear import LinearFit, fit_linear
+from fairfix.optim.network_classes import fit_class_network
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
 from fairfix.stats.estimates import Proportions
@@ -65,7 +67,7 @@ class Regularized(Solver):
     """A model that is fitted with the regularizer, whose weight is given or chosen."""
 
     method: Sensei
-    tasks = ("classification",)
+    tasks = ("classification", "multiclass")
     uses_labels = True
     knows_copies = True
     knows_pairs = True
@@ -78,21 +80,31 @@ class Regularized(Solver):
         """Return what the rows weigh in the fit, shape (n,)."""
         if self.method.balance == "none":
             return data.weight
-        masses = [data.weight[data.y == label].sum() for label in (0.0, 1.0)]
-        each = np.divide(sum(masses) / 2, masses, out=np.zeros(2), where=np.array(masses) > 0)
-        return np.asarray(data.weight * each[(data.y == 1).astype(int)])
+        many = data.classes or 2
+        masses = [data.weight[data.y == label].sum() for label in range(many)]
+        each = np.divide(sum(masses) / many, masses, out=np.zeros(many), where=np.array(masses) > 0)
+        return np.asarray(data.weight * each[data.codes])
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the weight that is asked for, or choose one."""
         method, table, seed = self.method, problem.table, int(rng.integers(2**31))
         groups = problem.cells.columns if problem.protected_as_feature else ()
         features = Features.learn(table, problem.features, groups)
-        X, y, weight, same = features.matrix(table), label_of(problem), problem.weight, method.comparables
+        X, weight, same, many = features.matrix(table), problem.weight, method.comparables, 0
+        if problem.has_classes:
+            many, y = len(problem.classes[0]), problem.classes[1].astype(np.float64)
+            if method.radius:
+                raise UsageError(
+                    "sensei: `radius` goes with two classes: of more, the worst free step has no closed form; leave it "
+                    "out"
+                )
+        else:
+            y = label_of(problem)
         flips = protected_flips(table, groups, same) if groups or same else []
         changed = FlippedRows.of(X, (features.matrix(flipped(table, flip, same)) for flip in flips))
         if problem.copies is not None:
             changed = changed.with_copies(*_copied(problem.copies, table, features))
-        data = Training(X, y, weight, changed, span_of(problem, features, X, y, method), features.reach)
+        data = Training(X, y, weight, changed, span_of(problem, features, X, y, method), features.reach, many)
         notes: list[Note] = []
         if problem.copies is not None:
             notes += _said_of_copies(problem.copies, changed, method.rho)
@@ -111,6 +123,10 @@ class Regularized(Solver):
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
             balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
+            if many:
+                balanced = (
+                    f"chances are those among people of whom one in {many} has each class: all weigh alike"
+                )
             notes.append(Note(balanced, "uncalibrated"))
         notes += proposed(problem, method)
         asked = method.rho if changed.many or method.radius else 0.0
@@ -145,7 +161,7 @@ class Regularized(Solver):
                 f"none of the {away.size:,} rows that are set aside to choose `rho` by has a copy; give copies of more "
                 "people, or a number for `rho`"
             )
-        usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == 2
+        usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == (data.classes or 2)
         grid, judged = data.grid, None
         for rho in grid if usable else ():
             member, trace = self.member(fit, rho, seed)
@@ -179,7 +195,7 @@ class Regularized(Solver):
         accuracy = []
         for directions in (np.zeros((0, data.X.shape[1])), data.span):
             member, _ = self.member(replace(fit, span=directions), rho, seed)
-            right = (member.predict(data.X[away]) >= cut) == (data.y[away] == 1)
+            right = decided(member, data.X[away], cut) == data.codes[away]
             accuracy.append(float(np.average(right, weights=data.weight[away])))
         free, held_to = accuracy
         costs = (
@@ -202,6 +218,8 @@ class Linear(Regularized):
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the optimum, with its certificate."""
+        if data.classes:
+            return self._of_classes(data, rho)
         one = fit_linear(
             data.X,
             data.y,
@@ -213,14 +231,34 @@ class Linear(Regularized):
             l2=self.method.l2,
             metric_inverse=np.diag(data.reach),
         )
-        balanced = "" if self.method.balance == "none" else ", both labels weighing alike,"
+        trace = self._certified(one, rho)
+        return LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid"), trace
+
+    def _of_classes(self, data: Training, rho: float) -> tuple[Member, FitTrace]:
+        """Return the optimum of many classes, with its certificate."""
+        one = fit_linear_classes(
+            data.X,
+            data.codes,
+            data.classes,
+            self.weights_of(data),
+            data.changed,
+            data.span,
+            rho=rho,
+            l2=self.method.l2,
+        )
+        return LinearMember(one.coef, one.intercept, "softmax"), self._certified(one, rho)
+
+    def _certified(self, one: LinearFit | ClassesFit, rho: float) -> FitTrace:
+        """Return how a fit ended, with its certificate."""
+        alike = "both labels" if isinstance(one, LinearFit) else "all classes"
+        balanced = "" if self.method.balance == "none" else f", {alike} weighing alike,"
         proven = Certificate(
             f"mean log loss{balanced} plus rho times the regularizer plus the penalty",
             one.objective,
             one.objective - one.gap,
             "linear models without a part along directions that do not count",
         )
-        trace = FitTrace(
+        return FitTrace(
             one.converged,
             one.steps,
             one.objective,
@@ -228,7 +266,6 @@ class Linear(Regularized):
             certificates=(proven,),
             quantities=(Quantity("rho", rho, "weight of the regularizer"),),
         )
-        return LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid"), trace
 
 
 class Network(Regularized):
@@ -257,6 +294,15 @@ class Network(Regularized):
         weights: dict[str, Any] = {"rho": rho, "l2": method.l2, "seed": seed, **sizes}
         seen = WithoutPart.of(data.changed, data.span)
         rows = seen.without(data.X)
+        if data.classes:
+            own, named = self.weights_of(data), Quantity("rho", rho, "weight of the regularizer")
+            of_classes = fit_class_network(rows, data.codes, data.classes, own, seen, judged, **weights)
+            classes = of_classes.network
+            arrays = seen.without(classes.W1.T).T, classes.b1, classes.W2, classes.b2
+            trace = FitTrace(
+                of_classes.converged, of_classes.steps, of_classes.objective, quantities=(named,)
+            )
+            return ClassNetworkMember(*arrays), trace
         fit = fit_network(rows, data.y, self.weights_of(data), seen, judged, **weights, **free)
         net = replace(fit.network, W1=seen.without(fit.network.W1.T).T)
         converged, notes = fit.converged, list[Note]()
@@ -293,7 +339,8 @@ class Network(Regularized):
 class Training:
     """Rows that a regularized model is fitted to.
 
-    Features, labels and weights, the rows under flips, free directions, and how far columns move at the cost of 1.
+    Features, labels and weights, the rows under flips, free directions, how far columns move at the cost of 1, and the
+    number of classes, whose numbers are the labels then; 0 for labels of 0 and 1.
     """
 
     X: Floats
@@ -302,6 +349,12 @@ class Training:
     changed: FlippedRows
     span: Floats
     reach: Floats
+    classes: int = 0
+
+    @property
+    def codes(self) -> Ints:
+        """The label of each row as a whole number, shape (n,)."""
+        return self.y.astype(np.int64)
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -314,7 +367,7 @@ class Training:
     def take(self, rows: Ints) -> Training:
         """Return the rows at the given positions."""
         parts = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
-        return Training(*parts, self.span, self.reach)
+        return Training(*parts, self.span, self.reach, self.classes)
 
     def parted(self, seed: int) -> tuple[Training, Ints]:
         """Return the rows to fit to, and the numbers of those that are set aside."""
@@ -333,11 +386,11 @@ def _constant(member: LinearMember, features: Features, same: Mapping[str, tuple
         own = np.arange(at, at + len(one.titles))
         at += len(one.titles)
         if one.kind == "group":
-            intercept += coef[own].mean()
+            intercept += coef[own].mean(axis=0)
             coef[own] = 0.0
         elif one.name in same:
             alike = own[[level in same[one.name] for level in one.levels]]
-            coef[alike] = coef[alike].mean() if alike.size == len(same[one.name]) else 0.0
+            coef[alike] = coef[alike].mean(axis=0) if alike.size == len(same[one.name]) else 0.0
     return replace(member, coef=coef, intercept=intercept)
 
 
@@ -374,7 +427,7 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
     )
     if flips:
         share, most = share_of_flips(member, data, away, cut, alpha)
-        rows = f"of decisions at {cut:g} change with flips"
+        rows = f"of {_deciding(data, cut)} change with flips"
         shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {away.size:,} rows {chosen_by})"
         yield Changing(
             share,
@@ -389,6 +442,8 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
         share, most = share_of_copies(member, data, away, cut, alpha)
         people = int(data.changed.has_copies[away].sum())
         rows = f"of people with copies are decided otherwise in one of them, at {cut:g}"
+        if data.classes:
+            rows = "of people with copies are predicted another class in one of them"
         shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {people:,} {chosen_by})"
         yield Changing(
             share,
@@ -401,13 +456,18 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
         )
 
 
+def _deciding(data: Training, cut: float) -> str:
+    """Return what is counted, in words."""
+    return "predicted classes" if data.classes else f"decisions at {cut:g}"
+
+
 def share_of_flips(
     member: Member, data: Training, rows: Ints, cut: float, alpha: float
 ) -> tuple[float, float]:
     """Return the share of rows whose decision is not the same under all flips, and its upper limit."""
     flips = range(data.changed.many - data.changed.copied)
-    decided = np.stack([member.predict(data.changed.variant(k, rows)) >= cut for k in flips])
-    return _share(decided, data.weight[rows], alpha)
+    every = np.stack([decided(member, data.changed.variant(k, rows), cut) for k in flips])
+    return _share(every, data.weight[rows], alpha)
 
 
 def share_of_copies(
@@ -417,105 +477,21 @@ def share_of_copies(
     rows = rows[data.changed.has_copies[rows]]
     copies = range(data.changed.many - data.changed.copied, data.changed.many)
     parts = (data.X[rows], *(data.changed.variant(k, rows) for k in copies))
-    return _share(np.stack([member.predict(X) >= cut for X in parts]), data.weight[rows], alpha)
+    return _share(np.stack([decided(member, X, cut) for X in parts]), data.weight[rows], alpha)
 
 
-def _share(decided: Bools, w: Floats, alpha: float) -> tuple[float, float]:
+def decided(member: Member, X: Floats, cut: float) -> Ints:
+    """Return the decision of each row, shape (n,): 0 or 1 at the threshold, or the number of the likeliest class."""
+    predicted = member.predict(X)
+    return (predicted >= cut).astype(np.int64) if predicted.ndim == 1 else predicted.argmax(axis=1)
+
+
+def _share(decided: Ints, w: Floats, alpha: float) -> tuple[float, float]:
     """Return the weighted share of rows, (n,), whose decisions, (K, n), are not one; and its upper limit."""
-    differs = decided.any(axis=0) & ~decided.all(axis=0)
+    differs = (decided != decided[0]).any(axis=0)
     sums = ([(w**power)[where].sum()] for power in (1, 2) for where in (differs, ~differs))
     share = Proportions.weighted(*sums)
     return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
-
-
-@dataclass(frozen=True, eq=False)
-class FlippedRows:
-    """Rows under flips, as :mod:`fairfix.optim` asks for them: the few columns and values that a flip leaves.
-
-    ``flips`` has for each flip the columns that it changes, shape (C,), their values afterwards, each once, shape
-    (G, C), and which of these each row gets, shape (n,); -1 where it stays as it is. The last ``copied`` of them are no
-    flips: the first copy of every person who has one, the second, and so on.
-    """
-
-    X: Floats
-    flips: tuple[tuple[Ints, Floats, Ints], ...]
-    copied: int = 0
-
-    @classmethod
-    def of(cls, X: Floats, matrices: Iterable[Floats]) -> FlippedRows:
-        """Return it for the matrices of all rows under each flip."""
-        flips = []
-        for whole in matrices:
-            own = np.flatnonzero((whole != X).any(axis=0))
-            first, kind = distinct_rows(whole[:, own])
-            flips.append((own, whole[np.ix_(first, own)], kind))
-        return cls(X, tuple(flips))
-
-    def with_copies(self, rows: Ints, copies: Floats) -> FlippedRows:
-        """Return it with copies, shape (c, d), of some rows, shape (c,), in any order and number."""
-        order = np.argsort(rows, kind="stable")
-        rows, copies = rows[order], copies[order]
-        rank = np.arange(rows.size) - np.searchsorted(rows, rows)
-        flips = list(self.flips)
-        for k in range(int(rank.max(initial=-1)) + 1):
-            here, after = rows[rank == k], copies[rank == k]
-            own = np.flatnonzero((after != self.X[here]).any(axis=0))
-            first, among = distinct_rows(after[:, own])
-            kind = np.full(len(self.X), -1)
-            kind[here] = among
-            flips.append((own, after[np.ix_(first, own)], kind))
-        return FlippedRows(self.X, tuple(flips), len(flips) - len(self.flips))
-
-    @property
-    def many(self) -> int:
-        """Number of flips, and of copies of one person at most."""
-        return len(self.flips)
-
-    @property
-    def has_copies(self) -> Bools:
-        """Which rows have copies, shape (n,)."""
-        return self.flips[-self.copied][2] >= 0 if self.copied else np.zeros(len(self.X), dtype=bool)
-
-    def variant(self, k: int, rows: Ints) -> Floats:
-        """Return rows after a flip, or the copy of this number where they have one."""
-        columns, after, kind = self.flips[k]
-        out, place = self.X[rows], kind[rows]
-        there = np.flatnonzero(place >= 0)
-        out[np.ix_(there, columns)] = after[place[there]]
-        return np.asarray(out)
-
-    def take(self, rows: Ints) -> FlippedRows:
-        """Return the rows at the given positions."""
-        flips = tuple((columns, after, kind[rows]) for columns, after, kind in self.flips)
-        return FlippedRows(self.X[rows], flips, self.copied)
-
-
-@dataclass(frozen=True, eq=False)
-class WithoutPart:
-    """Rows and their variants without their part along directions, whose orthonormal basis is ``span``, (d, r)."""
-
-    changed: FlippedRows
-    span: Floats
-
-    @classmethod
-    def of(cls, changed: FlippedRows, span: Floats) -> WithoutPart:
-        """Return it for directions in any number, shape (m, d), dependent or not."""
-        size = np.linalg.norm(span, axis=1)
-        left, value, _ = np.linalg.svd((span[size > 0] / size[size > 0, None]).T, full_matrices=False)
-        return cls(changed, left[:, value > CUT * value.max(initial=0.0)])
-
-    def without(self, X: Floats) -> Floats:
-        """Return rows, shape (n, d), without the part."""
-        return X if not self.span.size else np.asarray(X - (X @ self.span) @ self.span.T)
-
-    @property
-    def many(self) -> int:
-        """Number of variants."""
-        return self.changed.many
-
-    def variant(self, k: int, rows: Ints) -> Floats:
-        """Return rows after a flip, or a copy of them, without the part."""
-        return self.without(self.changed.variant(k, rows))
 
 
 def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[Ints, Floats]:

@@ -46,8 +46,10 @@ class Exported:
 
 
 def without_program(repaired: Repaired) -> str:
-    """Return why a repair has no program: a rule from outside fairfix, or one that reads vectors or runs a graph."""
+    """Return why a repair has no program: a rule of classes, from outside, or that reads vectors or runs a graph."""
     rule = repaired.predictor
+    if rule.classes:
+        return "a rule of many classes, where exported forms give one number"
     if rule.kind not in KINDS:
         return f"a rule of the kind {rule.kind!r}, which is not of fairfix itself"
     if isinstance(rule, OfScorers) and any(isinstance(one.member, OnnxMember) for one in rule.scorers):

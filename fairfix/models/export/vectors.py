@@ -19,7 +19,8 @@ from fairfix.data.choices import UnseenGroup
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
 from fairfix.models.export.rules import Exported
-from fairfix.models.repaired import IDENTITY_TYPES, Repaired, row_draws
+from fairfix.models.identity import IDENTITY_TYPES, row_draws
+from fairfix.models.repaired import Repaired
 
 ROWS = 48
 """Enough for each group of most rules to meet every piece of its curve."""

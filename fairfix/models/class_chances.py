@@ -1,0 +1,102 @@
+"""A predictor of one of many classes: a scorer's chance of each, and the class that is likeliest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.codec import Part, Setting, list_of, text
+from fairfix.data.counts import Floats
+from fairfix.data.encoder import arrow_array
+from fairfix.data.table import Table
+from fairfix.errors import DataError
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import OfScorers, Scorer, ScorerPart
+
+LONGEST_NUMBER = 18
+"""Digits of a whole number that fits into 64 bits whatever they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassChances(OfScorers):
+    """Chances of classes; a row is predicted the likeliest, of equals the first in the order of the classes."""
+
+    kind: ClassVar[str] = "class_chances"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "scorer": ScorerPart(one_number=False),
+        "names": Setting(list_of(text, 2)),
+    }
+
+    scorer: Scorer
+    names: tuple[str, ...]
+    """The classes: numbers by size, then texts."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the scorer gives a chance for each class, and no two classes have one name."""
+        return self.scorer.classes_given == len(self.names) == len({*self.names})
+
+    @property
+    def gives(self) -> Literal["class"]:
+        """What a prediction is: a class."""
+        return "class"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that there are to predict."""
+        return self.names
+
+    def class_probabilities(self, table: Table) -> Floats:
+        """Return the chance of each class, shape (n, K)."""
+        return self.scorer(table)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the number of each row's class among the names, shape (n,)."""
+        return np.asarray(self.class_probabilities(table).argmax(axis=1), dtype=np.float64)
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the number of each row's class: there is no other score."""
+        return self.predict(table)
+
+
+def as_column(names: tuple[str, ...]) -> pa.Array:
+    """Return names of classes as a column of predictions has them: whole numbers where all are, else texts."""
+    digits = [name.removeprefix("-") for name in names]
+    whole = all(one.isdigit() and one.isascii() and len(one) <= LONGEST_NUMBER for one in digits)
+    if whole and all(str(int(name)) == name for name in names):
+        return pa.array([int(name) for name in names], pa.int64())
+    return pa.array(names, pa.string())
+
+
+def class_schema(names: tuple[str, ...]) -> pa.Schema:
+    """Return the columns that prediction of classes adds: the class, the chance of each, and that nothing is drawn."""
+    each = [pa.field(f"p_{name}", pa.float64()) for name in names]
+    return pa.schema([("prediction", as_column(names).type), *each, ("randomized", pa.bool_())])
+
+
+def classified(
+    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, where: str
+) -> pa.RecordBatch:
+    """Return a batch, whose rows are those of the table, with the columns of :func:`class_schema`.
+
+    A DataError where a row has no chances; ``where``: the first row of the batch, for its message.
+    """
+    names = predictor.classes
+    chance = predictor.class_probabilities(table) if len(table) else np.zeros((0, len(names)))
+    if not (sound := np.isfinite(chance).all(axis=1)).all():
+        raise DataError(
+            f"the rule gives no chances of classes to one of the {len(table):,} rows from row {where} (the "
+            f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
+            "changed; mend the row, or repair again"
+        )
+    columns = [as_column(names).take(arrow_array(chance.argmax(axis=1)))]
+    columns += [
+        *map(arrow_array, np.ascontiguousarray(chance.T)),
+        arrow_array(np.zeros(len(table), dtype=bool)),
+    ]
+    fields = [*batch.schema, *class_schema(names)]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema(fields))

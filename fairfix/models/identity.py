@@ -1,0 +1,104 @@
+"""Identity: what tells the rows of a repair apart, for the draws of their results.
+
+An id where one is named, else all columns but label and weight; in the kind that the rows of the repair had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.draws import SEPARATOR, canonical, draws_of
+from fairfix.data.encoder import arrow_array
+from fairfix.data.files import require
+from fairfix.data.ids import may_repeat
+from fairfix.data.plain import entries_of, texts_of
+from fairfix.data.reading import Reading
+from fairfix.errors import DataError
+
+IDENTITY_TYPES: Mapping[str, pa.DataType] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+}
+"""Kinds of identity columns, with the type a text file is read as."""
+
+
+def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
+    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
+    columns = reading.columns
+    hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
+    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    require(names, schema.names, "the data")
+    return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
+
+
+def _kind(kind: pa.DataType, *, as_text: bool) -> str:
+    types = {"boolean": pa.types.is_boolean, "integer": pa.types.is_integer, "number": pa.types.is_floating}
+    if as_text:  # an id is a name even where it looks like a number: 007 is not 7
+        return "text"
+    return next((name for name, is_kind in types.items() if is_kind(kind)), "text")
+
+
+def identities(columns: Sequence[pa.Array], kinds: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the identity of each row from its columns, in the order of ``kinds``."""
+    parts = [_written(_as(column, kind)) for column, kind in zip(columns, kinds.values(), strict=True)]
+    return iter(parts[0]) if len(parts) == 1 else map(SEPARATOR.join, zip(*parts, strict=True))
+
+
+def _written(column: pa.Array) -> Iterable[bytes]:
+    """Return the entries of a column as an identity has them."""
+    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    of_entry = (
+        str.encode if texts and not column.null_count else canonical
+    )  # the same, in a tenth of the time
+    return map(of_entry, entries_of(column))
+
+
+def _as(column: pa.Array, kind: str) -> pa.Array:
+    """Return a column of identity in its kind: a group is read as text, and 0.0 in one file is 0 in another."""
+    wanted = IDENTITY_TYPES[kind]
+    if kind == "text" or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:  # texts that the fit has not seen stay what they are
+        return column
+
+
+def check_unique(ids: Sequence[pa.Array], name: str) -> None:
+    """Raise a DataError where identities repeat or are missing."""
+    whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
+    if whole.null_count:
+        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
+    if not may_repeat(whole.chunks):
+        return
+    distinct = len(whole.unique())
+    if distinct == len(whole):
+        return
+    again = int(np.argmax(whole.to_pandas().duplicated())) + 1
+    raise DataError(
+        f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
+        f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
+        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
+    )
+
+
+def row_draws(
+    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
+) -> Callable[[Ints], Floats]:
+    """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
+
+    Rows that no id tells apart are told apart by occurrence.
+    """
+
+    def of(rows: Ints) -> Floats:
+        chosen = columns.select(list(identity)).take(arrow_array(rows))
+        whole = [column.combine_chunks() for column in chosen.columns]
+        return draws_of(identities(whole, identity), key, None if by_id else {})
+
+    return of

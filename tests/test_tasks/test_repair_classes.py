@@ -1,0 +1,285 @@
+"""Repairs of many classes: what does not count changes no class, as the commands themselves tell it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.data.container import Artifact, read, write
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.errors import ArtifactError, ColumnError, DataError, UsageError
+from fairfix.methods.problem import RepairProblem
+from fairfix.methods.sensei import Sensei
+from fairfix.models.class_chances import ClassChances
+from fairfix.models.members import ConstantMember
+from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import Scorer
+from fairfix.report import FORMATS, renderer
+
+from tests.conftest import Call
+
+WAYS: dict[str, dict[str, Any]] = {
+    "merge": {},
+    "trees": {"learner": "trees"},
+    "linear": {"solver": "linear", "protected_as_feature": True, "rho": "inf"},
+    "auto": {"solver": "linear", "protected_as_feature": True},
+    "network": {"solver": "network", "protected_as_feature": True, "rho": 30, "hidden": 4, "batch": 100},
+}
+
+
+@cache
+def people(many: int = 800, seed: int = 0) -> pd.DataFrame:
+    """Return people whose job hangs on their sex, a number and a role that tells the sex."""
+    rng = np.random.default_rng(seed)
+    woman, skill = rng.random(many) < 0.5, rng.normal(size=many)
+    s = np.stack([skill + woman, np.full(many, 0.3), 1.5 * ~woman - skill], axis=1)
+    job = (s + rng.gumbel(size=s.shape)).argmax(axis=1)
+    return pd.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(many)],
+            "sex": np.where(woman, "f", "m"),
+            "role": np.where(rng.random(many) < 0.5, "single", np.where(woman, "wife", "husband")),
+            "skill": skill.round(3) * 10 + 40,
+            "job": np.array(["nurse", "poet", "clerk"])[job],
+        }
+    )
+
+
+def repaired(data: pd.DataFrame | None = None, **more: Any) -> Any:
+    """Return the repair of people, or of other rows."""
+    asked = {"method": "sensei", "task": "multiclass", "label": "job", "protected": "sex", "id": "id"}
+    return fairfix.repair(people() if data is None else data, **{**asked, "features": ["skill"], **more})
+
+
+def row(result: Any, name: str, part: str = "holdout") -> dict[str, Any]:
+    """Return the last row of a name in the proof: that of all protected columns together."""
+    return [one for one in result.to_dict()["proof"][part]["table"] if one["id"] == name][-1]
+
+
+def flipped_share(made: Repaired, data: pd.DataFrame) -> float:
+    """Return which share of people are predicted another class if they were of another sex."""
+    f, m = (made.predict(data.assign(sex=level))["prediction"] for level in "fm")
+    return float((f != m).mean())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_proof_says_what_the_saved_rule_does(way: str, tmp_path: Path) -> None:
+    """Of the held-out rows: shares that change, accuracy, and the audit of what ``predict`` writes."""
+    result = repaired(**WAYS[way])
+    result.repaired.save(tmp_path / "made.fairfix")
+    made = fairfix.load(tmp_path / "made.fairfix")
+    held = people().iloc[result.outcome.split.holdout].reset_index(drop=True)
+    out = made.predict(held)
+    flips = row(result, "decision_flips.under_flips")
+    assert flips["after"]["value"] == pytest.approx(flipped_share(made, held), abs=1e-12)
+    assert row(result, "accuracy")["after"]["value"] == pytest.approx(
+        (out["prediction"] == held["job"]).mean()
+    )
+    assert (out.filter(like="p_").sum(axis=1) - 1).abs().max() < 1e-9
+    assert out["prediction"].tolist() == out.filter(like="p_").idxmax(axis=1).str[2:].tolist()
+    audited = fairfix.audit(
+        out, label="job", prediction="prediction", task="multiclass", protected="sex"
+    ).to_dict()
+    (block,) = audited["attributes"]
+    for one in block["comparisons"]:
+        if one["id"].startswith("true_positive_rate"):
+            assert row(result, one["id"])["after"]["value"] == pytest.approx(one["value"])
+    assert flips["after"]["value"] <= (0.0 if way in ("merge", "trees", "linear") else 0.1)
+
+
+def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
+    told = people().assign(told=np.where(np.arange(800) % 4 == 0, "poet", people()["job"]))
+    result = repaired(told, prediction="told")
+    held = told.iloc[result.outcome.split.holdout]
+    assert row(result, "accuracy")["before"]["value"] == pytest.approx((held["told"] == held["job"]).mean())
+    assert row(result, "decision_flips.under_flips")["before"]["value"] is None
+    plain = repaired(protected_as_feature=True, solver="linear", rho=10)
+    assert row(plain, "decision_flips.under_flips")["before"]["value"] > 0.1
+
+
+def test_comparable_values_change_no_class() -> None:
+    asked = {"features": ["skill", "role"], "comparable": "role=wife,husband"}
+    for more in ({}, {"solver": "linear", "rho": "inf"}):
+        result = repaired(**asked, **more)
+        assert row(result, "decision_flips.under_comparable")["before"]["value"] > 0.05
+        assert row(result, "decision_flips.under_comparable")["after"]["value"] == 0
+        rows = people()[people()["role"] != "single"]
+        ways = [result.repaired.predict(rows.assign(role=one))["prediction"] for one in ("wife", "husband")]
+        assert (ways[0] == ways[1]).all()
+
+
+def test_copies_are_heeded_and_told_of() -> None:
+    copies = people()[["id", "sex"]].iloc[:600].assign(sex=lambda rows: rows["sex"].map({"f": "m", "m": "f"}))
+    result = repaired(protected_as_feature=True, solver="linear", slack=0.1, counterfactuals=copies)
+    name = "decision_flips.under_counterfactuals"
+    held = people().iloc[result.outcome.split.holdout].merge(copies, on="id", suffixes=("", "_other"))
+    now, then = (
+        result.repaired.predict(held[["id", "skill"]].assign(sex=held[one]))["prediction"]
+        for one in ("sex", "sex_other")
+    )
+    assert row(result, name)["after"]["value"] == pytest.approx((now != then).mean(), abs=1e-12)
+    assert row(result, name)["before"]["value"] > 0.1
+    assert result.to_dict()["criterion"] == name
+    assert any("another class in one of them" in note for note in result.to_dict()["notes"])
+
+
+def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
+    """Return the chances that a rule which is fitted to all of the data gives people."""
+    columns = Columns(("sex",), weight="w", classes=("job",))
+    problem = RepairProblem(
+        read_table(data, Reading(columns), ("skill",)),
+        features=("skill",),
+        protected_as_feature="solver" in more,
+    )
+    made = Sensei(**more).fit(problem, rng=np.random.default_rng(0))
+    return made.class_probabilities(read_table(people().assign(w=1.0), Reading(columns), ("skill",)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"solver": "linear", "rho": 1.0}, {"solver": "linear", "rho": np.inf, "balance": "labels"}],
+)
+def test_a_weight_of_two_is_a_row_twice_in_any_order(more: dict[str, Any]) -> None:
+    heavy = people().assign(w=np.where(np.arange(800) % 3, 1.0, 2.0))
+    twice = pd.concat([heavy, heavy[heavy["w"] == 2]]).assign(w=1.0).sample(frac=1, random_state=1)
+    assert fitted(twice, **more) == pytest.approx(fitted(heavy, **more), abs=2e-3)
+
+
+def test_whole_numbers_stay_numbers_and_equal_chances_give_the_first_class() -> None:
+    data = people().assign(job=people()["job"].map({"nurse": 10.0, "poet": 9.0, "clerk": -1.0}))
+    made = repaired(data).repaired
+    assert made.predictor.classes == ("-1", "9", "10")
+    out = made.predict(data)
+    assert out["prediction"].dtype == np.int64
+    assert (out["prediction"] == data["job"]).mean() > 0.4
+    assert list(made.output.names) == ["prediction", "p_-1", "p_9", "p_10", "randomized"]
+    even = pd.DataFrame({"id": range(300), "sex": list("fm") * 150, "x": 0.0, "job": list("cab") * 100})
+    alone = repaired(even, features=["x"]).repaired.predict({"id": "1", "sex": "f", "x": 0.0})
+    assert alone["prediction"] in "abc"
+    member = repaired(even, features=["x"]).outcome.predictor
+    tied = ClassChances(Scorer(member.scorer.features, ConstantMember(np.full(3, 1 / 3))), member.names)
+    made = replace(repaired(even, features=["x"]).repaired, predictor=tied)
+    assert made.predict(even)["prediction"].unique().tolist() == ["a"]
+
+
+def test_one_row_is_predicted_as_among_others() -> None:
+    made = repaired(protected_as_feature=True, solver="network", rho=1, hidden=3, batch=50).repaired
+    rows = people().head(5)[["id", "sex", "skill"]]
+    whole = made.predict(rows).to_dict("records")
+    assert [made.predict(one) for one in rows.to_dict("records")] == whole
+    with pytest.raises(DataError, match="already has a column 'prediction'"):
+        made.predict(rows.assign(prediction="x"))
+
+
+def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
+    data = people().copy()
+    data.loc[7, "job"] = "rare"
+    result = repaired(data, holdout=0.6)
+    assert "rare" not in result.outcome.predictor.classes
+    assert any("'rare'" in text for text in result.to_dict()["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "words"),
+    [
+        ({"method": "ramp"}, UsageError, "`method=ramp` with `solver=exact` repairs two classes; take"),
+        ({"method": "logloss"}, UsageError, "`method=sensei` with `solver=merge`"),
+        ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
+        ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
+        ({"solver": "linear", "protected_as_feature": True, "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
+        ({"guarantee": 0.95}, UsageError, "leave out `guarantee`"),
+        ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
+        ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
+        ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
+        ({"fail_on": "auc.difference>0.1"}, UsageError, "needs more"),
+    ],
+)
+def test_what_there_is_not_is_refused(
+    more: dict[str, Any], error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as caught:
+        repaired(**more, output=tmp_path / "made.fairfix")
+    assert words in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_methods_are_not_compared_and_rules_are_not_exported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="methods are compared on two classes"):
+        fairfix.compare(people(), task="multiclass", label="job", protected="sex")
+    made = repaired().repaired
+    with pytest.raises(UsageError, match="a rule of many classes"):
+        fairfix.export(made, to="sql")
+
+
+def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "made.fairfix"
+    repaired().repaired.save(path)
+    held = read(path)
+    for names in (["a", "b"], ["a", "a", "b"], ["a", "b", 3]):
+        settings = {**held.manifest["predictor"]["settings"], "names": names}
+        manifest = {**held.manifest, "predictor": {**held.manifest["predictor"], "settings": settings}}
+        write(path, Artifact(manifest, held.arrays))
+        with pytest.raises(ArtifactError):
+            fairfix.load(path)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_reports_name_the_class_of_a_check(form: str) -> None:
+    result = repaired(
+        solver="linear",
+        protected_as_feature=True,
+        rho=0.1,
+        fail_on=["tpr.difference>0.01", "decision_flips.under_flips>0.9", "accuracy.min<0.1"],
+    )
+    content = result.to_dict()
+    schema = json.loads((files("fairfix.report") / "repair.schema.json").read_text())
+    jsonschema.validate(content, schema)
+    text = renderer(form)(content)
+    assert text
+    assert {one.get("class") for one in content["checks"]} == {None, "clerk", "nurse", "poet"}
+    if form in ("text", "html", "markdown"):
+        assert "balanced accuracy" in text
+        assert "poet" in text
+
+
+def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
+    """From a file and a configuration to predictions, and to an audit of these with copies."""
+    people().to_csv(tmp_path / "people.csv", index=False)
+    made, scored = str(tmp_path / "made.fairfix"), str(tmp_path / "scored.csv")
+    asked = [
+        "--method",
+        "sensei",
+        "--task",
+        "multiclass",
+        "--label",
+        "job",
+        "--protected",
+        "sex",
+        "--id",
+        "id",
+    ]
+    more = ["--solver", "linear", "--protected-as-feature", "--features", "skill", "--rho", "1", "-o", made]
+    status, _, err = call("repair", str(tmp_path / "people.csv"), *asked, *more, "--format", "json")
+    assert status == 0, err
+    assert call("predict", made, str(tmp_path / "people.csv"), "-o", scored)[0] == 0
+    assert "clerk, nurse, poet" in call("inspect", made)[1]
+    swapped = people().assign(sex=people()["sex"].map({"f": "m", "m": "f"}))
+    copies = fairfix.load(made).predict(swapped)[["id", "prediction"]]
+    copies.to_csv(tmp_path / "copies.csv", index=False)
+    audit = ["--task", "multiclass", "--label", "job", "--prediction", "prediction", "--protected", "sex"]
+    audit += ["--id", "id", "--counterfactuals", str(tmp_path / "copies.csv"), "--format", "json"]
+    told = json.loads(call("audit", scored, *audit)[1])
+    (one,) = (
+        c for c in told["attributes"][0]["comparisons"] if c["id"] == "decision_flips.under_counterfactuals"
+    )
+    assert one["value"] == pytest.approx(flipped_share(fairfix.load(made), people()), abs=1e-9)
