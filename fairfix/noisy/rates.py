@@ -138,7 +138,10 @@ def require_labels(mass: Floats, parity: Parity) -> None:
         raise ValueError("the data have no row of a label that the constraint needs")
 
 
-def where_of(demands: Iterable[tuple[str, float]]) -> str:
-    """Return in words where a true group must not be, seen from the rate over everybody."""
+def bounded_in_words(demands: Iterable[tuple[str, float]]) -> str:
+    """Return in words what a constraint bounds, for a number to follow."""
     held = set(demands)
-    return "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
+    if held == set(DEMANDS["minimax"]):
+        return "the largest error rate of a true group is"
+    where = "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
+    return f"the worst true group is {where} the rate over everybody by"
