@@ -174,6 +174,8 @@ class Comparison:
         if not self.part:
             return metric.title
         if self.kind in ENDS:
-            return f"{ENDS[self.kind]} group {metric.title}"
+            return (
+                f"{ENDS[self.kind]} group {metric.title}{SUFFIXES[self.scope] if self.of_true_groups else ''}"
+            )
         name = " ".join(filter(None, (metric.parity or metric.title, self.kind)))
         return name + SUFFIXES.get(self.scope, f", {self.scope.replace('_', ' ')}" if self.scope else "")

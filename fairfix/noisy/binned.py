@@ -118,8 +118,8 @@ def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumpti
     if isinstance(table, Range):
         return _open_bounds(n, table, F, rate, eps_of(assumption))
     if isinstance(assumption, Identified | Independent):
-        inverse = Inverse.of(n, table, LABELS[rate], assumption)
-        mean = inverse.coefficients.reshape(-1, F.size) @ F.ravel()
+        inverse = Inverse.of(n, table, rate, assumption)
+        mean = inverse.mean(F)
         margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     if isinstance(assumption, Radii):
@@ -144,7 +144,7 @@ def _ratio_bounds(
     n: Floats, table: Floats | Range, F: Floats, rate: str, eps: float
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return both ends of each group's rate by linear programs, shape (2, J), and where the solver gave up."""
-    parts = parts_of(n, table, LABELS[rate], eps)
+    parts = parts_of(n, table, rate, eps)
     ends = np.full((2, table.shape[-2]), np.nan)
     for j in range(table.shape[-2]):
         space, top, bottom = _fraction(parts, eps, j, F)
@@ -174,7 +174,7 @@ def breakdown_of(
 
     def holds(eps: float, rate: str, sign: float, limit: float, group: int) -> bool:
         eps = min(eps, 1.0 - MISSED)
-        space, top, bottom = _fraction(parts_of(n, table, LABELS[rate], eps), eps, group, F)
+        space, top, bottom = _fraction(parts_of(n, table, rate, eps), eps, group, F)
         (end,) = ratio_ends(space, [(top, bottom, sign)])
         if np.isnan(end):  # no rate, or by rounding nothing at all
             return not is_empty(space)
@@ -239,28 +239,44 @@ class Part:
     table: Floats | Range
     bins: npt.NDArray[np.int64]
     relevant: npt.NDArray[np.bool_]
+    refused: npt.NDArray[np.bool_]
+    """Whether a row is in the numerator by being refused, (c,): label 0 where the rate is the accuracy."""
+
+    def values(self, accept: Floats) -> Floats:
+        """Return the probability of each cell's rows to be in the numerator, (K, c), for decisions (K, B)."""
+        own = accept[:, self.bins]
+        return np.asarray(np.where(self.refused, 1.0 - own, own) * self.relevant)
 
 
-def parts_of(n: Floats, table: Floats | Range, labels: Sequence[int], eps: float) -> list[Part]:
-    """Return the cells that matter for a rate over the given labels."""
-    bins = np.arange(n.shape[1])
-    every = np.ones(bins.size, dtype=bool)
+def parts_of(n: Floats, table: Floats | Range, rate: str, eps: float) -> list[Part]:
+    """Return the cells that matter for a rate."""
+    labels, bins = LABELS[rate], np.arange(n.shape[1])
+    every, none = np.ones(bins.size, dtype=bool), np.zeros(bins.size, dtype=bool)
+    accuracy = rate == "accuracy"
     if table.ndim == 3:
-        return [Part(n[:, :, y], table[y], bins, every) for y in labels]
-    if len(labels) == 2 and eps >= 1:
-        return [Part(n.sum(2), table, bins, every)]
+        return [
+            Part(n[:, :, y], table[y], bins, every, every if accuracy and not y else none) for y in labels
+        ]
+    if len(labels) == 2 and eps >= 1 and not accuracy:
+        return [Part(n.sum(2), table, bins, every, none)]
     asked, other = n[:, :, labels[0]], n[:, :, 1 - labels[0]]
+    if accuracy:
+        of_both = np.concatenate([asked, other], axis=1)  # label 0 first
+        return [
+            Part(of_both, table, np.tile(bins, 2), np.tile(every, 2), np.repeat([True, False], bins.size))
+        ]
     if eps >= 1:  # cells that do not count are alike
         mass = np.concatenate([asked, other.sum(1, keepdims=True)], axis=1)
-        return [Part(mass, table, np.append(bins, 0), np.append(every, False))]
+        return [Part(mass, table, np.append(bins, 0), np.append(every, False), np.append(none, False))]
     counts = np.repeat([True, len(labels) == 2], bins.size)
-    return [Part(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts)]
+    return [Part(np.concatenate([asked, other], axis=1), table, np.tile(bins, 2), counts, np.tile(none, 2))]
 
 
 def looked_at(n: Floats, table: Floats | Range, parity: Parity) -> list[tuple[Floats, Floats | Range]]:
     """Return masses and tables of the labels that a constraint looks at: by label they are problems of their own."""
     labels = sorted({label for rate, _ in DEMANDS[parity] for label in LABELS[rate]})
-    return [(p.mass, p.table) for p in parts_of(n, table, labels, 0.0)]
+    rate = "selection_rate" if len(labels) == 2 else ("false_positive_rate", "true_positive_rate")[labels[0]]
+    return [(p.mass, p.table) for p in parts_of(n, table, rate, 0.0)]
 
 
 def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, int]:
@@ -277,7 +293,7 @@ def _fraction(
 ) -> tuple[Polytope, Floats, Floats]:
     """Return the polytope of a group's rate, its numerator and its denominator."""
     space, own = space_of(parts, eps, group)
-    top = space.placed(own, [accept[:, p.bins] * p.relevant for p in parts])
+    top = space.placed(own, [p.values(accept) for p in parts])
     return space, top, space.placed(own, [p.relevant for p in parts])
 
 
@@ -286,31 +302,41 @@ def _fraction(
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """Rates of true groups, linear in F, and their standard errors."""
+    """Rates of true groups, linear in F but for a constant, and their standard errors."""
 
     coefficients: Floats
     """Shape (J, K, B)."""
+    constant: Floats
+    """Shape (J,); not 0 where refused rows count."""
     noise: Floats
     """``T`` of each label, or of each noisy group 1 for itself, shape (parts, J, K)."""
     variance: Floats
     """Weight of the square of ``f_j(b) - rate_j``, shape (parts, J, B)."""
+    refused: npt.NDArray[np.bool_]
+    """Whether rows of a part count by being refused, so that ``1 - f_j(b)`` takes the place of ``f_j(b)``, (parts,)."""
 
     @classmethod
-    def of(
-        cls, n: Floats, table: Floats, labels: Sequence[int], assumption: Identified | Independent
-    ) -> Inverse:
+    def of(cls, n: Floats, table: Floats, rate: str, assumption: Identified | Independent) -> Inverse:
         """Invert the noise of each label, or take the means by probabilities of membership as they are."""
+        labels = LABELS[rate]
+        counts_refused = np.array([rate == "accuracy" and not y for y in labels])
+        sign = np.where(counts_refused, -1.0, 1.0)
         if isinstance(assumption, Independent):
-            masses, squares = table[..., list(labels)].sum(-1)  # J, K, B each
-            total = masses.sum((1, 2))
+            masses, squares = (np.moveaxis(part[..., list(labels)], -1, 0) for part in table)  # y, J, K, B
+            if not counts_refused.any():
+                masses, squares, sign = masses.sum(0)[None], squares.sum(0)[None], sign[:1]
+                counts_refused = counts_refused[:1]
+            total = masses.sum((0, 2, 3))
             if not total.min() > 0:
                 raise ValueError(NO_RATE)
-            noisy = masses.shape[1]
-            own = np.broadcast_to(np.eye(noisy)[:, None], (noisy, len(masses), noisy))
+            noisy, parts = masses.shape[2], len(masses)
+            own = np.broadcast_to(np.eye(noisy)[:, None], (noisy, len(total), noisy))
             return cls(
-                masses / total[:, None, None],
-                own,  # each noisy group is a term of its own, with its own decisions
-                np.swapaxes(squares, 0, 1) / (total**2)[:, None],
+                np.einsum("y,yjkb->jkb", sign, masses) / total[:, None, None],
+                masses[counts_refused].sum((0, 2, 3)) / total,
+                np.tile(own, (parts, 1, 1)),  # each noisy group is a term of its own, with its own decisions
+                np.concatenate(np.swapaxes(squares, 1, 2)) / (total**2)[:, None],
+                np.repeat(counts_refused, noisy),
             )
         pairs = [left_inverse(table[y] if table.ndim == 3 else table) for y in labels]
         noise, weights = np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
@@ -319,14 +345,19 @@ class Inverse:
         total = masses.sum((0, 2))
         if not total.min() > 0:
             raise ValueError(NO_RATE)
-        rates = np.einsum("yjk,yjb->jkb", noise, masses) / total[:, None, None]
+        rates = np.einsum("y,yjk,yjb->jkb", sign, noise, masses) / total[:, None, None]
         variance = (weights**2 @ own) / (total**2)[:, None] / assumption.rows
-        return cls(rates, noise, variance)
+        return cls(rates, masses[counts_refused].sum((0, 2)) / total, noise, variance, counts_refused)
+
+    def mean(self, accept: Floats) -> Floats:
+        """Return the rates, shape (J,)."""
+        return np.asarray(self.constant + np.einsum("jkb,kb->j", self.coefficients, accept))
 
     def terms(self, accept: Floats) -> Floats:
         """Return the terms whose squares sum to those of the standard errors, shape (parts, J, B)."""
-        mean = np.einsum("jkb,kb->j", self.coefficients, accept)
-        return np.asarray(np.sqrt(self.variance) * (self.noise @ accept - mean[:, None]))
+        own = self.noise @ accept
+        own = np.where(self.refused[:, None, None], 1.0 - own, own)
+        return np.asarray(np.sqrt(self.variance) * (own - self.mean(accept)[:, None]))
 
     def errors(self, accept: Floats) -> Floats:
         """Return standard errors, shape (J,)."""

@@ -473,10 +473,14 @@ class MembershipGroups(TrueGroups):
         points, limits, share = [], [], bounds.alpha / 4
         for name, sign in sides:
             ratio, side = self.data.metrics[name], 0 if sign > 0 else 1
-            overall, end = ratio.of(self.data.cells.sum(0)), bounds.rates[name][side]
+            end = bounds.rates[name][side]
+            if name == "accuracy":  # compared with 1, as in shortfalls
+                overall, most = np.ones(1), np.ones(1)
+            else:
+                overall = ratio.of(self.data.cells.sum(0))
+                most = weighted_means(everybody, ratio if sign > 0 else flipped(ratio)).upper(share)
+                most = most if sign > 0 else 1.0 - most
             points.append(sign * (overall - end))
-            most = weighted_means(everybody, ratio if sign > 0 else flipped(ratio)).upper(share)
-            most = most if sign > 0 else 1.0 - most
             limits.append(sign * (most - bounds.limits(name, share)[side]))
         point = worst("max", np.concatenate(points))
         return point, np.fmax(point, worst("max", np.concatenate(limits)))

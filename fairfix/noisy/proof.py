@@ -33,7 +33,7 @@ from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import ATTRIBUTE, MembershipGroups, members_of
-from fairfix.noisy.rates import Floats, shortfalls, where_of
+from fairfix.noisy.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noisy.recorded import Profiles, Recorded, recorded_groups
 from fairfix.noisy.true_groups import TrueGroups
 
@@ -157,11 +157,13 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
         yield _said_of_membership(before, after, claim.rates)
         return
     parts, worse = [], []
+    slack, bounded = claim.slack, set(claim.demands) != set(DEMANDS["minimax"])
     for level in LEVELS:
         if level in after.bounds and level in before.bounds:
             was, _ = shortfall(before, level, claim.demands)
             point, upper = shortfall(after, level, claim.demands)
-            worse.append((point > claim.slack + HOLDS, was > claim.slack + HOLDS and point > was - HOLDS))
+            beyond, no_less = point > slack + HOLDS, point > was - HOLDS
+            worse.append((beyond, was > slack + HOLDS and no_less) if bounded else (False, no_less))
             parts.append(f"{point:z.4f} under {level} (up to {upper:z.4f}; before the repair {was:z.4f})")
     if not parts:
         return
@@ -169,8 +171,8 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     rows = "rows and table" if table is not None and table.rows is not None else "rows"
     yield (Caution if beyond or no_less else Note)(
         ("the repair does not reduce what it is meant to reduce: " if no_less else "")
-        + f"on held-out rows the worst true group is {where_of(claim.demands)} the rate over everybody by at most "
-        f"{', '.join(parts)}; in brackets with the sampling error of {rows}; the slack is {claim.slack:g}",
+        + f"on held-out rows {bounded_in_words(claim.demands)} at most {', '.join(parts)}; in brackets with the "
+        f"sampling error of {rows}{f'; the slack is {slack:g}' if bounded else ''}",
         "claim",
     )
 

@@ -29,6 +29,7 @@ Parity = Literal[
     "equal_opportunity",
     "predictive_equality",
     "equalized_odds",
+    "minimax",
     "one_sided_demographic_parity",
     "one_sided_equal_opportunity",
     "one_sided_predictive_equality",
@@ -106,10 +107,12 @@ DEMANDS: Mapping[str, tuple[tuple[str, float], ...]] = {
         )
         for name in CRITERIA
     },
+    "minimax": (("accuracy", 1.0),),
 }
 """Constraint -> rate and side: 1 for ``rate_j >= rate - slack``, -1 for ``rate_j <= rate + slack``.
 
-One-sided constraints are those of the paper: a group must not be worse off.
+One-sided constraints are those of the paper: a group must not be worse off. Under minimax no group's accuracy is
+compared with everybody's: with 1, whose distance is the error rate, the largest of which is to be as small as can be.
 """
 
 
@@ -118,8 +121,15 @@ def shortfalls(
     overall: Callable[[str], Any],
     bounds: Callable[[str], tuple[Floats, Floats]],
 ) -> list[Floats]:
-    """Return by how much the worst rate of each true group is on the wrong side of the overall rate, by demand."""
-    return [sign * (overall(rate) - bounds(rate)[0 if sign > 0 else 1]) for rate, sign in demands]
+    """Return by how much the worst rate of each true group is on the wrong side of the overall rate, by demand.
+
+    Of accuracy: the largest error rate of each true group.
+    """
+
+    def level(rate: str) -> Any:
+        return 1.0 if rate == "accuracy" else overall(rate)
+
+    return [sign * (level(rate) - bounds(rate)[0 if sign > 0 else 1]) for rate, sign in demands]
 
 
 def require_labels(mass: Floats, parity: Parity) -> None:
@@ -128,7 +138,10 @@ def require_labels(mass: Floats, parity: Parity) -> None:
         raise ValueError("the data have no row of a label that the constraint needs")
 
 
-def where_of(demands: Iterable[tuple[str, float]]) -> str:
-    """Return in words where a true group must not be, seen from the rate over everybody."""
+def bounded_in_words(demands: Iterable[tuple[str, float]]) -> str:
+    """Return in words what a constraint bounds, for a number to follow."""
     held = set(demands)
-    return "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
+    if held == set(DEMANDS["minimax"]):
+        return "the largest error rate of a true group is"
+    where = "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
+    return f"the worst true group is {where} the rate over everybody by"

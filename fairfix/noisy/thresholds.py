@@ -34,7 +34,7 @@ mixed integer conic quadratic programming* (2017), for the tangents.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,16 @@ class NoisyRepair:
     """No ``F`` whose constraint holds has less error, but for rounding; NaN if there is none."""
     programs: int
     """Linear programs that were solved."""
+    least_excess: float = np.nan
+    """No ``F`` has less excess, but for rounding, where the constraint cannot hold."""
+    largest_error: float = np.nan
+    """Of minimax: the largest error rate of a true group that the assumption allows, margin included."""
+    least_largest_error: float = np.nan
+    """What no ``F`` is below in it, but for rounding."""
 
     @property
     def converged(self) -> bool:
-        """Whether the error is as near to its bound as tangents can bring it; not where there is no bound."""
+        """Whether the error is as near to its bound as tangents can bring it; not where the constraint cannot hold."""
         return self.feasible and self.error - self.bound <= GAP
 
     @property
@@ -150,10 +156,20 @@ def solve_noisy(
         or true groups are not identified but should be.
     """
     own = np.arange(len(n)) if rules is None else np.asarray(rules, dtype=np.int64)
-    problem = _Problem(n, (table, *others), parity, slack, assumption, own)
-    if isinstance(assumption, Identified | Independent):
-        return problem.identified(assumption)
-    return problem.worst_case()
+
+    def solved(slack: float, start: Floats | None = None) -> NoisyRepair:
+        problem = _Problem(n, (table, *others), parity, slack, assumption, own)
+        if isinstance(assumption, Identified | Independent):
+            return problem.identified(assumption, start)
+        return problem.worst_case()
+
+    if parity != "minimax":
+        return solved(slack)
+    least = solved(0.0)  # no error at all: what it is missed by is the largest error
+    level = slack + max(least.violation, 0.0)
+    best = solved(level + TOLERANCE, least.F)
+    best = best if best.feasible and best.violation <= TOLERANCE else least
+    return replace(best, largest_error=level, least_largest_error=np.nan_to_num(least.least_excess))
 
 
 # ---------------------------------------------------------------------- linear programs
@@ -208,7 +224,9 @@ class _Cones:
         self.squares = program.add(labels * groups * bins, 0.0, np.inf)
         rates = sparse.csr_matrix(inverse.coefficients.reshape(groups, -1)) @ spread
         for sign in (1.0, -1.0):
-            program.at_most([(0, sign * rates), (self.mean, -sign * np.eye(groups))], np.zeros(groups))
+            program.at_most(
+                [(0, sign * rates), (self.mean, -sign * np.eye(groups))], -sign * inverse.constant
+            )
         sums = sparse.kron(sparse.kron(np.ones((1, labels)), sparse.identity(groups)), np.ones((1, bins)))
         program.at_most([(self.squares, sums), (self.margin, -np.eye(groups))], np.zeros(groups))
 
@@ -220,7 +238,8 @@ class _Cones:
         at = (terms / np.where(size > 0, size, 1.0))[label, group, bin_]
         weight = 2 * at * self.scale * np.sqrt(self.inverse.variance[label, group, bin_])
         rows, (_, groups, bins) = np.arange(at.size), self.shape
-        noise = self.inverse.noise[label, group]  # row, k
+        refused = self.inverse.refused[label]
+        noise = np.where(refused, -1.0, 1.0)[:, None] * self.inverse.noise[label, group]  # row, k
 
         def placed(numbers: Floats, columns: npt.NDArray[np.int64], width: int) -> Any:
             return sparse.csr_matrix((numbers, (rows, columns)), shape=(at.size, width))
@@ -234,7 +253,7 @@ class _Cones:
             (self.margin, placed(-(at**2), group, groups)),
             (self.squares, placed(-np.ones(at.size), flat, int(np.prod(self.shape)))),
         ]
-        program.at_most(blocks, np.zeros(at.size))
+        program.at_most(blocks, np.where(refused, -weight, 0.0))
 
 
 class _Problem:
@@ -270,10 +289,12 @@ class _Problem:
         """Takes the free variables to F."""
         self.groups = groups_of(tables[0], noisy, assumption)
 
-    def overall(self, rate: str) -> Floats:
-        """Return the overall rate as coefficients of F, shape (K * B,)."""
+    def overall(self, rate: str) -> tuple[Floats, float]:
+        """Return what a rate is compared with: coefficients of F, shape (K * B,), and a constant; accuracy with 1."""
         own = self.n[:, :, list(LABELS[rate])].sum(2)
-        return np.asarray(own.ravel() / own.sum())
+        if rate == "accuracy":
+            return np.zeros(own.size), 1.0
+        return np.asarray(own.ravel() / own.sum()), 0.0
 
     def error(self, accept: Floats) -> float:
         """Return the expected error."""
@@ -283,15 +304,15 @@ class _Problem:
         """Return what the worst rates miss their limits by, shape (demands, J)."""
         every = shortfalls(
             self.demands,
-            lambda rate: float(self.overall(rate) @ accept.ravel()),
+            lambda rate: float(self.overall(rate)[0] @ accept.ravel()),
             lambda rate: widest([rate_bounds(self.n, t, accept, rate, self.assumption) for t in self.tables]),
         )
         return np.array(every) - self.slack
 
     def finish(self, accept: Floats, feasible: bool, bound: float, programs: int) -> NoisyRepair:
-        """Return the solution with its worst cases."""
-        bound = bound if feasible else np.nan
-        return NoisyRepair(accept, self.error(accept), self.excess(accept), feasible, bound, programs)
+        """Return the solution with its worst cases; ``bound`` is of the excess where the constraint cannot hold."""
+        bound, least = (bound, np.nan) if feasible else (np.nan, bound)
+        return NoisyRepair(accept, self.error(accept), self.excess(accept), feasible, bound, programs, least)
 
     def start(self) -> tuple[_Program, int]:
         """Return a program with F, nondecreasing, as its first variables, and the number of the violation."""
@@ -319,11 +340,11 @@ class _Problem:
 
     # ------------------------------------------------------------------ known noise
 
-    def identified(self, assumption: Identified | Independent) -> NoisyRepair:
-        """Return the best thresholds, by tangents of the standard errors."""
+    def identified(self, assumption: Identified | Independent, start: Floats | None = None) -> NoisyRepair:
+        """Return the best thresholds, by tangents of the standard errors; ``start``: some that hold the limits."""
         rates, table = list(dict.fromkeys(rate for rate, _ in self.demands)), self.tables[0]
         assert isinstance(table, np.ndarray)
-        inverses = {rate: Inverse.of(self.n, table, LABELS[rate], assumption) for rate in rates}
+        inverses = {rate: Inverse.of(self.n, table, rate, assumption) for rate in rates}
         program, relaxed = self.start()
         minus = -np.ones((self.groups, 1))
         cones: dict[str, _Cones] = {}
@@ -331,32 +352,35 @@ class _Problem:
             cones = {rate: _Cones(program, inverses[rate], assumption.z, self.spread) for rate in rates}
         plain = []
         for rate, sign in self.demands:
-            rows = sign * (self.overall(rate) - inverses[rate].coefficients.reshape(self.groups, -1))
-            plain.append(rows)
+            level, least = self.overall(rate)
+            rows = sign * (level - inverses[rate].coefficients.reshape(self.groups, -1))
+            limits = self.slack - sign * (least - inverses[rate].constant)
+            plain.append((rows, limits))
             blocks: list[tuple[int, Any]] = [(0, rows @ self.spread), (relaxed, minus)]
             if cones:
                 blocks.append((cones[rate].margin, UNIT * np.eye(self.groups)))
-            program.at_most(blocks, np.full(self.groups, self.slack))
+            program.at_most(blocks, limits)
 
         def excess(accept: Floats) -> Floats:
             margin = [assumption.z * inverses[r].errors(accept) if cones else 0.0 for r, _ in self.demands]
-            rows = [r @ accept.ravel() + m - self.slack for r, m in zip(plain, margin, strict=True)]
+            rows = [r @ accept.ravel() + m - limit for (r, limit), m in zip(plain, margin, strict=True)]
             return np.array(rows)
 
-        constants = [np.full(self.n.shape[:2], c) for c in (0.0, 1.0)]
-        best: Floats | None = min(constants, key=self.error) if self.slack >= 0 else None
+        # a constant has equal rates; of accuracy only a start is known to hold the limit
+        inside = [np.full(self.n.shape[:2], c) for c in (0.0, 1.0)] if start is None else [start]
+        best: Floats | None = min(inside, key=self.error) if excess(inside[0]).max() <= TOLERANCE else None
         done, bound = 0, np.nan
         while done < ROUNDS:
             accept, feasible, value = self.run(program, relaxed)
             done += 1
             over = excess(accept)
             if not feasible:
-                best, limit = accept, value
+                best, limit, bound = accept, value, value
             else:
                 bound, limit = value, 0.0
                 if best is not None:
                     ends = [
-                        _towards(accept, end, lambda f: float(excess(f).max())) for end in (*constants, best)
+                        _towards(accept, end, lambda f: float(excess(f).max())) for end in (*inside, best)
                     ]
                     best = min([best, *ends], key=self.error)
                 holds = bool(over.max() <= TOLERANCE)
@@ -379,27 +403,28 @@ class _Problem:
         minus = -np.ones((1, 1))
         eps = eps_of(self.assumption)
         for rate, sign in self.demands:
-            overall = sign * self.overall(rate) @ self.spread
+            of_all, least = self.overall(rate)
+            overall, slack = sign * of_all @ self.spread, self.slack - sign * least
             free = self.tables[0].ndim < 3 and len(LABELS[rate]) == 1  # the denominator is unknown
             free = free or isinstance(self.tables[0], Range)
             level = program.add(1, 0.0, 1.0) if free else None
             if level is not None:
-                program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], self.slack)
+                program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], slack)
             for table in self.tables:
                 near = isinstance(self.assumption, Radii)
-                parts = [] if near else parts_of(self.n, table, LABELS[rate], eps)
+                parts = [] if near else parts_of(self.n, table, rate, eps)
                 masses = [p.table.sum(1) for p in parts if isinstance(p.table, np.ndarray)]
                 total = np.sum(masses, axis=0) if masses else np.ones(self.groups)
                 for j in np.flatnonzero(total > 0):
                     if near and isinstance(table, np.ndarray):
-                        worst = self._near(program, int(j), float(table[j]), rate, sign, level)
+                        worst, given = self._near(program, int(j), float(table[j]), rate, sign, level)
                     else:
-                        worst = self._worst(program, parts, int(j), sign, eps, level)
+                        worst, given = self._worst(program, parts, int(j), sign, eps, level)
                     blocks = [(start, -row / total[j]) for start, row in worst]
                     if level is None:
-                        program.at_most([*blocks, (0, overall), (relaxed, minus)], self.slack)
+                        program.at_most([*blocks, (0, overall), (relaxed, minus)], slack + given / total[j])
                     else:
-                        program.at_most(blocks, 0.0)
+                        program.at_most(blocks, given)
         return self.finish(*self.run(program, relaxed), 1)
 
     def _worst(
@@ -410,78 +435,97 @@ class _Problem:
         sign: float,
         eps: float,
         level: int | None,
-    ) -> list[tuple[int, Floats]]:
-        """Return rows whose sum is the least of ``sign * sum q (F - level)``, or can be, over joint masses ``q``."""
+    ) -> tuple[list[tuple[int, Floats]], float]:
+        """Return rows whose sum is the least of ``sign * sum q (v - level)``, or can be, over joint masses ``q``.
+
+        ``v`` is ``F``, or ``1 - F`` of cells whose rows count by being refused; a constant is to be added to the rows.
+        """
         noisy, bins, _ = self.n.shape
-        if level is None and eps >= 1:
-            row, step = np.zeros((noisy, bins)), int(sign)  # the lowest bins first, or the highest
+        if level is None and eps >= 1 and all(len({*part.refused.tolist()}) == 1 for part in parts):
+            row, given = np.zeros((noisy, bins)), 0.0
             for part in parts:
                 assert isinstance(part.table, np.ndarray)
+                turned = -1.0 if part.refused[0] else 1.0
+                step = int(sign * turned)  # the lowest values first, or the highest
                 mass = part.mass[:, ::step]
                 before = np.cumsum(mass, axis=1) - mass
-                row[:, part.bins[::step]] += np.clip(part.table[group][:, None] - before, 0.0, mass)
-            return [(0, sign * row.ravel() @ self.spread)]
+                taken = np.clip(part.table[group][:, None] - before, 0.0, mass)
+                row[:, part.bins[::step]] += turned * taken
+                given += sign * float(taken.sum()) * bool(part.refused[0])
+            return [(0, sign * row.ravel() @ self.spread)], given
         space, own = space_of(parts, eps, group)
         first = program.add(space.right.size, -np.inf, np.inf)
         second = program.add(space.under.shape[0], 0.0, np.inf)
         relevant = space.placed(own, [p.relevant for p in parts])
         at = space.placed(own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
+        refused = space.placed(own, [p.refused for p in parts])
         which = np.flatnonzero(relevant)
-        cells = sparse.csr_matrix(
-            (np.full(which.size, -sign), (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)
+        signs: Any = np.where(refused[which] > 0, sign, -sign)
+        cells: Any = sparse.csr_matrix(
+            (signs, (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)
         )
         blocks = [(first, space.equal.T), (second, -space.under.T), (0, cells @ self.spread)]
         if level is not None:
             blocks.append((level, sign * relevant[:, None]))
-        program.at_most(blocks, np.zeros(at.size))
-        return [(first, space.right)]
+        program.at_most(blocks, sign * refused)
+        return [(first, space.right)], 0.0
 
     def _near(
         self, program: _Program, group: int, radius: float, rate: str, sign: float, level: int | None
-    ) -> list[tuple[int, Floats]]:
-        """Return rows whose sum is the least of ``sign * sum p (F - level)``, or can be, over distributions in a ball.
+    ) -> tuple[list[tuple[int, Floats]], float]:
+        """Return rows whose sum is the least of ``sign * sum p (v - level)``, or can be, over distributions in a ball.
 
-        A row that the rate is not about counts 0. ``p`` is the recorded group's distribution but for the radius, moved
-        from the rows of the highest values to the lowest value ``m`` of a rule: ``sum p u - max sum r (u - m)`` over
-        ``0 <= r <= p, sum r <= radius``, whose dual is ``radius price + sum p s`` with ``s >= u - m - price``.
+        As :meth:`_worst`. A row that the rate is not about counts 0. ``p`` is the recorded group's distribution but for
+        the radius, moved from the rows of the highest values ``u`` to the lowest value ``m`` of a rule: ``sum p u - max
+        sum r (u - m)`` over ``0 <= r <= p, sum r <= radius``, whose dual is ``radius price + sum p s`` with ``s >= u -
+        m - price``.
         """
         noisy, bins, _ = self.n.shape
-        about = self.n[:, :, list(LABELS[rate])].sum(2)
-        mass, rest = about[group], self.n[group].sum() - about[group].sum()
+        labels = list(LABELS[rate])
+        refused = np.repeat([rate == "accuracy" and not y for y in labels], bins)
+        about = self.n[:, :, labels]
+        mass, rest = about[group].T.ravel(), self.n[group].sum() - about[group].sum()  # by label, then bin
         if (total := mass.sum() + rest) <= 0:  # no centre: any distribution
             radius, rest, total = 1.0, 1.0, 1.0
         mass, rest = mass / total, rest / total
-        ends = np.arange(noisy) * bins + (0 if sign > 0 else bins - 1)  # whoever the others are, F increases
         own = np.flatnonzero(mass > 0)
         lowest, price = program.add(1, -np.inf, np.inf), program.add(1, 0.0, np.inf)
         above, other = program.add(own.size, 0.0, np.inf), program.add(1, 0.0, np.inf)
 
-        def decided(at: npt.NDArray[np.int64], times: float) -> list[tuple[int, Any]]:
-            picked = sparse.csr_matrix(
-                (np.full(at.size, times), (np.arange(at.size), at)), (at.size, noisy * bins)
-            )
+        def decided(
+            at: npt.NDArray[np.int64], times: float, turned: npt.NDArray[np.bool_]
+        ) -> tuple[list[tuple[int, Any]], Floats]:
+            """Return ``times * (v - level)`` of cells, and what stands on the other side."""
+            signs = np.where(turned, -times, times)
+            picked = sparse.csr_matrix((signs, (np.arange(at.size), at)), (at.size, noisy * bins))
             out: list[tuple[int, Any]] = [(0, picked @ self.spread)]
-            return out if level is None else [*out, (level, np.full((at.size, 1), -times))]
+            limits = np.where(turned, -times, 0.0)
+            return (out if level is None else [*out, (level, np.full((at.size, 1), -times))]), limits
 
-        ones = np.ones((noisy, 1))
-        program.at_most([*decided(ends, -sign), (lowest, ones)], np.zeros(noisy))
+        for turned in {*refused.tolist()}:  # whoever the others are, F increases
+            first = (sign > 0) != turned
+            ends = np.arange(noisy) * bins + (0 if first else bins - 1)
+            blocks, limits = decided(ends, -sign, np.full(noisy, turned))
+            program.at_most([*blocks, (lowest, np.ones((noisy, 1)))], limits)
         ones = np.ones((own.size, 1))
+        blocks, limits = decided(group * bins + own % bins, sign, refused[own])
         program.at_most(
-            [*decided(group * bins + own, sign), (lowest, -ones), (price, -ones), (above, -np.eye(own.size))],
-            np.zeros(own.size),
+            [*blocks, (lowest, -ones), (price, -ones), (above, -np.eye(own.size))],
+            limits,
         )
         if rest > 0:
             one = np.ones((1, 1))
             program.at_most([(lowest, -one), (price, -one), (other, -one)], 0.0)
         row = np.zeros((noisy, bins))
-        row[group] = sign * mass
+        row[group] = sign * (np.where(refused, -mass, mass).reshape(len(labels), bins).sum(0))
         out = [
             (0, row.ravel() @ self.spread),
             (price, np.array([-radius])),
             (above, -mass[own]),
             (other, np.array([-rest])),
         ]
-        return out if level is None else [*out, (level, np.array([-sign * mass.sum()]))]
+        given = sign * float(mass[refused].sum())
+        return (out if level is None else [*out, (level, np.array([-sign * mass.sum()]))]), given
 
 
 def groups_of(table: Floats | Range, noisy: int, assumption: Assumption) -> int:

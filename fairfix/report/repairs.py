@@ -249,6 +249,8 @@ def _limit(parameters: Json) -> Limit:
     """Return what the criterion is to keep to: a least ratio, a bound on losses, or the slack."""
     if ratio := parameters.get("min_ratio"):
         return Limit(float(ratio), "least ratio", " that was allowed", "the ratio", least=True)
+    if parameters.get("constraint") == "minimax":
+        return Limit(math.nan, "", "", "")
     if parameters.get("constraint") == "bounded_group_loss":
         asked = parameters["bound"] if parameters["loss"] in AUDITED else None
         words = "bound", ", the largest loss that was allowed,", "it"

@@ -167,8 +167,8 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
     """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
     if change.low > MOVED or change.high < -MOVED:
         yield Caution(
-            f"the share of people selected moves from {before.value:.1%} to {after.value:.1%} on held-out rows: the "
-            "slack bounds gaps, not how many are selected",
+            f"the share of people selected moves from {before.value:.1%} to {after.value:.1%} on held-out rows: a "
+            "repair bounds what groups differ by, or lose, not how many are selected",
             "selection_moved",
         )
 

@@ -40,7 +40,14 @@ from fairfix.noisy.proof import Told
 from fairfix.tasks.doubts import area_of
 from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.guarantee import promise_of
-from fairfix.tasks.held_out import cost_of_blindness, cost_of_rounding, criterion_of, doubts_of, ties
+from fairfix.tasks.held_out import (
+    cost_of_blindness,
+    cost_of_rounding,
+    criterion_of,
+    doubts_of,
+    shown_of,
+    ties,
+)
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, prove, results_on
@@ -279,7 +286,7 @@ def repair_table(
         rates = rates_of(Comparison.parse(criterion_of(best, table.reading)).metric)
         claim = Told(Noise(membership=best.membership, independent=True), (), best.slack, rates)
     more: Any = {
-        "also": (criterion_of(best, table.reading),),
+        "also": shown_of(best, table.reading),
         "comparable": best.comparables,
         "copies": copies,
         "claim": claim,

@@ -116,6 +116,12 @@ def asked_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], Aske
     return named if len(every) > 1 else dict.fromkeys(every, bound)
 
 
+def shown_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
+    """Return the comparisons that tell of what is bounded: of true groups too, where these are held."""
+    name = criterion_of(repairer, reading)
+    return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if repairer.demands else (name,)
+
+
 def row_of(proof: Proof, asked: Asked, columns: tuple[str, ...]) -> ProofRow | None:
     """Return the row of a proof about what is bounded between the groups of some columns; None where there is none."""
     wanted = asked.comparison, attribute_name(columns)

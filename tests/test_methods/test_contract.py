@@ -117,6 +117,14 @@ class InRadii(Robust):
 
 
 @dataclass(frozen=True)
+class Minimax(Robust):
+    """The least largest error of a true group: another objective, without a slack."""
+
+    constraint: str = param("minimax", "", choices=("minimax",))
+    assumption: str = param("soft", "", choices=("soft",))
+
+
+@dataclass(frozen=True)
 class Quantile(FairRegression):
     """Statistical parity of what is fitted to a quantile: another objective."""
 
@@ -142,6 +150,7 @@ VARIANTS = [
     Directed,
     Surveyed,
     InRadii,
+    Minimax,
     Quantile,
     OwnLearner,
 ]
@@ -155,6 +164,7 @@ READ: dict[str, Any] = {"thresholds": (0.5,)}
 """How the tables of the method at hand are read."""
 
 RATIO = "it holds a ratio, for which slack is refused"
+NO_SLACK = "it has no slack"
 TWO = "the law's table has one protected column"
 UNRECORDED = "no group is recorded"
 MADE_HERE = "it is made here, and has no name to be called by"
@@ -167,6 +177,7 @@ EXCEPTIONS = {
     ("Directed", "infinite numbers"): "an infinite rho of a linear model is a projection",
     ("Quantile", "classes"): "its labels are numbers",
     **{("FourFifths", law): RATIO for law in ("slack", "objective", "infinite slack")},
+    **{("Minimax", law): NO_SLACK for law in ("slack", "objective", "infinite slack")},
     **{("EachColumn", law): TWO for law in ("one group", "empty group", "unseen group")},
     **{
         (name, law): UNRECORDED
@@ -184,6 +195,7 @@ EXCEPTIONS = {
             "Directed",
             "Surveyed",
             "InRadii",
+            "Minimax",
             "OwnLearner",
         )
     },

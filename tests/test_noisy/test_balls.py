@@ -107,7 +107,7 @@ def least_error(n: np.ndarray, radii: np.ndarray, parity: str, slack: float) -> 
     raise AssertionError
 
 
-@pytest.mark.parametrize("parity", list(DEMANDS))
+@pytest.mark.parametrize("parity", [name for name in DEMANDS if name != "minimax"])
 def test_thresholds_within_radii_are_what_cutting_planes_find(parity: str) -> None:
     useful = 0
     for seed in range(examples(4)):

@@ -46,7 +46,9 @@ COMPARISONS = {
     "equal_opportunity": "true_positive_rate.difference.to_overall",
     "predictive_equality": "false_positive_rate.difference.to_overall",
     "equalized_odds": "equalized_odds.difference.to_overall",
+    "minimax": "accuracy.min",
 }
+"""Constraint -> the comparison that would tell of it, were it made among the true groups."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Robust(Repairer):
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
         "score thresholds that keep the true groups alike where the recorded groups are noisy: demographic parity, "
-        "equal opportunity, predictive equality (FPR), equalized odds, under a stated assumption about the noise"
+        "equal opportunity, predictive equality (FPR), equalized odds, or the least largest error of a group "
+        "(minimax), under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     learns: ClassVar[bool] = True
@@ -67,7 +70,10 @@ class Robust(Repairer):
         0.05, "how far the rate of a true group may be from the rate over everybody", at_least=0.0
     )
     constraint: str = param(
-        "demographic_parity", "what is held alike among the true groups", choices=tuple(COMPARISONS)
+        "demographic_parity",
+        "what is held alike among the true groups; minimax: the largest error rate of a true group is as small as "
+        "thresholds can make it, without a slack",
+        choices=tuple(COMPARISONS),
     )
     sides: str = param(
         "both",
@@ -126,6 +132,28 @@ class Robust(Repairer):
     )
     learner: Learner = learner_param()
     l2: float = l2_param()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.constraint != "minimax":
+            return
+        for name, usual in (("slack", Robust.slack), ("sides", "both"), ("solver", "thresholds")):
+            if (given := getattr(self, name)) != usual:
+                raise UsageError(
+                    f"{self.name}: `{name}={given}` does not go with `constraint=minimax`, which is the least largest "
+                    f"error that thresholds can have; leave out `{name}`"
+                )
+
+    @property
+    def slack_of_all(self) -> float | None:
+        """The slack; none of the least largest error."""
+        return None if self.constraint == "minimax" else self.slack
+
+    def without_guarantee(self, reading: Reading) -> str:
+        """Return that no number is known before the fit that the least largest error could be promised to keep."""
+        if self.constraint == "minimax":
+            return "the least largest error is no bound that is asked for; take another `constraint`"
+        return ""
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups."""

@@ -27,7 +27,7 @@ from fairfix.noisy.bounds import Pair, vacuous
 from fairfix.noisy.description import Noise
 from fairfix.noisy.levels import ball_bounds
 from fairfix.noisy.polytope import Range
-from fairfix.noisy.rates import DEMANDS, LABELS, Parity, shortfalls, where_of
+from fairfix.noisy.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
@@ -73,14 +73,12 @@ def reliance(
         )
     recorded = "the tables of the report are by recorded group, but for what is named true_groups"
     yield Note(recorded, "recorded_groups")
-    yield Note(
-        f"the worst true group is {where_of(method.demands)} the rate over everybody by at most {'; '.join(cases)}; "
-        f"the slack is {method.slack:g}",
-        "worst_case",
-    )
-    if table is not None:
+    minimax = method.constraint == "minimax"
+    slack = "" if minimax else f"; the slack is {method.slack:g}"
+    yield Note(f"{bounded_in_words(method.demands)} at most {'; '.join(cases)}{slack}", "worst_case")
+    if table is not None and not minimax:
         yield Note(_breakdown(method, short, behind, assumed), "breakdown")
-    if isinstance(assumed, Soft) and method.constraint != "demographic_parity":
+    if isinstance(assumed, Soft) and method.constraint not in ("demographic_parity", "minimax"):
         empty = np.any([vacuous(short.cells, over_labels(one)) for one in behind.tables], axis=0)
         true = tuple(noise.membership or ()) if table is None else table.true
         names = [name for name, bad in zip(true, empty, strict=True) if bad]

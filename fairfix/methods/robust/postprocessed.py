@@ -185,6 +185,13 @@ class Postprocessed(Solver):
                 f"no thresholds satisfy the constraint: these miss it by the least, {best.violation:.4f} of a rate",
                 "infeasible",
             )
+        if method.constraint == "minimax":
+            yield Note(
+                "the largest error rate of a true group, on the rows of the fit and under the assumption, is "
+                f"{best.largest_error:z.4f}; no thresholds between the same bins have a smaller one than "
+                f"{best.least_largest_error:z.4f}",
+                "worst_case",
+            )
         if method.sides == "one":
             yield Note(
                 "only one side is held (`sides=one`): groups may be as much better off than everybody as they like",
@@ -239,7 +246,7 @@ class Thresholds(Postprocessed):
                 "needs; say `noise_keep=true-given-noisy` if that holds, or take `assumption=certified` or soft"
             )
         table, *others = noise.of_assumption(assumed)
-        slack = min(method.slack, 1.0)  # rates differ by no more than 1
+        slack = min(method.slack_of_all or 0.0, 1.0)  # rates differ by no more than 1
         try:
             return solve_noisy(
                 rows.n, table, method.parity, slack, assumed, rules=rows.kinds.rules.tolist(), others=others
