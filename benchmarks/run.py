@@ -39,7 +39,7 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "figure1.py": ()},
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
     "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
-    "papers/sensei": {"sensei.py": (), "sensei_rivals.py": ()},
+    "papers/sensei": {"sensei.py": (), "sensei_rivals.py": (), "sensei_classes.py": ()},
     "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": (), "noisy_ideal.py": ()},
 }
 """Page below docs/ -> its scripts with their arguments, in the order of the page."""
@@ -55,6 +55,7 @@ DATA = {
     "logloss_estimated.py": ("adult", "compas", "lawschool_bar"),
     "sensei.py": ("adult", "compas"),
     "sensei_rivals.py": ("adult",),
+    "sensei_classes.py": ("adult",),
     "noisy_groups.py": ("adult",),
     "noisy_repair.py": ("adult", "credit_default"),
     "noisy_ideal.py": ("adult", "credit_default"),
