@@ -242,7 +242,7 @@ class Part:
     refused: npt.NDArray[np.bool_]
     """Whether a row is in the numerator by being refused, (c,): label 0 where the rate is the accuracy."""
 
-    def values(self, accept: Floats) -> Floats:
+    def worth(self, accept: Floats) -> Floats:
         """Return the probability of each cell's rows to be in the numerator, (K, c), for decisions (K, B)."""
         own = accept[:, self.bins]
         return np.asarray(np.where(self.refused, 1.0 - own, own) * self.relevant)
@@ -293,7 +293,7 @@ def _fraction(
 ) -> tuple[Polytope, Floats, Floats]:
     """Return the polytope of a group's rate, its numerator and its denominator."""
     space, own = space_of(parts, eps, group)
-    top = space.placed(own, [p.values(accept) for p in parts])
+    top = space.placed(own, [p.worth(accept) for p in parts])
     return space, top, space.placed(own, [p.relevant for p in parts])
 
 

@@ -26,7 +26,21 @@ from fairfix.auditing.metrics import (
 from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
-from fairfix.tasks.request import AuditRequest, CompareRequest, PredictRequest, RepairRequest, parameters_of
+from fairfix.tasks.request import (
+    MULTICLASS,
+    AuditRequest,
+    CompareRequest,
+    PredictRequest,
+    RepairRequest,
+    parameters_of,
+)
+
+LABELS_OF: Mapping[str, str] = {
+    "classification": "0/1",
+    "regression": "real numbers",
+    MULTICLASS: f"classes (`task={MULTICLASS}`)",
+}
+"""Task -> its labels."""
 
 INTERVALS: Mapping[str, str] = {
     "rates": "Clopper-Pearson; Šidák over the groups of a table",
@@ -161,10 +175,7 @@ def _method(name: str, text: str) -> Explanation:
     lines = [
         ("is", method.summary),
         ("needs", "; ".join(needs)),
-        (
-            "labels",
-            " or ".join({"classification": "0/1", "regression": "real numbers"}[one] for one in method.tasks),
-        ),
+        ("labels", " or ".join(LABELS_OF[task] for task in method.tasks)),
         ("slack bounds", f"{method.criterion}, by default: {Comparison.parse(method.criterion).definition}"),
         ("strata", "repaired within each" if method.knows_strata else "not taken"),
     ]

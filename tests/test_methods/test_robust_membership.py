@@ -115,24 +115,64 @@ def test_the_likely_groups_alone_are_not_enough() -> None:
     assert worst(frame, chance, "demographic_parity", np.ones(len(frame))) > 0.05
 
 
-@pytest.mark.parametrize("parity", PARITIES)
+def weighted_rows(seed: int, bins: int) -> tuple[np.ndarray, ...]:
+    """Return memberships, rules, bins, labels and weights of rows, their masses and sums by membership."""
+    rng = np.random.default_rng(seed)
+    many = 200
+    z = rng.dirichlet([1.0, 1.0, 1.0], many)
+    k, b, y, w = (
+        rng.integers(0, 2, many),
+        rng.integers(0, bins, many),
+        rng.integers(0, 2, many),
+        rng.random(many),
+    )
+    n, sums = np.zeros((2, bins, 2)), np.zeros((2, 3, 2, bins, 2))
+    np.add.at(n, (k, b, y), w / w.sum())
+    for j in range(3):
+        np.add.at(sums[0, j], (k, b, y), w * z[:, j])
+        np.add.at(sums[1, j], (k, b, y), (w * z[:, j]) ** 2)
+    return z, k, b, y, w, n, sums
+
+
+def test_the_least_largest_error_by_membership_is_that_of_a_program_over_rows() -> None:
+    """First the least largest error of a group, then the least error of everybody among the rules that reach it."""
+    bins = 5
+    for seed in range(examples(3)):
+        z, k, b, y, w, n, sums = weighted_rows(seed, bins)
+        of_row = np.eye(2 * bins)[k * bins + b]
+        rising = np.kron(np.eye(2), np.eye(bins)[:-1] - np.eye(bins)[1:])
+        share = w[:, None] * z / (w @ z)
+        errors, refused = (
+            (share * (1 - 2 * y)[:, None]).T @ of_row,
+            share.T @ y,
+        )  # of a group: errors F + refused
+        under = np.vstack([np.c_[rising, np.zeros(len(rising))], np.c_[errors, -np.ones(3)]])
+        bounds = [(0, 1)] * 2 * bins + [(0, None)]
+        right = np.r_[np.zeros(len(rising)), -refused]
+        level = linprog(np.r_[np.zeros(2 * bins), 1.0], A_ub=under, b_ub=right, bounds=bounds).fun
+        right[len(rising) :] += level + 1e-9
+        cost = (w * (1 - 2 * y)) @ of_row / w.sum()
+        best = linprog(cost, A_ub=under[:, :-1], b_ub=right, bounds=(0, 1))
+        found = solve_noisy(n, sums, "minimax", 0.0, Independent())
+        assert found.largest_error == pytest.approx(level, abs=1e-6)
+        assert (errors @ found.F.ravel() + refused).max() == pytest.approx(level, abs=1e-6)
+        assert found.error == pytest.approx(
+            best.fun + w @ y / w.sum(), abs=2e-4
+        )  # as near as tangents are asked to be
+        safe = solve_noisy(n, sums, "minimax", 0.0, Independent(1.0))
+        mistaken = np.where(y == 1, 1 - safe.F[k, b], safe.F[k, b])
+        mean = share.T @ mistaken
+        margin = np.sqrt((share**2 * (mistaken[:, None] - mean) ** 2).sum(0))
+        assert safe.largest_error == pytest.approx((mean + margin).max(), abs=1e-6)
+        assert safe.largest_error >= level
+
+
+@pytest.mark.parametrize("parity", [name for name in PARITIES if name != "minimax"])
 def test_weighted_thresholds_are_the_best_by_a_program_over_rows(parity: str) -> None:
     """Each row counts in each group by its probability, and the error is the least that thresholds can have."""
     for seed in range(examples(3)):
-        rng = np.random.default_rng(seed)
-        many, bins = 200, 5
-        z = rng.dirichlet([1.0, 1.0, 1.0], many)
-        k, b, y, w = (
-            rng.integers(0, 2, many),
-            rng.integers(0, bins, many),
-            rng.integers(0, 2, many),
-            rng.random(many),
-        )
-        n, sums = np.zeros((2, bins, 2)), np.zeros((2, 3, 2, bins, 2))
-        np.add.at(n, (k, b, y), w / w.sum())
-        for j in range(3):
-            np.add.at(sums[0, j], (k, b, y), w * z[:, j])
-            np.add.at(sums[1, j], (k, b, y), (w * z[:, j]) ** 2)
+        bins = 5
+        z, k, b, y, w, n, sums = weighted_rows(seed, bins)
         of_row = np.eye(2 * bins)[k * bins + b]
         rows, right = list(np.kron(np.eye(2), np.eye(bins)[:-1] - np.eye(bins)[1:])), [0.0] * 2 * (bins - 1)
         for rate, sign in DEMANDS[parity]:

@@ -162,7 +162,7 @@ def close(got: Any, name: str) -> None:
 
 def test_every_kind_of_predictor_has_a_program_and_a_repair_here() -> None:
     kinds = {repaired(name).predictor.kind for name in REPAIRS}
-    assert set(KINDS) == set(RepairedPredictor.kinds)
+    assert set(KINDS) == set(RepairedPredictor.kinds) - {"class_chances"}  # a program gives one number
     assert kinds == set(KINDS) - {"unrepaired"}  # which no repair leaves behind
 
 

@@ -330,10 +330,10 @@ OF_REPAIR = ("pairs", "subspace", "proof_counts", "unlabelled", "holdout", "vali
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
 def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], call: Call) -> None:
     """Every row of the tables is an error that names both, before any data is read, in words of the caller."""
-    command = {"against": "compare", "against_data": "compare"}.get(name, "audit")
-    command = "repair" if name in OF_REPAIR else command
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
+        command = "repair" if {name, other} & {*OF_REPAIR} else "audit"
+        command = "compare" if name in ("against", "against_data") else command
         parts = [one.partition("=") for one in ((name, other) if excluded else (name,))]
         given = {one: value or VALUES.get(one, True) for one, _, value in parts}
         with pytest.raises(UsageError) as told:
