@@ -213,7 +213,12 @@ def noise_dict(noise: NoiseReport) -> dict[str, Any]:
             "joint": [list(row) for row in noise.table],
         },
         "radii": [
-            {"group": name, "radius": radius, "if_shares_were_equal": noise.conditional_radii.get(name)}
+            {
+                "group": name,
+                "near": noise.near[name],
+                "radius": radius,
+                "if_shares_were_equal": noise.conditional_radii.get(name),
+            }
             for name, radius in noise.radii.items()
         ],
         "smallest_eps": noise.smallest_eps,

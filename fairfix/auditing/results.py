@@ -291,6 +291,8 @@ class NoiseReport:
     radii: Mapping[str, float]
     conditional_radii: Mapping[str, float]
     """Group -> radius used, and the one that holds for equal marginals only."""
+    near: Mapping[str, str]
+    """Group -> recorded group around which the radius is."""
     shift: float | None
     """Total variation between the recorded groups of table and data."""
     transport_difference: float | None

@@ -1,7 +1,7 @@
 """The assumptions about noise, from the weakest to the strongest: for each, what states it and the bounds it allows.
 
 ====  ================================================================  ================================
-N0    true groups are distributed near those recorded under their name  :mod:`fairfix.noisy.bounds`
+N0    true groups are distributed near recorded ones                   :mod:`fairfix.noisy.bounds`
 N1    a table of true and recorded groups                               :mod:`fairfix.noisy.bounds`
 N2    a table by label                                                  :mod:`fairfix.noisy.bounds`
 N3    noise depends on outcomes by at most eps                          :mod:`fairfix.noisy.epsilon`
@@ -116,7 +116,7 @@ def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats
 
 
 class N0(Assumption):
-    """Total variation of at most a radius between true and recorded groups of like name."""
+    """Total variation of at most a radius between true and recorded groups."""
 
     level = "N0"
 
@@ -127,16 +127,19 @@ class N0(Assumption):
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds of balls; of decisions that are drawn after the recording, see :class:`N1`."""
-        if self.evidence.radii is None:
-            raise Unavailable("true and recorded groups do not have the same names")
-        radii, drawn = self.evidence.radii
-        profiles, given = self.evidence.data.profiles, (radii[None], drawn[None])
-        near = partial(ball_bounds, accepted=None if profiles is None else profiles.accepted)
-        return self._levelled(self._over(tv_bounds, *given), near, *given)
+        if self.evidence.balls is None:
+            raise Unavailable(NO_TABLE)
+        balls, drawn = self.evidence.balls
+        profiles, given = self.evidence.data.profiles, (balls.radii[None], drawn[None])
+        accepted = None if profiles is None else profiles.accepted
+        near = partial(ball_bounds, accepted=accepted, home=balls.home)
+        return self._levelled(self._over(partial(tv_bounds, home=balls.home), *given), near, *given)
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
-        """Return the rates of the recorded groups."""
-        return self.evidence.recorded
+        """Return the rates of the recorded groups that true ones are near."""
+        assert self.evidence.balls is not None
+        home = self.evidence.balls[0].home
+        return {name: rates[home] for name, rates in self.evidence.recorded.items()}
 
 
 class N1(Assumption):

@@ -74,7 +74,14 @@ class Soft:
 
 @dataclass(frozen=True)
 class Radii:
-    """True groups are within total variation of the recorded ones of the same name; the radii take a table's place."""
+    """True groups are within total variation of recorded ones; the radii, shape (J,), take a table's place."""
+
+    home: tuple[int, ...] | None = None
+    """Number of the recorded group that each true group is near; None: that of like number."""
+
+    def homes(self, noisy: int) -> npt.NDArray[np.int64]:
+        """Return these numbers for a number of recorded groups, shape (J,)."""
+        return np.arange(noisy) if self.home is None else np.array(self.home, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def rate_bounds(n: Floats, table: Floats | Range, F: Floats, rate: str, assumpti
         margin = assumption.z * inverse.errors(F) if assumption.z else np.zeros(mean.size)
         return mean - margin, mean + margin
     if isinstance(assumption, Radii):
-        return ball_bounds(n, table, F, rate)
+        return ball_bounds(n, table, F, rate, home=assumption.homes(len(n)))
     eps = eps_of(assumption)
     if eps >= 1:
         return level_bounds(n, table, F, rate)
@@ -198,10 +205,8 @@ def require_fit(n: Floats, table: Floats | Range, assumption: Assumption) -> Non
     """Refuse tables that do not go with masses or assumption (ValueError)."""
     if isinstance(assumption, Radii):
         assert isinstance(table, np.ndarray)
-        if table.shape != (len(n),) or not ((table >= 0) & (table <= 1)).all():
-            raise ValueError(
-                f"there must be a radius in [0, 1] for each of {len(n)} noisy groups, got {table}"
-            )
+        if table.shape != assumption.homes(len(n)).shape or not ((table >= 0) & (table <= 1)).all():
+            raise ValueError(f"there must be a radius in [0, 1] for each true group, got {table}")
         return
     if isinstance(assumption, Independent):
         if table.ndim != 5 or table.shape[0] != 2 or table.shape[2:] != n.shape:

@@ -7,7 +7,7 @@ cells in noisy group k, the lowest rate ``A / (A + B)`` of group j is
 
 * given a table, ``x / (x + y)`` with ``x = sum_k (C_jk - t_k + a_k)_+`` and ``y = sum_k min(b_k, C_jk)``; if it is by
   label, the two labels of noisy groups are 2 K noisy groups
-* given radii, ``(a - gamma_j)_+ / (a + b)`` with shares of noisy group j
+* given radii, ``(a - gamma_j)_+ / (a + b)`` with shares of the noisy group that j is near
 
 and the highest rate follows with A and B exchanged. Rates without a denominator are NaN. That the bounds are sharp is
 shown in ``docs/methods/noise.md``.
@@ -27,6 +27,7 @@ from fairfix.noisy.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio, quotient
 from fairfix.noisy.transports import MATCH
 
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 """Lowest and highest rates, shape (..., J) each."""
 
@@ -85,22 +86,25 @@ def table_bounds(m: Floats, C: Floats, ratio: Ratio) -> Pair:
     return lo, hi
 
 
-def tv_bounds(m: Floats, gamma: npt.ArrayLike, ratio: Ratio) -> Pair:
-    """Return the sharp bounds over all distributions near that of the noisy group of like number, shape (..., K) each.
+def tv_bounds(m: Floats, gamma: npt.ArrayLike, ratio: Ratio, home: Ints | None = None) -> Pair:
+    """Return the sharp bounds over all distributions near that of a noisy group, shape (..., J) each.
 
     Parameters
     ----------
     m
         Shape (..., K, 4).
     gamma
-        Radii in total variation, shape (..., K), or one number.
+        Radii in total variation, shape (..., J), or one number.
     ratio
         The rate. Distributions live where the data live: if no group has B, the rate is 1, and if none has A, it is 0.
         An empty noisy group has no centre and allows every distribution.
+    home
+        Number of the noisy group that each true group is near, shape (J,); None: that of like number.
     """
-    total = m.sum(-1)
+    own_m = m if home is None else m[..., home, :]
+    total = own_m.sum(-1)
     radius = np.where(total > 0, gamma, 1.0)
-    a, b = (quotient(part, total, 0.0) for part in ratio.masses(m))
+    a, b = (quotient(part, total, 0.0) for part in ratio.masses(own_m))
     any_a, any_b = (part.sum(-1, keepdims=True) > 0 for part in ratio.masses(m))
     own = a + b > 0
     lo = np.where(own, quotient(np.maximum(a - radius, 0.0), a + b), np.where(radius > 0, 0.0, np.nan))
@@ -116,18 +120,20 @@ def widest(bounds: list[Pair]) -> Pair:
     return np.fmin.reduce(low), np.fmax.reduce(high)
 
 
-def _radius(C: Floats, mass: Floats) -> Floats:
-    """Return the share of a mass that is not on the diagonal of a square table; 1 where there is no mass."""
-    both = np.diagonal(C, axis1=-2, axis2=-1)
+def _radius(C: Floats, mass: Floats, home: Ints | None = None) -> Floats:
+    """Return the share of a mass, (..., J), that is not in the noisy group each true one is near; 1 without mass."""
+    both = C[..., np.arange(C.shape[-2]), np.arange(C.shape[-2]) if home is None else home]
     return np.clip(1.0 - quotient(both, mass, 0.0), 0.0, 1.0)
 
 
-def valid_radius(C: Floats) -> Floats:
-    """Return a bound of the total variation between true and noisy group that always holds, (..., K, K) to (..., K).
+def valid_radius(C: Floats, home: Ints | None = None) -> Floats:
+    """Return a bound of the total variation between true and noisy group that always holds, (..., J, K) to (..., J).
 
-    It is ``1 - C_jj / max(P(G = j), P(noisy = j))``: both groups share the mass ``C_jj`` of one distribution.
+    It is ``1 - C_jk / max(P(G = j), P(noisy = k))`` with ``k`` the noisy group that ``j`` is near, ``home``, shape (J,)
+    (None: that of like number): both share the mass ``C_jk`` of one distribution.
     """
-    return _radius(C, np.maximum(C.sum(-1), C.sum(-2)))
+    noisy = C.sum(-2)
+    return _radius(C, np.maximum(C.sum(-1), noisy if home is None else noisy[..., home]), home)
 
 
 def conditional_radius(C: Floats) -> Floats:

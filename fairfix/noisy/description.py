@@ -308,25 +308,6 @@ def parse_radii(text: str) -> dict[str, float]:
     return out
 
 
-def radii_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> Floats:
-    """Return the radii in the order of the data's groups."""
-    if len(names) < 2:
-        raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
-    for name in radii:
-        if name not in names:
-            raise UsageError(
-                f"`noise_radius`: column {column!r} has no group {name!r}{_near(name, names)}; it has "
-                f"{', '.join(names)}"
-            )
-    for name in names:
-        if name not in radii:
-            raise UsageError(
-                f"`noise_radius` says nothing of the group {name!r} of column {column!r}: give its radius too, 1 if "
-                "nothing is known"
-            )
-    return np.array([radii[name] for name in names])
-
-
 def _near(name: str, names: Sequence[str]) -> str:
     near = nearest(name, names)
     return f" (did you mean {near[0]!r}?)" if near else ""

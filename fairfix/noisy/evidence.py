@@ -13,8 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.errors import DataError, UsageError
+from fairfix.noisy.balls import Balls, balls_for, balls_of
 from fairfix.noisy.bounds import masses_of, valid_radius
-from fairfix.noisy.description import Noise, NoiseTable, radii_for
+from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.epsilon import EpsCurve
 from fairfix.noisy.inversion import Inversion, invert
 from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, quotient
@@ -61,6 +62,8 @@ class Evidence:
             self.entries_drawn = self.table.drawn(replicates, rng) if replicates else None
             self.joints = self.noise.tables(self.masses(data.cells))
             self.recording = self.noise.recording(self.masses(data.cells))
+        elif noise.radii is not None:
+            self.true = balls_for(noise.radii, data.names, data.attribute).true
 
     @property
     def by_label(self) -> bool:
@@ -93,21 +96,24 @@ class Evidence:
         return self.noise.tables(self.masses(self.drawn), self.entries_drawn)
 
     @cached_property
-    def radii(self) -> tuple[Floats, Floats] | None:
-        """The radii of N0 and those drawn; None where there are none."""
+    def balls(self) -> tuple[Balls, Floats] | None:
+        """The balls of N0, and the radii drawn, shape (R, J); None where nothing is said of recorded groups."""
         if self.noise.radii is not None:
-            given = radii_for(self.noise.radii, self.data.names, self.data.attribute)
-            if not self.same_groups:
+            given = balls_for(self.noise.radii, self.data.names, self.data.attribute)
+            if set(given.true) != set(self.true):
                 raise UsageError(
-                    "`noise_radius` compares a true group with the recorded group of the same name; the table's true "
-                    f"groups are {', '.join(self.true)} and the recorded ones {', '.join(self.data.names)}: leave it "
-                    "out"
+                    f"`noise_radius` is about the true groups {', '.join(given.true)}, and those of the noise table "
+                    f"are {', '.join(self.true)}; name each of these, as TRUE near RECORDED=NUMBER where no group is "
+                    "recorded by its name"
                 )
-            return given, np.broadcast_to(given, (self.replicates, given.size))
-        if self.plain_joints is None or not self.same_groups:
+            given = given.ordered(self.true)
+            return given, np.broadcast_to(given.radii, (self.replicates, given.radii.size))
+        if self.plain_joints is None:
             return None
-        drawn = valid_radius(self.plain(self.joints_drawn)).max(0) if self.replicates else np.zeros((0, 0))
-        return valid_radius(self.plain_joints).max(0), drawn
+        balls = balls_of(self.plain_joints, self.true, self.data.names)
+        if not self.replicates:
+            return balls, np.zeros((0, len(self.true)))
+        return balls, valid_radius(self.plain(self.joints_drawn), balls.home).max(0)
 
     @cached_property
     def curve(self) -> EpsCurve | None:

@@ -17,6 +17,7 @@ Source: W. Dinkelbach, *On nonlinear fractional programming* (1967); ``docs/meth
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.rates import LABELS, Floats, quotient
@@ -45,18 +46,28 @@ def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     return _lowest(items, other, table, value), 1.0 - _lowest(items, other, table, 1.0 - value)
 
 
-def ball_bounds(n: Floats, radii: Floats, F: Floats, rate: str, accepted: Floats | None = None) -> Pair:
-    """Return the sharp bounds of each true group's rate within radii of total variation, shape (..., K) each.
+def ball_bounds(
+    n: Floats,
+    radii: Floats,
+    F: Floats,
+    rate: str,
+    accepted: Floats | None = None,
+    home: npt.NDArray[np.int64] | None = None,
+) -> Pair:
+    """Return the sharp bounds of each true group's rate within radii of total variation, shape (..., J) each.
 
-    ``n`` and ``F`` as in :func:`level_bounds`, radii (..., K). The lowest rate leaves out the radius of a group's mass
-    from the top of the order above, and puts it on the lowest of all probabilities to be ``accepted`` (default: those
-    of ``F``). Whether these rows have such a row of the right label does not matter, since others may.
+    ``n`` and ``F`` as in :func:`level_bounds`, radii (..., J), ``home`` the number of the noisy group that each true
+    group is near, (J,) (None: that of like number). The lowest rate leaves out the radius of that group's mass from the
+    top of the order above, and puts it on the lowest of all probabilities to be ``accepted`` (default: those of ``F``).
+    Whether these rows have such a row of the right label does not matter, since others may.
     """
     about, every = LABELS[rate], F if accepted is None else accepted
     counted = np.stack([1.0 - F if rate == "accuracy" else F, F], -1)
     items = np.concatenate([n[..., y] for y in about], -1)
     value = np.concatenate([counted[..., y] for y in about], -1)
     total = n.sum((-2, -1))
+    if home is not None:
+        items, value, total = items[..., home, :], value[home], total[..., home]
     share = quotient(items, total[..., None], 0.0)
     other = quotient(total, total, 0.0) - share.sum(-1)
     least, most = float(every.min()), float(every.max())
@@ -68,7 +79,7 @@ def ball_bounds(n: Floats, radii: Floats, F: Floats, rate: str, accepted: Floats
 
 
 def _lowest_near(share: Floats, other: Floats, radii: Floats, value: Floats, floor: float) -> Floats:
-    """Return the lowest mean value near each group; shares (..., K, I), other and radii (..., K), value (K, I)."""
+    """Return the lowest mean value near each group; shares (..., J, I), other and radii (..., J), value (J, I)."""
     order = np.argsort(value, axis=-1, kind="stable")
     v = np.take_along_axis(value, order, -1)
     w = np.take_along_axis(share, np.broadcast_to(order, share.shape), -1)

@@ -346,7 +346,7 @@ class MemberEvidence(Evidence):
     """
 
     curve = None
-    radii = None
+    balls = None
     other_joint = None
 
     def __init__(

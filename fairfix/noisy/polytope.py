@@ -224,17 +224,18 @@ def _of_range(
     return q, right
 
 
-def largest_radii(mass: Floats, between: Range) -> Floats:
-    """Return the largest radii of total variation that a table of a range has, shape (K,); true are noisy groups.
+def largest_radii(mass: Floats, between: Range, home: npt.NDArray[np.int64]) -> Floats:
+    """Return the largest radii of total variation that a table of a range has, shape (J,).
 
-    That of a table is ``1 - C_jj / max(P(true = j), P(noisy = j))``; see :func:`fairfix.noisy.bounds.valid_radius`.
+    That of a table is ``1 - C_jk / max(P(true = j), P(noisy = k))`` with ``k`` the noisy group that ``j`` is near,
+    ``home``, shape (J,); see :func:`fairfix.noisy.bounds.valid_radius`.
     """
-    out = np.ones(len(mass))
-    for j in range(len(mass)):
+    out = np.ones(home.size)
+    for j, k in enumerate(home):
         space = joint_masses([(mass[:, None], between)], 1.0, j)
         own, rest = space.masses[0][0, :, 0], space.masses[0][1, :, 0]
         top, true, noisy = (np.zeros(space.equal.shape[1]) for _ in range(3))
-        top[own[j]] = true[own] = noisy[own[j]] = noisy[rest[j]] = 1.0
+        top[own[k]] = true[own] = noisy[own[k]] = noisy[rest[k]] = 1.0
         ends = ratio_ends(space, [(top, true, 1.0), (top, noisy, 1.0)])
         out[j] = 1.0 - np.min(np.nan_to_num(ends, nan=0.0, posinf=0.0), initial=1.0)
     return np.clip(out, 0.0, 1.0)

@@ -219,16 +219,21 @@ class Recording(OfRecording):
 
 @dataclass(frozen=True, eq=False)
 class Near(Allowed):
-    """A true group is within total variation of the recorded group of its name."""
+    """A true group is within total variation of a recorded group."""
 
     radii: Floats
-    """Shape (K,)."""
+    """Shape (J,)."""
+    home: Ints
+    """Number of the recorded group that each is near, shape (J,)."""
 
     def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose the worth below which mass is moved to where it is largest."""
-        j, (least, most) = asked.group, asked.ends
-        v, mine = asked.worth(fit, fit.own), fit.group == j
-        radius = float(self.radii[j])
+        home, radius, (least, most) = (
+            int(self.home[asked.group]),
+            float(self.radii[asked.group]),
+            asked.ends,
+        )
+        v, mine = asked.worth(fit, fit.own), fit.group == home
         ways = np.unique(np.append(v[mine], least))
         total = [
             float(fit.mass[mine] @ np.maximum(v[mine], t)) + radius * (most - t) * float(fit.mass[mine].sum())
@@ -236,7 +241,9 @@ class Near(Allowed):
         ]
         t = float(ways[int(np.argmin(total))])
         prices = [
-            np.where(rows.group == j, np.maximum(asked.worth(rows, rows.own), t) + radius * (most - t), 0.0)
+            np.where(
+                rows.group == home, np.maximum(asked.worth(rows, rows.own), t) + radius * (most - t), 0.0
+            )
             for rows in (fit, other)
         ]
         return prices[0], prices[1], min(t + radius * (most - t), 0.0), max(most + radius * (most - t), 0.0)

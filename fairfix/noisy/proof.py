@@ -29,6 +29,7 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
+from fairfix.noisy.balls import recorded_in
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
@@ -80,7 +81,9 @@ def true_groups_of(
         attribute = attribute_name(columns) if columns else ATTRIBUTE
         return MembershipGroups(members, independent=noise.independent, alpha=alpha, attribute=attribute)
     data = recorded_groups(count_table(table).counts, table.reading, columns)
-    named = noise.table.noisy if noise.table is not None else noise.radii or ()
+    named = tuple(dict.fromkeys(recorded_in(key, data.names) for key in noise.radii or ()))
+    if noise.table is not None:
+        named = noise.table.noisy
     if len(columns) == 1:
         levels = in_order({(name,) for name in (*data.names, *named)}, columns, table.reading.bands)
         data = _padded(data, tuple(name for (name,) in levels))

@@ -139,7 +139,7 @@ def solve_noisy(
     table, others
         Joint masses of true and noisy groups with the columns of ``n``: by label, shape (2, J, K), or without, shape
         (J, K). :class:`Certified` needs labels, :class:`Soft` takes none; for both the constraint holds for each of
-        several tables, or for all tables of a range. :class:`Radii` takes radii in total variation, shape (K,), and
+        several tables, or for all tables of a range. :class:`Radii` takes radii in total variation, shape (J,), and
         :class:`Independent` sums by membership.
     parity, slack, assumption
         Which rates are held together, and the allowed difference to the overall rate. Less than 0 asks for more than
@@ -411,13 +411,13 @@ class _Problem:
             if level is not None:
                 program.at_most([(0, overall), (level, sign * minus), (relaxed, minus)], slack)
             for table in self.tables:
-                near = isinstance(self.assumption, Radii)
-                parts = [] if near else parts_of(self.n, table, rate, eps)
+                homes = self.assumption.homes(len(self.n)) if isinstance(self.assumption, Radii) else None
+                parts = [] if homes is not None else parts_of(self.n, table, rate, eps)
                 masses = [p.table.sum(1) for p in parts if isinstance(p.table, np.ndarray)]
                 total = np.sum(masses, axis=0) if masses else np.ones(self.groups)
                 for j in np.flatnonzero(total > 0):
-                    if near and isinstance(table, np.ndarray):
-                        worst, given = self._near(program, int(j), float(table[j]), rate, sign, level)
+                    if homes is not None and isinstance(table, np.ndarray):
+                        worst, given = self._near(program, int(homes[j]), float(table[j]), rate, sign, level)
                     else:
                         worst, given = self._worst(program, parts, int(j), sign, eps, level)
                     blocks = [(start, -row / total[j]) for start, row in worst]
@@ -473,7 +473,7 @@ class _Problem:
     def _near(
         self, program: _Program, group: int, radius: float, rate: str, sign: float, level: int | None
     ) -> tuple[list[tuple[int, Floats]], float]:
-        """Return rows whose sum is the least of ``sign * sum p (v - level)``, or can be, over distributions in a ball.
+        """Return rows whose sum is the least of ``sign * sum p (v - level)``, or can be, near a recorded group.
 
         As :meth:`_worst`. A row that the rate is not about counts 0. ``p`` is the recorded group's distribution but for
         the radius, moved from the rows of the highest values ``u`` to the lowest value ``m`` of a rule: ``sum p u - max
@@ -531,7 +531,7 @@ class _Problem:
 def groups_of(table: Floats | Range, noisy: int, assumption: Assumption) -> int:
     """Return the number of true groups."""
     if isinstance(assumption, Radii):
-        return noisy
+        return assumption.homes(noisy).size
     return int(table.shape[1 if isinstance(assumption, Independent) else -2])
 
 

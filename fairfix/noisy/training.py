@@ -137,28 +137,28 @@ class Either:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Any distribution in a ball of total variation around the noisy group of like number; radii of shape (K,)."""
+    """Any distribution in a ball of total variation around a noisy group: radii and numbers of groups, shape (J,)."""
 
     radius: Floats
+    home: Ints
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
         """Return the sharp bounds."""
-        return tv_bounds(cells, self.radius, ratio)
+        return tv_bounds(cells, self.radius, ratio, self.home)
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return the centre of each ball with as much moved from A to B as the radius allows."""
-        groups = len(cells)
-        total = cells.sum(-1)
-        a, b = (quotient(part, total, 0.0) for part in ratio.masses(cells))
+        total = cells[self.home].sum(-1)
+        a, b = (quotient(part[self.home], total, 0.0) for part in ratio.masses(cells))
         radius = np.where(total > 0, self.radius, 1.0)
-        own = np.eye(groups)[:, :, None]
+        own = np.eye(len(cells))[self.home, :, None]
         in_a, in_b = own * _spread(cells, ratio.a), own * _spread(cells, ratio.b)
         everywhere = cells * np.array(ratio.b)
         if everywhere.sum() > 0:  # a group without B takes that of all
             in_b[b == 0] = everywhere / everywhere.sum()
             moved = np.minimum(radius, a)
         else:
-            moved = np.zeros(groups)
+            moved = np.zeros(self.home.size)
         nothing = (a + b == 0) & (radius > 0)
         left, come = a - moved, np.where(nothing, 1.0, b + moved)
         return _normalised(left[:, None, None] * in_a + come[:, None, None] * in_b)

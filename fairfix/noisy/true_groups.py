@@ -253,8 +253,8 @@ class TrueGroups:
         if evidence.plain_joints is not None:
             gamma = conditional_radius(evidence.plain_joints[0])
         else:
-            assert evidence.radii is not None
-            gamma = evidence.radii[0]
+            assert evidence.balls is not None
+            gamma = evidence.balls[0].radii
         return {
             name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
             for name, rate in evidence.recorded.items()
@@ -271,7 +271,8 @@ class TrueGroups:
     def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
         """Return the report on true groups, and what checks can look at."""
         evidence, names = self.evidence, self.data.names
-        table, joints, radii = evidence.table, evidence.plain_joints, evidence.radii
+        table, joints = evidence.table, evidence.plain_joints
+        balls = None if evidence.balls is None else evidence.balls[0]
         figures = tuple(self.figures())  # with them come the bounds, and the notes on them
         notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
         plain = None if table is None or joints is None else joints[0]
@@ -289,7 +290,8 @@ class TrueGroups:
             rests_on=self.rests_on,
             stated=self.stated,
             unavailable=self.unavailable,
-            radii={} if radii is None else _by_name(names, radii[0]),
+            radii={} if balls is None else _by_name(balls.true, balls.radii),
+            near={} if balls is None else dict(zip(balls.true, balls.recorded(names), strict=True)),
             conditional_radii=_by_name(names, conditional_radius(plain))
             if plain is not None and evidence.same_groups
             else {},

@@ -133,7 +133,10 @@ def _table_facts(noise: Json) -> Iterator[str]:
             if f["name"] in TITLES and "other_transport" in f
         )
     if noise["radii"]:
-        yield "radii of N0: " + ", ".join(f"{r['group']} {show(r['radius'])}" for r in noise["radii"])
+        yield "radii of N0: " + ", ".join(
+            f"{r['group']}{'' if r['near'] == r['group'] else ' near ' + r['near']} {show(r['radius'])}"
+            for r in noise["radii"]
+        )
     yield from _vacuous(noise, "the table without labels says nothing", "recorded group")
     yield (
         "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "

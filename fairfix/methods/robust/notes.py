@@ -13,6 +13,7 @@ from fairfix.data.counts import Floats
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.rows import Binned, Merged, RowNoise, over_labels
 from fairfix.models.trace import Caution, Note
+from fairfix.noisy.balls import Balls
 from fairfix.noisy.binned import (
     Assumption,
     Certified,
@@ -126,17 +127,24 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
             "standard errors"
         )
     each = ""
-    if method.solver == "dro" and behind.radii is not None:
-        radii = zip(problem.cells.names, behind.radii, strict=True)
-        each = f" ({', '.join(f'{name!r} {r:.3f}' for name, r in radii)})"
+    balls, names = behind.balls, problem.cells.names
+    assert balls is not None
+    homes = balls.recorded(names)
+    elsewhere = homes != balls.true
+    if method.solver == "dro" or elsewhere:
+        each = ", ".join(
+            f"{name!r}{f' near {home!r}' if elsewhere else ''} {radius:.3f}"
+            for name, home, radius in zip(balls.true, homes, balls.radii, strict=True)
+        )
+        each = f" ({each})"
     origin = (
         "by the radii given"
         if noise.radii
         else "the radii valid whatever the noise that fits the noise table"
     )
     return (
-        f"N0 ({'dro' if each else 'radii'}): any distribution within total variation of that of the recorded group of "
-        f"the same name, {origin}{each}"
+        f"N0 ({'dro' if method.solver == 'dro' else 'radii'}): any distribution within total variation of that of "
+        f"{'a recorded group' if elsewhere else 'the recorded group of the same name'}, {origin}{each}"
     )
 
 
@@ -170,14 +178,14 @@ def _worst_cases(
         except ValueError:  # not identified
             continue
         yield f"{gap:z.4f} if {text}"
-    if (radii := behind.radii) is not None:
-        yield f"{away(partial(_near, short, radii)):z.4f} within the radii (N0)"
+    if (balls := behind.balls) is not None:
+        yield f"{away(partial(_near, short, balls)):z.4f} within the radii (N0)"
 
 
-def _near(rows: Merged, radii: Floats, rate: str) -> Pair:
+def _near(rows: Merged, balls: Balls, rate: str) -> Pair:
     """Return the range of rates within radii, of true groups that consist of the rows of the fit."""
     own = rows.n[:, :, list(LABELS[rate])].sum(2) > 0
-    return ball_bounds(rows.n, radii, rows.chance, rate, rows.chance[own])
+    return ball_bounds(rows.n, balls.radii, rows.chance, rate, rows.chance[own], balls.home)
 
 
 def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption) -> str:

@@ -238,8 +238,8 @@ class Thresholds(Postprocessed):
     ) -> NoisyRepair:
         """Return the optimum; DataError where data refute the assumption, or do not identify the true groups."""
         method = self.method
-        if isinstance(assumed, Radii):
-            noise.radii_for(problem, "`assumption=radii`")
+        if isinstance(assumed, Radii) and noise.balls is not None:
+            assumed = Radii(tuple(noise.balls.home.tolist()))
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
                 f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
@@ -286,7 +286,7 @@ class Ideal(Postprocessed):
         self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption
     ) -> NoisyRepair:
         """Search all rules."""
-        adversary = noise.adversary(problem, assumed, "`assumption=radii`")
+        adversary = noise.adversary(assumed)
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)

@@ -10,7 +10,8 @@ import numpy as np
 from fairfix.data.choices import Keep
 from fairfix.errors import UsageError
 from fairfix.methods.robust.survey import range_of
-from fairfix.noisy.description import Noise, NoiseTable, radii_for
+from fairfix.noisy.balls import balls_for
+from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.prices import Allowed, Behind, Columns, Near, Recording, Rows
 from fairfix.noisy.rates import quotient
 
@@ -45,9 +46,11 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
                 "`guarantee`: radii that are made of a noise table hang on how these rows were recorded; give them by "
                 "`noise_radius`, or take `solver=soft`, or `solver=ideal` with `assumption=soft`"
             )
-        near = (Near(radii_for(noise.radii, names, column)),)
-        words = ", and each true group for one within `noise_radius` of the recorded group of its name"
-        return Behind(tuple(names), tuple(names), method.demands, near, near, False, words)
+        balls = balls_for(noise.radii, names, column)
+        near = (Near(balls.radii, balls.home),)
+        its = "of its name" if balls.recorded(names) == balls.true else "that it is said to be near"
+        words = f", and each true group for one within `noise_radius` of the recorded group {its}"
+        return Behind(tuple(names), balls.true, method.demands, near, near, False, words)
     assert table is not None
     noise, _ = noise.for_data(names, np.zeros(len(names)))
     table = noise.table

@@ -14,9 +14,9 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.learned import Scored, label_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.survey import range_of
+from fairfix.noisy.balls import Balls, balls_for, balls_of, recorded_in
 from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive, Soft
-from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.description import Noise, radii_for
+from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import merged
 from fairfix.noisy.polytope import Range, largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
@@ -108,8 +108,8 @@ class RowNoise:
     """Those that statements about ``P(noisy | true)`` are about (N3); None where the table does not tell them."""
     conditional: Floats | None
     """A table with the ``P(noisy | true)`` itself, of any shares (N4); None without a table."""
-    radii: Floats | None
-    """Shape (K,); None where true and recorded groups have other names."""
+    balls: Balls | None
+    """Around recorded groups; None where probabilities of membership describe the noise."""
     ranges: tuple[Range, ...] = ()
     """All that a survey leaves open of what may hold for the rows, the recording last; none where a table is known."""
     plain_ranges: tuple[Range, ...] = ()
@@ -143,7 +143,7 @@ class RowNoise:
         _require_cells(problem, noise)
         given = None
         if noise.radii is not None:
-            given = radii_for(noise.radii, names, attribute_name(problem.cells.columns))
+            given = balls_for(noise.radii, names, attribute_name(problem.cells.columns))
         if noise.table is None:
             return cls((), None, None, given)
         noise, masses = noise.for_data(names, own.T if noise.table.by_label else own.sum(1))
@@ -153,9 +153,8 @@ class RowNoise:
         joints = noise.tables(masses)[..., here]
         tables = [joints[0], *(joint for joint in joints[1:] if np.abs(joint - joints[0]).max() > SAME)]
         recording = noise.recording(masses)
-        if given is None and set(names) == set(table.true):
-            order = [table.true.index(name) for name in names]
-            given = np.max([valid_radius(over_labels(one)[order]) for one in tables], axis=0)
+        if given is None:
+            given = balls_of(np.stack([over_labels(one) for one in tables]), table.true, names)
         recording = None if recording is None else recording[..., here]
         return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
 
@@ -176,14 +175,13 @@ class RowNoise:
             whole = (range_of(counts, keep, confidence) for keep in noise.ways)
             return tuple(Range(one.low[..., here], one.high[..., here], one.keep) for one in whole)
 
-        plain, radii = ranges(over_labels(table.entries)), self.radii
-        if radii is not None:
-            order = [table.true.index(name) for name in names]
+        plain, balls = ranges(over_labels(table.entries)), self.balls
+        assert balls is not None
+        if noise.radii is None:
             masses = own.sum(1)
-            radii = np.max(
-                [largest_radii(masses, Range(r.low[order], r.high[order], r.keep)) for r in plain], axis=0
-            )
-        return replace(self, ranges=ranges(table.entries), plain_ranges=plain, radii=radii)
+            radii = np.max([largest_radii(masses, one, balls.home) for one in plain], axis=0)
+            balls = replace(balls, radii=radii)
+        return replace(self, ranges=ranges(table.entries), plain_ranges=plain, balls=balls)
 
     def of_assumption(self, assumed: Assumption) -> tuple[Floats | Range, ...]:
         """Return the tables, or ranges of them, that an assumption is about."""
@@ -194,35 +192,26 @@ class RowNoise:
         if isinstance(assumed, Sensitive):
             return () if self.recording is None else (self.ranges or (self.recording,))[-1:]
         if isinstance(assumed, Radii):
-            return () if self.radii is None else (self.radii,)
+            return () if self.balls is None else (self.balls.radii,)
         if self.ranges:
             return self.plain_ranges if isinstance(assumed, Soft) else self.ranges
         return tuple(over_labels(one) for one in self.tables) if isinstance(assumed, Soft) else self.tables
 
-    def adversary(self, problem: RepairProblem, assumed: Assumption, what: str) -> Adversary:
-        """Return the balls, or any noise that fits one of the tables, by label or not; ``what`` asks for it."""
+    def adversary(self, assumed: Assumption) -> Adversary:
+        """Return the balls, or any noise that fits one of the tables, by label or not."""
         if isinstance(assumed, Radii):
-            return Near(self.radii_for(problem, what))
+            assert self.balls is not None
+            return Near(self.balls.radii, self.balls.home)
         each = tuple(Within(one) for one in self.of_assumption(assumed) if isinstance(one, np.ndarray))
         return each[0] if len(each) == 1 else Either(each)
-
-    def radii_for(self, problem: RepairProblem, what: str) -> Floats:
-        """Return the radii of balls; UsageError where there are none, as true groups have other names."""
-        if self.radii is None:
-            assert problem.noise is not None
-            assert problem.noise.table is not None
-            raise UsageError(
-                f"robust: {what} needs the same true as recorded groups, since a ball is around each; the noise "
-                f"table has {', '.join(problem.noise.table.true)} and the data {', '.join(problem.cells.names)}. Take "
-                "`assumption` or `solver=soft`"
-            )
-        return self.radii
 
 
 def _require_cells(problem: RepairProblem, noise: Noise) -> None:
     """Raise a UsageError where noise is described for one of several columns, whose cells are the groups."""
     columns, names = problem.cells.columns, problem.cells.names
-    named = noise.table.noisy if noise.table is not None else tuple(noise.radii or ())
+    named = [recorded_in(key, names) for key in noise.radii or ()]
+    if noise.table is not None:
+        named = [*noise.table.noisy]
     if len(columns) > 1 and not set(named) & set(names):
         what = noise.table.source if noise.table is not None else "`noise_radius`"
         raise UsageError(

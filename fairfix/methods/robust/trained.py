@@ -60,7 +60,7 @@ class TrainedRule(Solver):
             )
         certified = method.assumption == "certified"
         assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
-        adversary = noise.adversary(problem, assumed, f"`solver={method.solver}`")
+        adversary = noise.adversary(assumed)
         member = scored.scorer.member
         start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
         given = design.matrix, label, codes, weight, many
@@ -147,11 +147,13 @@ class Dro(TrainedRule):
 
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
         """Yield whose radius is no less than the share of its rows that a rate is about."""
-        cells, names = rows.cells, problem.cells.names
+        balls = noise.balls
+        assert balls is not None
+        cells = rows.cells[balls.home]
         for rate, sign in DEMANDS[self.method.parity]:
             share = np.add(*RATIOS[rate].masses(cells)) / cells.sum(1)
-            radii = noise.radii_for(problem, self.option)
-            who = [name for name, radius, part in zip(names, radii, share, strict=True) if radius >= part]
+            each = zip(balls.true, balls.radii, share, strict=True)
+            who = [name for name, radius, part in each if radius >= part]
             if who:
                 label = f"with label {LABELS[rate][0]} " if len(LABELS[rate]) == 1 else ""
                 end = "missed" if sign > 0 else "accepted"
