@@ -78,7 +78,7 @@ def games(data: Data) -> Iterator[tuple[str, float, Adversary, Floats]]:
         by_label = tables(data, recorded)[0].entries
         adversary: Adversary = Within(joint)
         if "DRO" in name:
-            adversary = Near(valid_radius(joint))
+            adversary = Near(valid_radius(joint), np.arange(len(joint)))
         elif "label" in name:
             adversary = Within(by_label / by_label.sum())
         yield name, gamma, adversary, masses(data, score, recorded)

@@ -299,7 +299,7 @@ def trained(
     adversaries: tuple[tuple[str, Adversary], ...] = (
         ("robust, solver soft, certified", Within(by_label)),
         ("robust, solver soft", Within(joint)),
-        ("robust, solver dro", Near(valid_radius(joint))),
+        ("robust, solver dro", Near(valid_radius(joint), np.arange(len(joint)))),
     )
     for (name, adversary), sees in product(adversaries, (False, True)):
         title = f"{name}, sees the recorded group" if sees else name

@@ -94,10 +94,13 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
 def balls_of(joints: Floats, true: Sequence[str], names: Sequence[str]) -> Balls:
     """Return balls that hold whatever the noise that fits one of several tables, joint masses (W, J, K).
 
-    A true group is near the recorded one of its name, or where there is none near that of the smallest radius.
+    Where both have the same names a true group is near the recorded one of its name, else near that of the smallest
+    radius.
     """
     far = np.stack(
         [valid_radius(joints, np.full(len(true), k)).max(0) for k in range(len(names))], axis=-1
     )  # (J, K)
-    own = [names.index(name) if name in names else int(far[j].argmin()) for j, name in enumerate(true)]
-    return Balls(tuple(true), np.array(own, dtype=np.int64), far[np.arange(len(true)), own])
+    home = far.argmin(-1)
+    if set(true) == set(names):
+        home = np.array([names.index(name) for name in true])
+    return Balls(tuple(true), home.astype(np.int64), far[np.arange(len(true)), home])

@@ -268,7 +268,9 @@ class DataRequest(FilesRequest):
         choices=get_args(Keep),
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
-        None, "Total variation between each true group and the group recorded as it.", "GROUP=NUMBER,..."
+        None,
+        "Total variation between each true group and the one recorded as it, or another: TRUE near RECORDED=NUMBER.",
+        "GROUP=NUMBER,...",
     )
     noise_epsilon: float | None = parameter(
         None, "Noise depends on outcomes by at most this.", "NUMBER", kind=float

@@ -295,7 +295,10 @@ def _model_word(d: Drawer) -> str:
 def _radii(d: Drawer) -> str:
     column = d.recorded or d.column("group")
     groups = dict.fromkeys(d.entry(column) for _ in range(d.draw.randint(1, 3)))
-    return ",".join(f"{group}={d.number(0.0, 0.05, 0.1)}" for group in groups)
+    near = d.draw.random() < 0.2
+    return ",".join(
+        f"{f'true {k} near ' * near}{group}={d.number(0.0, 0.05, 0.1)}" for k, group in enumerate(groups)
+    )
 
 
 def _membership(d: Drawer) -> str:

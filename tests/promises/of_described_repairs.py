@@ -137,14 +137,21 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     names = np.array([f"g{k}" for k in range(kinds)])
     frame = sampled(rng, masses, int(rng.choice([600, 3000, 15000])))
     frame = frame.assign(race=names[frame["kind"]]).drop(columns="kind")
-    radii = np.round(rng.choice([0.0, 0.02, 0.1, 0.3], kinds), 3)
+    home = np.arange(kinds)
+    if rng.random() < 0.3:  # true groups of other names, more or fewer than the recorded ones
+        home = rng.integers(0, kinds, int(rng.integers(2, kinds + 2)))
+    radii = np.round(rng.choice([0.0, 0.02, 0.1, 0.3], home.size), 3)
+    own = np.array_equal(home, np.arange(kinds))
+    balls = ",".join(
+        f"g{k}={r}" if own else f"t{j} near g{k}={r}"
+        for j, (k, r) in enumerate(zip(home, radii, strict=True))
+    )
     constraint = str(rng.choice(list(LABELS)))
     # fmt: off
     done = shell.run(
         "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--score", "score", "--label",
-        "label", "--id", "id", "--noise-radius", ",".join(f"g{k}={r}" for k, r in enumerate(radii)), "--constraint",
-        constraint, "--slack", float(rng.choice([0.05, 0.15])), "--thresholds", str(rng.choice(["group", "blind"])),
-        "-o", "rule.fairfix",
+        "label", "--id", "id", "--noise-radius", balls, "--constraint", constraint, "--slack",
+        float(rng.choice([0.05, 0.15])), "--thresholds", str(rng.choice(["group", "blind"])), "-o", "rule.fairfix",
     )
     # fmt: on
     limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N0") if done.result else None
@@ -155,15 +162,15 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     cells = pd.DataFrame({"id": np.arange(kind.size), "race": names[kind], "score": scores, "label": label})
     chance, whole = decided(shell, cells), masses.ravel()
     about, size, worst = np.isin(label, LABELS[constraint]) * 1.0, whole.size, 0.0
-    for k in range(kinds):
+    for k, radius in zip(home, radii, strict=True):
         centre = np.where(kind == k, whole, 0.0) / whole[kind == k].sum()
         eye, none = np.eye(size), np.zeros(size)
         fits = {
-            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(size), -radii[k]]]),
+            "A_ub": np.vstack([np.c_[eye, -eye, -centre], np.r_[none, np.ones(size), -radius]]),
             "A_eq": np.r_[np.ones(size), none, -1.0][None],
         }
         worst = max(worst, farthest(chance, about, fits, whole))
     return judged(
         worst <= limit + 1e-6,
-        f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, radii {radii}",
+        f"{constraint}: {worst:.4f}, up to {limit:.4f}, {len(frame)} rows, radii {balls}",
     )

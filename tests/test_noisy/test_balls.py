@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fairfix.errors import DataError, UsageError
+from fairfix.noisy.balls import balls_for, balls_of
 from fairfix.noisy.binned import Radii, rate_bounds
-from fairfix.noisy.bounds import tv_bounds
+from fairfix.noisy.bounds import tv_bounds, valid_radius
 from fairfix.noisy.levels import ball_bounds
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import solve_noisy
@@ -49,12 +51,14 @@ def test_bounds_within_a_ball_are_those_of_linear_programs(rate: str) -> None:
     for seed in range(examples(10)):
         q, F = drawn(seed)
         n = q.sum(0)
-        radii = np.random.default_rng(seed).choice([0.0, 0.05, 0.3, 0.9, 1.0], len(n))
+        rng = np.random.default_rng(seed)
+        home = rng.integers(0, len(n), len(n) + 1)  # one group more, and some recorded ones that none is near
+        radii = rng.choice([0.0, 0.05, 0.3, 0.9, 1.0], home.size)
         value = np.stack([1 - F if rate == "accuracy" else F, F], -1)
-        low, high = ball_bounds(n, radii, F, rate)
-        for j in range(len(n)):
+        low, high = ball_bounds(n, radii, F, rate, home=home)
+        for j, k in enumerate(home):
             ends = [
-                float((farthest(n, j, radii[j], value, list(LABELS[rate]), sign) * value).sum())
+                float((farthest(n, k, radii[j], value, list(LABELS[rate]), sign) * value).sum())
                 for sign in (1.0, -1.0)
             ]
             np.testing.assert_allclose((low[j], high[j]), ends, atol=1e-7)
@@ -69,8 +73,9 @@ def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_
             yes, no = ((n * chance[..., None]).sum(1) for chance in (chances, 1 - chances))
             cells = np.stack([yes[:, 1], no[:, 1], yes[:, 0], no[:, 0]], -1)
             for rate in LABELS:
-                by_cell = tv_bounds(cells, radii, RATIOS[rate])
-                low, high = ball_bounds(np.stack([n, n]), radii, chances, rate)
+                home = np.arange(len(n))[::-1]
+                by_cell = tv_bounds(cells, radii, RATIOS[rate], home)
+                low, high = ball_bounds(np.stack([n, n]), radii, chances, rate, home=home)
                 np.testing.assert_array_equal(low[0], low[1])
                 if (chances == np.round(F)).all():
                     np.testing.assert_allclose((low[0], high[0]), by_cell, atol=1e-9)
@@ -79,7 +84,7 @@ def test_decisions_without_chance_have_the_bounds_of_their_cells_and_drawn_ones_
                     assert (high[0] <= by_cell[1] + 1e-9).all()
 
 
-def least_error(n: np.ndarray, radii: np.ndarray, parity: str, slack: float) -> float:
+def least_error(n: np.ndarray, radii: np.ndarray, home: np.ndarray, parity: str, slack: float) -> float:
     """Return the least error by asking for the worst distributions again and again."""
     noisy, bins, _ = n.shape
     rows, right = (
@@ -95,8 +100,8 @@ def least_error(n: np.ndarray, radii: np.ndarray, parity: str, slack: float) -> 
         for rate, sign in DEMANDS[parity]:
             labels = list(LABELS[rate])
             own = n[..., labels].sum(-1) / n[..., labels].sum()
-            for j in range(noisy):
-                p = farthest(n, j, radii[j], np.stack([F, F], -1), labels, sign).sum(-1)
+            for j, k in enumerate(home):
+                p = farthest(n, k, radii[j], np.stack([F, F], -1), labels, sign).sum(-1)
                 row = sign * (own - p).ravel()
                 if row @ F.ravel() > slack + 1e-9:
                     rows.append(row)
@@ -114,16 +119,17 @@ def test_thresholds_within_radii_are_what_cutting_planes_find(parity: str) -> No
         rng = np.random.default_rng(seed)
         n = rng.dirichlet(np.ones(16)).reshape(2, 4, 2) * np.linspace([2.0, 0.5], [0.5, 2.0], 4)
         n /= n.sum()
-        radii = rng.choice([0.0, 0.03, 0.1], 2)
-        found = solve_noisy(n, radii, parity, 0.1, Radii())
+        home = np.array([0, 1, seed % 2])  # two true groups are near one recorded group
+        radii, near = rng.choice([0.0, 0.03, 0.1], home.size), Radii(tuple(home.tolist()))
+        found = solve_noisy(n, radii, parity, 0.1, near)
         assert found.feasible
         assert found.violation <= 1e-7
-        assert found.error == pytest.approx(least_error(n, radii, parity, 0.1), abs=1e-6)
+        assert found.error == pytest.approx(least_error(n, radii, home, parity, 0.1), abs=1e-6)
         for rate, sign in DEMANDS[parity]:
-            ends = rate_bounds(n, radii, found.F, rate, Radii())
+            ends = rate_bounds(n, radii, found.F, rate, near)
             own = n[..., list(LABELS[rate])].sum(-1)
-            for j in range(2):
-                p = farthest(n, j, radii[j], np.stack([found.F, found.F], -1), list(LABELS[rate]), sign).sum(
+            for j, k in enumerate(home):
+                p = farthest(n, k, radii[j], np.stack([found.F, found.F], -1), list(LABELS[rate]), sign).sum(
                     -1
                 )
                 assert (p * found.F).sum() == pytest.approx(ends[0 if sign > 0 else 1][j], abs=1e-7)
@@ -138,3 +144,39 @@ def test_radii_that_are_none_are_refused() -> None:
     for radii in (np.array([0.1]), np.array([0.1, 1.5]), np.array([0.1, np.nan])):
         with pytest.raises(ValueError, match="a radius in"):
             solve_noisy(n, radii, "demographic_parity", 0.1, Radii())
+
+
+def test_a_table_gives_balls_that_hold_its_true_groups_whatever_their_number() -> None:
+    """Of any noise with its joint masses; each is near the recorded group of the least radius."""
+    for seed in range(examples(10)):
+        rng = np.random.default_rng(seed)
+        q = rng.dirichlet(np.full(4 * 3 * 5, 0.3)).reshape(
+            4, 3, 5
+        )  # four true groups, three recorded ones, cells
+        joint = q.sum(-1)
+        balls = balls_of(joint[None], ("w", "b", "c", "d"), ("a", "b", "c"))
+        true, noisy = q.sum(1) / q.sum((1, 2))[:, None], q.sum(0) / q.sum((0, 2))[:, None]
+        far = np.abs(true[:, None] - noisy).sum(-1) / 2  # total variation of each true and recorded group
+        assert (far[np.arange(4), balls.home] <= balls.radii + 1e-12).all()
+        every = [valid_radius(joint, np.full(4, k)) for k in range(3)]
+        np.testing.assert_allclose(balls.radii, np.min(every, axis=0))
+    own = balls_of(joint[None, :3], ("c", "a", "b"), ("a", "b", "c"))
+    assert own.home.tolist() == [2, 0, 1]  # the groups of the same names
+
+
+def test_radii_are_read_with_the_groups_they_are_around() -> None:
+    names = ("x near y", "y", "z")
+    balls = balls_for({"x near y": 0.1, "v near z": 0.2, "u near x near y": 0.3}, names, "seen")
+    assert balls.true == ("x near y", "v", "u near x")
+    assert balls.recorded(names) == ("x near y", "z", "y")
+    np.testing.assert_array_equal(balls.radii, [0.1, 0.2, 0.3])
+    assert balls_for({"b": 0.2, "a": 0.1}, ("a", "b"), "seen").true == ("a", "b")
+    for radii, said in (
+        ({"a": 0.1, "v near q": 0.1}, "has no group 'q'"),
+        ({"a": 0.1}, "says nothing of the group 'b'"),
+        ({"a": 0.1, "a near b": 0.1}, "names the true group 'a' twice"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            balls_for(radii, ("a", "b"), "seen")
+    with pytest.raises(DataError, match="nothing to compare"):
+        balls_for({"v near a": 0.1}, ("a", "b"), "seen")

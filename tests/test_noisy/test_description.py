@@ -333,6 +333,7 @@ def test_figures_against_hand_computation() -> None:
     # radius of a: 1 - 80 / max(90, 100); TV ball on rate 0.4
     assert noise["radii"][0] == {
         "group": "a",
+        "near": "a",
         "radius": pytest.approx(0.2),
         "if_shares_were_equal": pytest.approx(1 / 9),
     }
@@ -454,8 +455,8 @@ def test_different_numbers_of_groups() -> None:
             found = figure(noise, metric, group)
             assert found["bounds"]["N1"]["low"] <= rate <= found["bounds"]["N1"]["high"]
             assert abs(found["identified"] - rate) < 0.1
-            assert "N0" not in found["bounds"]
-    assert "same names" in noise["unavailable"]["N0"]
+            assert found["bounds"]["N0"]["low"] <= rate <= found["bounds"]["N0"]["high"]
+    assert [one["near"] for one in noise["radii"]] == ["a", "c"]
     assert any("more recorded than true groups" in note for note in noise["notes"])
 
     few = people(groups=3)
@@ -463,6 +464,11 @@ def test_different_numbers_of_groups() -> None:
     table = read_noise(written(table_of(few)))
     noise, _ = noisy_audit(few, Noise(table))
     assert len(noise["groups"]) == 3
+    assert [one["near"] for one in noise["radii"]] == ["a", "b", "b"]
+    for metric, rates in truth(few).items():
+        for group, rate in zip("abc", rates, strict=True):
+            near = figure(noise, metric, group)["bounds"]["N0"]
+            assert near["low"] - 1e-9 <= rate <= near["high"] + 1e-9
     with pytest.raises(DataError, match=r"rank 2 for 3 true groups.*leave the option out"):
         noisy_audit(few, Noise(table, class_conditional=True))
 

@@ -142,7 +142,7 @@ def test_no_distribution_within_the_radii_breaks_the_mixture(parity: Any) -> Non
     for seed in range(6):
         q, n, C = drawn(seed, bins=5)
         radius = valid_radius(C.sum(0))
-        found = solve_ideal(n, Near(radius), parity, 0.05)
+        found = solve_ideal(n, Near(radius, np.arange(radius.size)), parity, 0.05)
         assert found.feasible
         for rate, sign in DEMANDS[parity]:
             own = list(LABELS[rate])

@@ -91,7 +91,9 @@ def test_balls_give_their_sharp_bounds(rate: str) -> None:
     radii = np.array([0.05, 0.2, 0.0])
     low, high = tv_bounds(cells, radii, RATIOS[rate])
     for group in range(GROUPS):
-        ends = [least_limit(Near(radii), rows, rate, group, side) for side in (-1.0, 1.0)]
+        ends = [
+            least_limit(Near(radii, np.arange(radii.size)), rows, rate, group, side) for side in (-1.0, 1.0)
+        ]
         np.testing.assert_allclose(ends, [low[group], high[group]], atol=1e-5)
 
 

@@ -142,7 +142,7 @@ def test_radii_of_a_range_are_the_largest_of_its_tables() -> None:
         q = draw(1, 3, 3, 2)
         n, C, _ = seen(q)
         between, own = around(C, keep, 0.06), n.sum((1, 2))
-        radii, nearest = largest_radii(own, between), np.zeros(3)
+        radii, nearest = largest_radii(own, between, np.arange(3)), np.zeros(3)
         for _ in range(150):
             cost = rng.normal(size=9)
             under, right = [], []

@@ -93,7 +93,7 @@ def test_weights_in_the_ball_are_worst_by_a_linear_program(name: str) -> None:
         q = masses(seed)
         m = q.sum(0)
         radius = rng.choice([0.0, 0.05, 0.3, 0.9], 3)
-        r = Near(radius).shares(m, ratio)
+        r = Near(radius, np.arange(len(m))).shares(m, ratio)
         low = tv_bounds(m, radius, ratio)[0]
         for j in range(3):
             if np.isnan(low[j]):
@@ -155,7 +155,12 @@ def adversaries(C: np.ndarray) -> dict[str, Near | Within | Either]:
     """Return all that there are."""
     plain = C.sum(0)
     either = Either((Within(C), Within(C[:, ::-1])))  # of the same recorded groups
-    return {"dro": Near(valid_radius(plain)), "soft": Within(plain), "labels": Within(C), "either": either}
+    return {
+        "dro": Near(valid_radius(plain), np.arange(len(plain))),
+        "soft": Within(plain),
+        "labels": Within(C),
+        "either": either,
+    }
 
 
 @pytest.mark.parametrize("kind", ["dro", "soft", "labels", "either"])
