@@ -392,10 +392,10 @@ _ENTRIES: tuple[Metric, ...] = (
         "share of rows whose decision is not the same in all flips",
         "the share of rows whose decision changes",
         of="decisions",
-        under_flips="decisions that change with the group",
-        under_comparable="decisions that change with comparable values",
+        under_flips="share of decisions that change with the group",
+        under_comparable="share of decisions that change with comparable values",
         under_everybody="the same, if everybody gets these values",
-        under_counterfactuals="decisions that change with counterfactual copies",
+        under_counterfactuals="share of decisions that change with counterfactual copies",
     ),
     _individual(
         "score_change",

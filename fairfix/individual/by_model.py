@@ -474,8 +474,8 @@ def of_predictor(
 def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Table) -> Floats:
     """Return how much of each row's decision hangs on the protected columns, shape (n,): all of them flipped jointly.
 
-    1 where it changes under some flip to a level of ``whole``, as ``decision_flips.under_flips`` has it, also where the
-    predictor has no answer.
+    1 where it, or the predicted class, changes under some flip to a level of ``whole``, as
+    ``decision_flips.under_flips`` has it, also where the predictor has no answer.
     """
     columns = table.reading.columns.protected
     if any(table.groups([name]).levels != whole.groups([name]).levels for name in columns):
@@ -483,6 +483,8 @@ def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Tab
     scores = np.stack([predictor.predict(flipped(table, flip)) for flip in protected_flips(whole, columns)])
     if predictor.gives == "value":
         scores = np.where(np.isnan(scores), np.nan, scores >= table.reading.cut)
+    if predictor.gives == "class":
+        return np.asarray((scores != scores[0]).any(axis=0), np.float64)
     return np.where(np.isnan(scores).any(axis=0), 1.0, np.ptp(scores, axis=0))
 
 

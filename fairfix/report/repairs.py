@@ -205,6 +205,8 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
         ends = f"the change is {ends_of(change['low'], change['high'], write)}"
         if change["high"] < 0 or change["low"] > 0:
             text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
+        elif change["low"] == change["high"]:  # both 0
+            text += "; nothing has changed"
         else:
             better = "larger" if of.worse == "smaller" else "smaller"
             text += f"; whether it is {better} is not certain: {ends}"

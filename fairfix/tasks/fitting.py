@@ -264,7 +264,7 @@ def repair_table(
             predictor = best.fit(problem, rng=fit_rng)
         else:
             promise = replace(promise, repairer=best)
-            fit = partial(_fit_again, problem, fit_rng.spawn(1)[0])
+            fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
     notes = [
@@ -322,7 +322,7 @@ def repair_table(
     return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
 
 
-def _fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
+def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
     """Return the fit of a method, with the same chance at each call."""
     return method.fit(problem, rng=copy.deepcopy(rng))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.tasks.doubts import Asked, of_gaps, of_slack
-from fairfix.tasks.fitting import Candidate, Outcome, check_split, recorded, split_rows, warned
+from fairfix.tasks.fitting import Candidate, Outcome, check_split, fit_again, recorded, split_rows, warned
+from fairfix.tasks.guarantee import promise_of
 from fairfix.tasks.proof import Proof, ProofRow, mean_change
 
 GAPS = tuple(
@@ -120,17 +122,23 @@ def repair_classes(
     validation: float,
     holdout: float,
     copies: Counterfactuals | None,
+    guarantee: float | None = None,
     **learned: Any,
 ) -> Outcome:
     """Split, select, fit and prove; ``learned`` are further fields of a problem, as its class has them.
 
     The first column of classes of the table's reading is the label, the second, if there is one, what was predicted.
+    ``guarantee``: with which confidence the slack is to hold for people who are not among the rows, or None.
     """
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
     repairer = repairer if copies is None else repairer.heeding_copies()
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
-    columns = table.reading.columns
+    columns, promise = table.reading.columns, None
     parted = table.groups((*columns.protected, columns.classes[0])).codes
+    if guarantee is not None:
+        bounded = repairer.bounds_of(table.reading)
+        promise = promise_of(repairer, guarantee, table, bounded, learned.get("features"))
+        parted = promise.strata
     shares = {"validation": validation if choices else 0.0, "holdout": holdout}
     split = split_rows(table, split_rng, **shares, alike=parted)
     check_split(table, split)
@@ -145,15 +153,23 @@ def repair_classes(
         best, selection = _selected(repairer, choices, problem, table.take(split.validation), fit_rng)
         if choices:
             problem = RepairProblem(fitted, copies=copies, **learned)
-        predictor = best.fit(problem, rng=fit_rng)
+        if promise is None:
+            made, predictor = best, best.fit(problem, rng=fit_rng)
+        else:
+            promise = replace(promise, repairer=best)
+            fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
+            made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
     of_what: Any = {"comparable": best.comparables, "copies": copies}
     proof = prove_classes(kept, predictor, settings, **of_what)
     of_fit = prove_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
     asked = Asked(best.bounds_of(table.reading), best.slack_of_all)
     notes = [*_doubts(asked, predictor, kept, of_fit, proof), *warned(caught), *predictor.trace.notes]
+    promised = None if promise is None else promise.judged(made, predictor, fitted, kept)
+    if promised is not None:
+        notes = [*promised.messages, *notes]
     sizes = {name: part.size for name, part in vars(split).items()}
-    facts = messages(notes), table.reading, (), None, "" if copies is None else copies.source
+    facts = messages(notes), table.reading, (), promised, "" if copies is None else copies.source
     return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
 
 

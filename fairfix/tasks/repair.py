@@ -173,6 +173,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             "pairs": _pairs(request),
             "subspace": _subspace(request),
             "copies": _copies(request, data, table),
+            "guarantee": request.guarantee,
         }
         with threads_of_fits(request.threads):
             if many:
@@ -184,7 +185,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
                     unlabelled=_unlabelled(request, data),
                     noise=noise,
                     seen_by_model=data.seen_by_model,
-                    guarantee=request.guarantee,
                     **common,
                 )
     base = _base(request, data, outcome.predictor, averaged)
@@ -228,6 +228,11 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         {},
         request.seed,
     )
+    if taken := [name for name in repaired.required if name in repaired.output.names]:
+        raise DataError(
+            f"the rule needs column {taken[0]!r}, and a prediction adds one of this name, so that it could decide no "
+            "rows; rename the column, or leave it out"
+        )
     content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
     content |= made.more
     for note in made.notes:

@@ -572,7 +572,7 @@ OF_TWO_COLUMNS = (
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline_data", "one_pass"),
-    *("unlabelled", "guarantee"),
+    "unlabelled",
 )
 """What says more of two classes, and what there is of two classes only."""
 

@@ -25,6 +25,7 @@ from fairfix.models.members import ConstantMember
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import Scorer
 from fairfix.report import FORMATS, renderer
+from scipy.stats import beta
 
 from tests.conftest import Call
 
@@ -181,6 +182,14 @@ def test_one_row_is_predicted_as_among_others() -> None:
         made.predict(rows.assign(prediction="x"))
 
 
+def test_a_feature_of_the_name_of_a_chance_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """The rule could decide no rows: they need the column, and may not have it."""
+    data = people().assign(p_cook=1.0, job=lambda rows: rows["job"].replace(rows["job"].iloc[0], "cook"))
+    with pytest.raises(DataError, match=r"needs column 'p_cook', and a prediction adds one of this name"):
+        repaired(data, features=["skill", "p_cook"], output=tmp_path / "made.fairfix")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
     data = people().copy()
     data.loc[7, "job"] = "rare"
@@ -197,7 +206,6 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
         ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
         ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
         ({"solver": "linear", "protected_as_feature": True, "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
-        ({"guarantee": 0.95}, UsageError, "leave out `guarantee`"),
         ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
         ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
         ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
@@ -283,3 +291,21 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
         c for c in told["attributes"][0]["comparisons"] if c["id"] == "decision_flips.under_counterfactuals"
     )
     assert one["value"] == pytest.approx(flipped_share(fairfix.load(made), people()), abs=1e-9)
+
+
+def test_a_guarantee_is_of_the_classes_that_change_with_the_group() -> None:
+    """By construction where the rule sees no group; else by Clopper and Pearson on rows that the fit has not seen."""
+    blind = repaired(guarantee=0.95, slack=0.05).to_dict()["guarantee"]
+    assert (blind["way"], blind["bound"], blind["holds"]) == ("construction", 0.0, True)
+    given = {"protected_as_feature": True, "solver": "linear", "rho": 0.0, "slack": 0.9, "guarantee": 0.95}
+    result = repaired(**given)
+    told, held = result.to_dict()["guarantee"], result.outcome.split.holdout
+    rows = people().iloc[held]
+    flipped = [result.repaired.predict(rows.assign(sex=sex))["prediction"].to_numpy() for sex in "fm"]
+    changed = int((flipped[0] != flipped[1]).sum())
+    assert changed > 0
+    assert told["way"] == "held-out"
+    assert told["measured"] == pytest.approx(changed / held.size)
+    assert told["bound"] == pytest.approx(beta.ppf(0.95, changed + 1, held.size - changed))
+    tight = repaired(**{**given, "slack": 0.001}).to_dict()["guarantee"]
+    assert not tight["holds"]
