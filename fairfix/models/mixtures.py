@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +27,9 @@ from fairfix.data.table import Table
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
 from fairfix.optim.plugin_rule import PluginRule
+
+CERTAIN = 1.0 - 1e-9
+"""A sum of shares above this is 1, but for rounding."""
 
 TYPES = {"part": "<i8", "cut": "<f8", "below": "<i8", "upto": "<f8", "values": "<f8"}
 RULE = Inner(PluginRule, {name: Array(kind, (None,)) for name, kind in TYPES.items()})
@@ -131,6 +134,53 @@ class ModelMixture(OfScorers):
     def drawn(self, table: Table) -> Bools:
         """Return which rows have a value that hangs on a draw: all, where models are drawn."""
         return np.full(len(table), self.randomized)
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionMixture(OfScorers):
+    """Decisions of several models, each at a threshold of its own: which decides is drawn for each row."""
+
+    kind: ClassVar[str] = "decision_mixture"
+    gives: ClassVar[Literal["decision"]] = "decision"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "models": ScorersPart("model", "models"),
+        "thresholds": Array("<f8", ("models",)),
+        "weights": Array("<f8", ("models",), ABOVE_0),
+        "always": Setting(real(0.0, 1.0)),
+    }
+
+    models: tuple[Scorer, ...]
+    thresholds: Floats
+    """Least score that each model accepts, shape (M,)."""
+    weights: Floats
+    """Shape (M,), positive, with ``always`` of sum 1 at most."""
+    always: float
+    """Share of a rule that accepts everybody."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the shares sum to 1 at most, and each model gives one number."""
+        return (
+            all(one.classes_given is None for one in self.models)
+            and float(self.weights.sum()) + self.always < 2.0 - CERTAIN
+        )
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some chance lies between 0 and 1."""
+        shares = [*self.weights.tolist(), self.always]
+        return any(1.0 - CERTAIN < share < CERTAIN for share in shares)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the chance of each row to be accepted."""
+        return self.of_scores([model(table) for model in self.models], len(table))
+
+    def of_scores(self, scores: Sequence[Floats], rows: int) -> Floats:
+        """Return the chance of rows by the models' scores, shape (n,) each."""
+        out = np.full(rows, self.always)
+        for score, least, weight in zip(scores, self.thresholds, self.weights, strict=True):
+            out += np.where(score >= least, weight, 0.0)
+        return np.where(out > CERTAIN, 1.0, out)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ optimization* (2019), for the program that replaces it where the rules are at ha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,13 @@ def solve_ideal(
     require_labels(mass.sum((0, 1)), parity)
     cuts = np.indices((bins + 1,) * free).reshape(free, -1)
     cuts = np.broadcast_to(cuts, (noisy, many))
-    errors, excess = _judged(mass, cuts, adversary, parity, slack)
-    share, feasible = (_best if single else _mixed)(errors, np.nan_to_num(excess.reshape(many, -1), nan=0.0))
+    errors, excess = judged_cuts(mass, cuts, adversary, parity, slack)
+    over = np.nan_to_num(excess.reshape(many, -1), nan=0.0)
+    if single:
+        share, feasible = _best(errors, over)
+    else:
+        best = best_mixture(errors, over)
+        share, feasible = best.share, best.feasible
     mixed = np.flatnonzero(share > 0)
     F = (np.arange(bins)[:, None] >= cuts[:, None, mixed]) @ share[mixed]
     error = float(share[mixed] @ errors[mixed])
@@ -86,10 +92,13 @@ def solve_ideal(
     return NoisyRepair(F, error, over, feasible, error if feasible else np.nan, many)
 
 
-def _judged(
+def judged_cuts(
     mass: Floats, cuts: Ints, adversary: Adversary, parity: Parity, slack: float
 ) -> tuple[Floats, Floats]:
-    """Return the errors of rules, shape (R,), and their worst cases, shape (R, rates, J)."""
+    """Return the errors of rules, shape (R,), and by how much their worst cases miss limits, shape (R, rates, J).
+
+    Masses as in :func:`solve_ideal`; ``cuts`` say how many of the lowest bins each rule refuses, shape (K, R).
+    """
     below = np.concatenate([np.zeros_like(mass[:, :1]), np.cumsum(mass, axis=1)], axis=1)
     above = np.maximum(below[:, -1:] - below, 0.0)
     above[:, -1], above[:, 0] = 0.0, below[:, -1]
@@ -103,8 +112,22 @@ def _judged(
     return np.concatenate(errors), np.concatenate(over)
 
 
-def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:
-    """Return the shares of the best mixture, and whether the constraint holds; if not, it is missed by the least."""
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of rules."""
+
+    share: Floats
+    """Of each rule, shape (R,)."""
+    feasible: bool
+    """Whether the constraint holds; if not, it is missed by the least."""
+    prices: Floats
+    """What the error falls by, for a limit that is less strict by 1, shape of a rule's worst cases."""
+    level: float
+    """What the error and the priced excess of another rule must be below, for it to make the mixture better."""
+
+
+def best_mixture(errors: Floats, excess: Floats) -> Mixture:
+    """Return the best mixture of rules of errors (R,) and excess (R, M)."""
     many, rows = excess.shape
     solve: Any = linprog  # its stubs want lists of bounds
     for relaxed in (False, True):
@@ -114,14 +137,15 @@ def _mixed(errors: Floats, excess: Floats) -> tuple[Floats, bool]:
             b_ub=np.zeros(rows),
             A_eq=np.append(np.ones(many), 0.0)[None, :],
             b_eq=np.ones(1),
-            bounds=np.column_stack(
-                [np.zeros(many + 1), np.append(np.ones(many), np.inf if relaxed else 0.0)]
+            bounds=np.column_stack(  # none above for shares, of whose sum the multiplier is
+                [np.zeros(many + 1), np.append(np.full(many, np.inf), np.inf if relaxed else 0.0)]
             ),
             method="highs",
         )
         if answer.status == 0:
             share = np.where(answer.x[:-1] > HOLDS, answer.x[:-1], 0.0)
-            return share / share.sum(), not relaxed
+            prices, level = -np.asarray(answer.ineqlin.marginals), float(answer.eqlin.marginals[0])
+            return Mixture(share / share.sum(), not relaxed, prices, level)
     raise ArithmeticError(f"the solver gave up: {answer.message}")
 
 

@@ -160,11 +160,14 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     )
     constraint = str(rng.choice(list(LABELS)))
     slack = [] if constraint == "minimax" else ["--slack", float(rng.choice([0.05, 0.15]))]
+    solver, name = ["--score", "score", "--thresholds", str(rng.choice(["group", "blind"]))], "score"
+    if constraint != "minimax" and rng.random() < 0.3:
+        solver, name = ["--solver", "oracle", "--features", "mark"], "mark"
+    frame = frame.rename(columns={"score": name})
     # fmt: off
     done = shell.run(
-        "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--score", "score", "--label",
-        "label", "--id", "id", "--noise-radius", balls, "--constraint", constraint, *slack, "--thresholds",
-        str(rng.choice(["group", "blind"])), "-o", "rule.fairfix",
+        "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--label", "label", "--id", "id",
+        "--noise-radius", balls, "--constraint", constraint, *slack, *solver, "-o", "rule.fairfix",
     )
     # fmt: on
     limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N0") if done.result else None
@@ -172,7 +175,7 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
         return NOT_SAID
     kind, level, label = (at.ravel() for at in np.indices(masses.shape))
     scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
-    cells = pd.DataFrame({"id": np.arange(kind.size), "race": names[kind], "score": scores, "label": label})
+    cells = pd.DataFrame({"id": np.arange(kind.size), "race": names[kind], name: scores, "label": label})
     chance, whole = decided(shell, cells), masses.ravel()
     size, worst = whole.size, 0.0
     for k, radius in zip(home, radii, strict=True):

@@ -21,6 +21,7 @@ from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.methods.robust.rows import bin_edges
+from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
@@ -86,11 +87,11 @@ def known(
     return NoiseTable("table", NAMES, NAMES, masses if label else masses.sum(0), "count")
 
 
-def fit(repairer: Robust, table: Table, noise: NoiseTable | Noise, **more: Any) -> ScoreCurves:
+def fit(repairer: Robust, table: Table, noise: NoiseTable | Noise, **more: Any) -> Any:
     """Fit with a fixed stream of random numbers."""
     told = noise if isinstance(noise, Noise) else Noise(noise)
     found = repairer.fit(RepairProblem(table, noise=told, **more), rng=np.random.default_rng(0))
-    assert isinstance(found, ScoreCurves)
+    assert isinstance(found, ScoreCurves | DecisionMixture)
     return found
 
 
@@ -578,14 +579,18 @@ TRAINED = {"solver": "dro", "features": ("x",)}
     ("given", "label", "message"),
     [
         ({"features": None}, True, "a score alone is nothing to train on; name columns with `features`"),
-        ({"features": ("x", "group")}, True, "sees the recorded group group with `protected_as_feature`"),
+        (
+            {"features": ("x", "group")},
+            True,
+            "may see the recorded group group by `protected_as_feature` alone",
+        ),
         ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
         ({"learner": "trees"}, True, "`learner=trees` does not go with `solver=dro`"),
         ({"assumption": "identified"}, True, "`assumption=identified` does not go with `solver=dro`"),
         ({"assumption": "soft"}, True, "`assumption=soft` does not go with `solver=dro`"),
         ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=thresholds`"),
+        ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
         ({"solver": "soft", "z": 2.0}, True, "`z=2` does not go with `solver=soft`"),
         ({"epsilon": 0.1}, True, "it goes with `solver=thresholds`"),
     ],
@@ -619,6 +624,42 @@ def test_three_true_groups_are_near_two_recorded_ones(solver: str) -> None:
     radii = Noise(radii={"a": 0.2, "x near b": 0.1, "y near b": 0.3})
     given = fit(Robust(**what), table, radii)
     assert "'x' near 'b' 0.100, 'y' near 'b' 0.300" in " ".join(given.trace.notes)
+
+
+@pytest.mark.parametrize("assumption", ["soft", "certified", "radii"])
+@pytest.mark.parametrize("parity", PARITIES)
+def test_a_mixture_of_models_holds_for_the_true_groups_whatever_the_noise(
+    assumption: str, parity: str
+) -> None:
+    """On the rows of the fit, as expected over draws; it sees no group, and is the best of cuts of a score at least."""
+    data = people(many=1500)
+    noisy = recorded(data, "adversarial")
+    table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
+    what: dict[str, Any] = {"constraint": parity, "slack": 0.2, "assumption": assumption}
+    rule = fit(Robust(solver="oracle", **what), table, told, features=("x",))
+    chance = rule.predict(table)
+    assert excess(data, chance, parity, 0.2) <= 1e-6
+    assert not rule.needs_protected
+    assert not rule.needs_score
+    assert rule.trace.objective == pytest.approx(np.where(data["label"] == 1, 1 - chance, chance).mean())
+    cut = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
+    if assumption != "radii":  # whose thresholds know that decisions are drawn later
+        assert rule.trace.objective <= cut.trace.objective + 0.03
+    assert any("the learner was asked for" in note for note in rule.trace.notes)
+
+
+def test_a_mixture_needs_features_and_no_group_among_them() -> None:
+    """By name, with the remedy."""
+    data = people(many=300)
+    noisy = recorded(data, "uniform")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    for more, given, said in (
+        ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
+        ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` does not go with"),
+        ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            fit(Robust(solver="oracle", **more), table, told, **given)
 
 
 @pytest.mark.parametrize("parity", PARITIES)

@@ -82,6 +82,13 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "assumption": "radii",
         "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
     },
+    "mixture of decisions": {
+        "method": "robust",
+        "solver": "oracle",
+        "features": FEATURES,
+        "noise_radius": {"a": 0.05, "b": 0.05, "c": 0.1},
+        "slack": 0.3,
+    },
     "ramp of bands": {
         "method": "ramp",
         "protected": "real",

@@ -33,6 +33,7 @@ from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.learned import l2_param, learner_param
+from fairfix.methods.robust.mixed import OracleMixture
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
 from fairfix.methods.robust.promised import behind
 from fairfix.methods.robust.trained import Dro, SoftGroups
@@ -64,7 +65,13 @@ class Robust(Repairer):
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     learns: ClassVar[bool] = True
     knows_noise: ClassVar[bool] = True
-    solvers: ClassVar = {"thresholds": Thresholds, "ideal": Ideal, "dro": Dro, "soft": SoftGroups}
+    solvers: ClassVar = {
+        "thresholds": Thresholds,
+        "ideal": Ideal,
+        "oracle": OracleMixture,
+        "dro": Dro,
+        "soft": SoftGroups,
+    }
 
     slack: float = param(
         0.05, "how far the rate of a true group may be from the rate over everybody", at_least=0.0
@@ -83,10 +90,11 @@ class Robust(Repairer):
     )
     solver: str = param(
         "thresholds",
-        "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); or a "
-        "linear rule over features, trained against the worst distribution within the radii of the table (dro) or the "
-        "worst soft assignment (soft)",
-        choices=("thresholds", "ideal", "dro", "soft"),
+        "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); a "
+        "mixture of models over features, which a learner finds for the costs of the worst noise (oracle); or a linear "
+        "rule over features, trained against the worst distribution within the radii of the table (dro) or the worst "
+        "soft assignment (soft)",
+        choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
     assumption: str = param(
         "auto",

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 FEW = 0.02
 """Share of everybody, accepted or not, that is worth a word."""
 
+LITTLE = 0.25
+"""Share of those whom the base accepts (or refuses) that is worth a word, if no more are left."""
+
 HOLDS = 1e-6
 """What a constraint may be missed by, as programs are solved to no more."""
 
@@ -234,3 +237,16 @@ def cut_note(problem: RepairProblem) -> Iterator[Note]:
             "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
         )
         yield Note(alike, "threshold")
+
+
+def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[Note]:
+    """Yield that nearly everybody is decided alike, where the base does not."""
+    weight = problem.weight / problem.weight.sum()
+    taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))
+    few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
+    if 0 < few < max(FEW, LITTLE * had):
+        yield Caution(
+            f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
+            "is held by deciding nearly everybody alike",
+            "selection",
+        )

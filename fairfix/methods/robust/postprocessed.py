@@ -19,7 +19,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.notes import FEW, cut_note, reliance
+from fairfix.methods.robust.notes import cut_note, extremes, reliance
 from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 CERTAIN = 1e-9
 """A chance this near to 0 or 1 is one."""
-
-LITTLE = 0.25
-"""Share of those whom the base accepts (or refuses) that is worth a word, if no more are left."""
 
 
 class Postprocessed(Solver):
@@ -85,7 +82,7 @@ class Postprocessed(Solver):
             best = self.solve(problem, rows, noise, assumed)
         chance = np.where(best.F < CERTAIN, 0.0, np.where(best.F > 1 - CERTAIN, 1.0, best.F))
         notes = (
-            *_note_on_extremes(problem, scored.scores, chance[fine.codes, rows.at]),
+            *extremes(problem, scored.scores, chance[fine.codes, rows.at]),
             *self._notes(problem, best, chance, scored.scores),
             *reliance(method, problem, rows, noise, chance, assumed),
         )
@@ -290,16 +287,3 @@ class Ideal(Postprocessed):
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)
-
-
-def _note_on_extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[Note]:
-    """Yield that nearly everybody is decided alike, where the base does not."""
-    weight = problem.weight / problem.weight.sum()
-    taken, was = float(weight @ chance), float(weight @ (base >= problem.table.reading.cut))
-    few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
-    if 0 < few < max(FEW, LITTLE * had):
-        yield Caution(
-            f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
-            "is held by deciding nearly everybody alike",
-            "selection",
-        )

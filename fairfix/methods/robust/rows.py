@@ -158,6 +158,13 @@ class RowNoise:
         recording = None if recording is None else recording[..., here]
         return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
 
+    @classmethod
+    def of_rows(cls, problem: RepairProblem) -> RowNoise:
+        """Carry the table over to the rows of a problem."""
+        many, label = len(problem.cells.names), label_of(problem).astype(np.int64)
+        own = np.bincount(2 * problem.cells.codes + label, problem.weight, 2 * many).reshape(many, 2)
+        return cls.of_groups(problem, own / problem.weight.sum())
+
     @property
     def by_label(self) -> bool:
         """Whether the table is by label."""

@@ -37,6 +37,23 @@ if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
 
 
+def require_trainable(problem: RepairProblem, who: str) -> None:
+    """Raise where there is nothing to train on, or the recorded group is named among the features."""
+    if problem.noise is not None and problem.noise.membership is not None:
+        raise UsageError(f"{who} knows no probabilities of membership; take `solver=thresholds`")
+    if not problem.features:
+        raise UsageError(
+            f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or take "
+            "`solver=thresholds`"
+        )
+    used = [column for column in problem.cells.columns if column in problem.features]
+    if used:
+        raise UsageError(
+            f"{who} may see the recorded group {' x '.join(used)} by `protected_as_feature` alone; leave it out of the "
+            "features"
+        )
+
+
 class TrainedRule(Solver):
     """A linear rule, the best that was met in the steps of its training."""
 
@@ -47,13 +64,12 @@ class TrainedRule(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
-        self._check_problem(problem)
+        require_trainable(problem, f"{method.name}: {self.option}")
         assert problem.noise is not None
         method.require_labels_of_certified(problem.noise)
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
-        own = np.bincount(2 * codes + label.astype(np.int64), problem.weight, 2 * many).reshape(many, 2)
-        noise = RowNoise.of_groups(problem, own / problem.weight.sum())
+        noise = RowNoise.of_rows(problem)
         if method.solver == "soft" and not noise.tables:
             raise UsageError(
                 f"{method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
@@ -84,23 +100,6 @@ class TrainedRule(Solver):
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
         """Yield what else is to be said of the adversary."""
         yield from ()
-
-    def _check_problem(self, problem: RepairProblem) -> None:
-        """Raise where there is nothing to train on, or the recorded group is named among the features."""
-        who = f"{self.method.name}: `solver={self.method.solver}`"
-        if problem.noise is not None and problem.noise.membership is not None:
-            raise UsageError(f"{who} knows no probabilities of membership; take `solver=thresholds`")
-        if not problem.features:
-            raise UsageError(
-                f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or "
-                "take `solver=thresholds`"
-            )
-        used = [column for column in problem.cells.columns if column in problem.features]
-        if used:
-            raise UsageError(
-                f"{who} sees the recorded group {' x '.join(used)} with `protected_as_feature`; leave it out of the "
-                "features"
-            )
 
     def _notes(self, problem: RepairProblem, best: Trained, decided: Floats) -> Iterator[Note]:
         """Yield what is unusual about a trained rule."""

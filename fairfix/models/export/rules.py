@@ -15,6 +15,7 @@ from fairfix.errors import UsageError
 from fairfix.models.export.program import Step, tree_settings
 from fairfix.models.export.rule import Rule
 from fairfix.models.members import OnnxMember
+from fairfix.models.mixtures import CERTAIN
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import OfScorers
 from fairfix.optim.blind_rates import LEAST
@@ -327,6 +328,19 @@ def _model_mixture(rule: Rule) -> int:
     return out
 
 
+def _decision_mixture(rule: Rule) -> int:
+    program, least, weights = rule.program, rule.arrays["thresholds"], rule.arrays["weights"]
+    out, nothing = program.constant(rule.settings["always"]), program.constant(0.0)
+    for i, one in enumerate(rule.settings["models"]):
+        score = rule.scorer(f"model{i}", one)[0]
+        accepted = program.add("at_most", program.constant(float(least[i])), score)
+        share = program.add("choose", accepted, program.constant(float(weights[i])), nothing)
+        out = program.add("add", out, share)
+    return program.add(
+        "choose", program.add("at_most", out, program.constant(CERTAIN)), out, program.constant(1.0)
+    )
+
+
 def _blind_rule(rule: Rule) -> int:
     program, settings, arrays = rule.program, rule.settings, rule.arrays
     (pi_0, pi_1), cells = settings["prior"], arrays["cells"]
@@ -380,6 +394,7 @@ KINDS: Mapping[str, Callable[[Rule], int]] = {
     "unrepaired": _unrepaired,
     "plugin_score": _plugin_score,
     "model_mixture": _model_mixture,
+    "decision_mixture": _decision_mixture,
     "blind_rule": _blind_rule,
 }
 """Kind of predictor -> what writes its program."""

@@ -1,0 +1,158 @@
+"""The paper's ideal algorithm over the models that a learner can make: a mixture of their cuts that no noise breaks.
+
+The learner is asked again and again for a model of least cost, where the costs of accepting rows are made of errors and
+of prices of the worst noise; see :mod:`fairfix.noisy.oracle`. ``oracle`` assumes N0, N1 or N2 (``radii``, ``soft``,
+``certified``), which hold for any decision. No model sees the recorded group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairfix.data.counts import Floats, Ints
+from fairfix.errors import DataError
+from fairfix.methods.base import Solver, anything, only
+from fairfix.methods.learned import design_of, label_of, mean_of
+from fairfix.methods.problem import RepairProblem
+from fairfix.methods.robust.notes import cut_note, extremes, reliance
+from fairfix.methods.robust.rows import Binned, RowNoise, bin_edges, bins_of
+from fairfix.methods.robust.trained import require_trainable
+from fairfix.models.learners import fit_mean
+from fairfix.models.members import Member
+from fairfix.models.mixtures import DecisionMixture
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.trace import Caution, FitTrace, Note
+from fairfix.noisy.binned import Certified, Radii, Soft
+from fairfix.noisy.oracle import MixedModels, mix_models
+from fairfix.noisy.rates import DEMANDS, LABELS
+from fairfix.noisy.training import Rows
+
+if TYPE_CHECKING:
+    from fairfix.methods.robust import Robust
+
+CERTAIN = 1e-9
+"""Share that is none."""
+
+BINS = 100
+"""Bins of a model's score between which it is cut: one of a few rows tells nothing of others."""
+
+
+class OracleMixture(Solver):
+    """A mixture of a learner's models, each cut at a threshold of its own."""
+
+    method: Robust
+    option = "`solver=oracle`"
+    uses_labels = True
+    sees_groups = False
+    needs_rows = "it fits models to the features of rows; take `solver=thresholds`"
+    reads: ClassVar = {
+        **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins"), anything),
+        "assumption": only("auto", "soft", "certified", "radii"),
+    }
+
+    def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
+        """Mix models, and say what the mixture relies on."""
+        method, codes, many = self.method, problem.cells.codes, len(problem.cells.names)
+        require_trainable(problem, f"{method.name}: {self.option}")
+        assert problem.noise is not None
+        method.require_labels_of_certified(problem.noise)
+        seed = int(rng.integers(2**31))
+        scored = mean_of(problem, method.learner, "logistic", method.l2, seed)
+        noise, name = RowNoise.of_rows(problem), method.assumption_of(problem.noise)
+        assumed = Radii() if name == "radii" else Certified() if name == "certified" else Soft()
+        weight, label = problem.weight / problem.weight.sum(), label_of(problem).astype(np.int64)
+        learner = _Learner(problem, method, seed)
+        rows = Rows(None, label, codes, weight, many)
+        try:
+            best = mix_models(rows, noise.adversary(assumed), method.parity, min(method.slack, 1.0), learner)
+        except ValueError as error:
+            raise DataError(f"{method.name}: {error}") from error
+        rule = learner.mixture(best)
+        chance = rule.predict(problem.table)
+        binned, of_bins = Binned.decided(problem, np.repeat(chance[:, None], many, 1))
+        notes = (
+            *self._notes(best, rule),
+            *extremes(problem, scored.scores, chance),
+            *reliance(method, problem, binned, noise, of_bins, assumed),
+            *cut_note(problem),
+        )
+        base = Unrepaired(scored.scorer)
+        trace = FitTrace(
+            best.at_end, best.models, best.error, notes=notes, base=base, base_fitted=scored.scores
+        )
+        return DecisionMixture(rule.models, rule.thresholds, rule.weights, rule.always, trace=trace)
+
+    def _notes(self, best: MixedModels, rule: DecisionMixture) -> Iterator[Note]:
+        """Yield how the mixture was found, and what is unusual about it."""
+        if not len(rule.models):
+            yield Caution(
+                "the repaired rule decides alike for everybody: no model that the learner found is of use within the "
+                "constraint",
+                "selection",
+            )
+        end = (
+            "and made none that makes the error smaller"
+            if best.at_end
+            else "the most that it is asked for, and more might make the error smaller"
+        )
+        never = 1.0 - float(rule.weights.sum()) - rule.always
+        parts = [f"{share:.1%} a model at a threshold" for share in rule.weights]
+        parts += [
+            f"{share:.1%} {answer} to everybody"
+            for share, answer in ((rule.always, "yes"), (never, "no"))
+            if share > CERTAIN
+        ]
+        yield Note(
+            f"what decides is drawn: {', '.join(parts)}; the learner was asked for {best.models} models, each of small "
+            f"cost at the prices of the worst noise, {end}; that it finds the least cost is not known, so no bound on "
+            "the least error is",
+            "search",
+        )
+
+
+class _Learner:
+    """Fits models to costs, and keeps them."""
+
+    def __init__(self, problem: RepairProblem, method: Robust, seed: int) -> None:
+        self.method, self.design, self.seed = method, design_of(problem, method.learner), seed
+        self.bins = BINS if isinstance(method.bins, str) else int(method.bins)
+        of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[method.parity])
+        self.weight = problem.weight
+        self.asked = (self.weight > 0) & ((label_of(problem) == 1) | (not of_label))
+        self.made: list[tuple[Member, Floats]] = []
+        """Models with the least score of each bin."""
+
+    def __call__(self, cost: Floats) -> Ints:
+        """Fit a model and return the bin of each row: labels say which rows to accept, weights what that saves."""
+        size = np.abs(cost)
+        size = np.where(size > 0, size, size.max() * 1e-12)  # a row without cost weighs nothing
+        member = fit_mean(
+            self.design.matrix,
+            (cost < 0).astype(np.float64),
+            size / size.mean(),
+            learner=self.method.learner,
+            loss="logistic",
+            l2=self.method.l2,
+            seed=self.seed,
+        )
+        score = member.predict(self.design.matrix)
+        edges = bin_edges(score[self.asked], self.weight[self.asked], self.bins, -np.inf)
+        self.made.append((member, edges))
+        return bins_of(edges, score)
+
+    def mixture(self, best: MixedModels) -> DecisionMixture:
+        """Return the models that have a share, each with the least score that it accepts."""
+        models, thresholds, weights, always = [], [], [], 0.0
+        for (number, cut), share in zip(best.rules, best.shares.tolist(), strict=True):
+            member, edges = self.made[number]
+            if cut == 0:
+                always += share
+            elif cut < edges.size:
+                models.append(Scorer(self.design.features, member))
+                thresholds.append(float(edges[cut]))
+                weights.append(share)
+        return DecisionMixture(tuple(models), np.array(thresholds), np.array(weights), min(always, 1.0))
