@@ -176,13 +176,17 @@ def first_groups(
 # ---------------------------------------------------------------------- numbers and names
 
 
+LARGE = 1e6
+"""Numbers from here on are written with an exponent: their digits behind the point tell nothing."""
+
+
 def show(number: float | None, digits: int = 4) -> str:
     """Return a number for reading; an undefined one as a dash."""
     if number is None:
         return "–"
     if abs(number) < 1e-12:  # rounding, not a value
         number = 0.0
-    if number and (abs(number) < 10.0**-digits or abs(number) >= 1e6):
+    if number and (abs(number) < 10.0**-digits or abs(number) >= LARGE):
         return f"{number:.{digits - 1}g}"
     return f"{number:.{digits}f}"
 

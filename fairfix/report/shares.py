@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairfix.report.layout import Json
+from fairfix.report.layout import LARGE, Json
 
 
 def percent(share: float | None) -> str:
@@ -21,7 +21,10 @@ def points(difference: float | None, *, sign: bool = False) -> str:
 
 def show_signed(number: float | None, *, sign: bool = False) -> str:
     """Return a number for reading, with its sign if asked."""
-    return "–" if number is None else f"{number + 0.0:{'+' if sign else ''}.4f}"
+    if number is None:
+        return "–"
+    form = ".4f" if abs(number) < LARGE else ".3g"
+    return f"{number + 0.0:{'+' if sign else ''}{form}}"
 
 
 def ends_of(low: float, high: float, write: Callable[..., str]) -> str:

@@ -395,3 +395,21 @@ def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) 
     assert len(dots) == 3
     assert sum(x < float(line) for x in dots) == sum(apart) == beyond
     assert dots == sorted(dots)  # the group that fares worst stands first
+
+
+def test_losses_of_large_labels_are_read_with_an_exponent() -> None:
+    """In sentences as in tables: a dozen digits of which three are known tell nothing."""
+    rng = np.random.default_rng(0)
+    group, x = rng.choice(["a", "b"], 400), rng.normal(size=400)
+    rows = pa.table({"g": group, "x": x, "y": 1e6 * (x + (group == "a") + rng.normal(size=400))})
+    asked = {
+        "method": "fair-regression",
+        "constraint": "bounded_group_loss",
+        "bound": 3e12,
+        "features": ["x"],
+    }
+    result = fairfix.repair(rows, protected="g", label="y", task="regression", **asked)
+    told = renderer("text")(result.to_dict())
+    first = told[: told.index("Proof on held-out rows")]
+    assert "e+12" in first
+    assert not re.search(r"\d{7}", first)
