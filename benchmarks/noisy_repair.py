@@ -28,13 +28,15 @@ from fairfix.data.table import Table
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import Robust
-from fairfix.methods.robust.rows import Binned, Kinds
+from fairfix.methods.robust.rows import Binned, Kinds, bin_edges, bins_of
+from fairfix.models.learners import fit_mean
 from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
 from fairfix.noisy.bounds import valid_radius
 from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noisy.oracle import mix_models
 from fairfix.noisy.rates import Parity
 from fairfix.noisy.thresholds import solve_noisy
-from fairfix.noisy.training import Adversary, Near, Within, train
+from fairfix.noisy.training import Adversary, Near, Rows, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -64,6 +66,7 @@ RULES = {
     "robust identified, z 1": "N4",
     "robust epsilon .05": "N3",
     "robust certified": "N2",
+    "robust, solver oracle, certified": "N2",
     "robust, solver soft, certified": "N2",
     "robust, solver soft, certified, sees the recorded group": "N2",
     "robust, solver soft": "N1",
@@ -319,6 +322,30 @@ def trained(
             start=begin,
         )
         yield title, (X @ found.coef + found.intercept >= 0).astype(float)
+    if every:
+        yield "robust, solver oracle, certified", mixed(data, own, rows, Within(by_label))
+
+
+def mixed(data: Data, own: Ints, rows: Ints, adversary: Adversary) -> Floats:
+    """Return the chances of all rows by a mixture of linear models, found on some rows of recorded groups ``own``."""
+    X, y, made = data.X[rows], data.y[rows], []
+
+    def oracle(cost: Floats) -> Ints:
+        size = np.maximum(np.abs(cost), np.abs(cost).max() * 1e-12)
+        wanted, l2 = (cost < 0).astype(float), Robust().l2
+        member = fit_mean(X, wanted, size / size.mean(), learner="linear", loss="logistic", l2=l2, seed=0)
+        score = member.predict(X)
+        edges = bin_edges(score[y == 1], np.ones(int(y.sum())), 100, -np.inf)
+        made.append((member, edges))
+        return bins_of(edges, score)
+
+    everybody = Rows(None, y, own, np.full(rows.size, 1.0 / rows.size), len(data.names))
+    best = mix_models(everybody, adversary, data.constraint, data.slack, oracle)
+    chance = np.zeros(data.y.size)
+    for (number, cut), share in zip(best.rules, best.shares, strict=True):
+        member, edges = made[number]
+        chance += share * (bins_of(edges, member.predict(data.X)) >= cut)
+    return chance
 
 
 def cell(results: list[tuple[float, Floats]], missing: int) -> str:

@@ -70,18 +70,18 @@ def mix_models(rows: Rows, adversary: Adversary, parity: Parity, slack: float, o
     ``slack`` is 0 or more, so that refusing everybody satisfies the constraint.
     """
     require_labels(np.asarray(np.bincount(rows.y, rows.weight, 2), np.float64), parity)
-    found = _Found(rows, adversary, parity, slack, oracle)
-    found.ask(rows.weight * (1.0 - 2.0 * rows.y))
-    while found.asked_for_better(best_mixture(found.errors, found.excess)):
+    search = _Search(rows, adversary, parity, slack, oracle)
+    search.ask(rows.weight * (1.0 - 2.0 * rows.y))
+    while search.asked_for_better(best_mixture(search.errors, search.excess)):
         pass
-    best = best_mixture(found.errors, found.excess)
+    best = best_mixture(search.errors, search.excess)
     kept = np.flatnonzero(best.share > 0)
-    rules = tuple(found.rules[r] for r in kept)
-    error = float(best.share @ found.errors)
-    return MixedModels(rules, best.share[kept], error, len(found.models), len(found.models) < MODELS)
+    rules = tuple(search.rules[r] for r in kept)
+    error = float(best.share @ search.errors)
+    return MixedModels(rules, best.share[kept], error, len(search.models), len(search.models) < MODELS)
 
 
-class _Found:
+class _Search:
     """The models that were found so far, with all their cuts."""
 
     def __init__(
