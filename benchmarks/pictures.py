@@ -168,6 +168,7 @@ LEFT_OUT = (
     "z 0.5",
     "solver soft",
     "solver dro",
+    "solver oracle, certified",
     "soft, certified",
     "certified, sees the recorded group",
 )
