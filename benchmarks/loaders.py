@@ -286,6 +286,8 @@ def fetch(names: Sequence[str], place: Path) -> Iterator[str]:
             table = pa.Table.from_pandas(loader.frame(place), preserve_index=False)
         except Exception as error:  # a loader may fail in any way, and the other data sets go on
             said = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, ModuleNotFoundError):
+                said += f"; pip install {error.name}"
             yield f"{name} is not fetched by {loader.call}: {said}"
             continue
         kinds = [pa.string() if pa.types.is_large_string(one.type) else one.type for one in table.schema]
