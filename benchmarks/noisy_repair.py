@@ -40,11 +40,12 @@ from fairfix.noisy.training import Adversary, Near, Rows, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from tabular import folder
+from tabular import folder, present
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+FILES = {"Adult": "adult", "Credit": "credit_default"}
 SPLITS = 10
 GAMMAS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SMALL = (0.02, 0.05)
@@ -462,7 +463,8 @@ def costs(
 def main() -> None:
     """Print all tables."""
     many = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
-    print("## Repairs under noisy groups\n")
+    names, missing = present(FILES)
+    print("\n\n".join(["## Repairs under noisy groups", *missing, ""]), end="")
     print(
         f"{many} random splits; expected error on test rows / mean of the largest violation over true groups / "
         "largest of the groups' mean violations / worst split. At most 0 is good; a test part of Adult has about 110 "
@@ -476,7 +478,7 @@ def main() -> None:
         "solver are trained.\n"
     )
     with threadpool_limits(1):
-        for name in ("Adult", "Credit"):
+        for name in names:
             show(load(name), many)
 
 

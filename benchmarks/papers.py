@@ -1,8 +1,9 @@
 """The experiments of the papers, written into docs/papers/: ``make papers``.
 
 ``python -m benchmarks.papers ramp --data DIR`` runs those of a paper on data in a folder, or, with the name of a script
-in place of the paper's, that script; the other tables stay. A script whose data are not there is skipped by name and
-keeps its table; so does one that fails, and the status is then 1. What ``--fetch`` cannot fetch it names, and goes on.
+in place of the paper's, that script; the other tables stay. What has no data is skipped by name: a data set in the
+tables of several, else the script, which keeps its table. So does one that fails, and the status is then 1. What
+``--fetch`` cannot fetch it names, and goes on.
 """
 
 import sys

@@ -288,6 +288,28 @@ def test_one_missing_file_stops_nothing(run: ModuleType, tmp_path: Path, capsys:
     assert "new" not in page(run, "two")
 
 
+def test_a_script_of_several_data_sets_runs_on_those_there(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """It names the others itself; without any it is skipped."""
+    monkeypatch.setattr(run, "APART", ("absent.py",))
+    assert run.main(["--data", str(tmp_path / "data"), "absent.py"], pages=run.pages) == 0
+    assert "skipped" not in capsys.readouterr().err
+    assert "<!-- absent.py -->\nnew" in page(run, "one")
+    assert run.main(["--data", str(tmp_path), "absent.py"], pages=run.pages) == 0
+    assert "absent.py is skipped: no adult.parquet, compas.parquet in" in capsys.readouterr().err
+
+
+def test_data_sets_that_are_not_there_are_named(
+    beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "adult.parquet").touch()
+    monkeypatch.setenv("FAIRFIX_DATA_DIR", str(tmp_path))
+    found, missing = script("benchmarks/tabular.py").present({"Adult": "adult", "Law": "lawschool_bar"})
+    assert found == {"Adult": tmp_path / "adult.parquet"}
+    assert missing == ["lawschool_bar.parquet is not in the data folder: skipped."]
+
+
 def test_without_any_folder_all_is_skipped(run: ModuleType, tmp_path: Path, capsys: Any) -> None:
     """The folder beside the project is looked for too, and there is none here."""
     run.folder.__globals__["HERE"] = tmp_path / "nowhere" / "benchmarks"
@@ -363,6 +385,6 @@ def test_every_script_is_there_and_every_data_set_has_a_reader() -> None:
     module = script("benchmarks/run.py")
     names = {one for scripts in module.PAGES.values() for one in scripts}
     assert all((ROOT / "benchmarks" / name).exists() for name in names)
-    assert set(module.DATA) <= names
+    assert set(module.APART) <= set(module.DATA) <= names
     read = {one for sets in module.DATA.values() for one in sets}
     assert read - set(sys.modules["loaders"].LOADERS) == {"lawschool", "lawschool_bar"}
