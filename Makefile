@@ -101,8 +101,8 @@ dist: $(VENV)/dev.stamp ## Build wheel and source archive, and check that the wh
 bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md and docs/papers/
 	$(BIN)/python benchmarks/run.py
 
-papers: $(VENV)/bench.stamp ## Of these, what the methods do on the data of their papers: docs/papers/
-	$(BIN)/python benchmarks/run.py --papers
+papers: $(VENV)/bench.stamp ## Of these, what the methods do on the data of their papers, in DATA=DIR; FETCH=1 fetches what DIR lacks
+	$(BIN)/python -m benchmarks.papers $(if $(DATA),--data '$(DATA)') $(if $(FETCH),--fetch)
 
 promises: $(VENV)/test.stamp ## Hold what fairfix says against many worlds of known truth, and print the table
 	$(BIN)/python benchmarks/promises.py

@@ -22,6 +22,8 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from fair_regression_peers import _read
+from logloss import FILES
+from tabular import present
 
 SPLITS, L2, GAMES = 5, 0.005, 300
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
@@ -103,13 +105,14 @@ def main() -> None:
     splits = int(sys.argv[1]) if len(sys.argv) > 1 else SPLITS
     logging.disable(logging.WARNING)
     with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=FairfixWarning):
-        print("## Without the group, and odds of the rule that is used\n")
+        names, missing = present(FILES)
+        print("\n\n".join(["## Without the group, and odds of the rule that is used", *missing, ""]), end="")
         print(
             f"Means of {splits} splits, penalty {L2}, slack 0, the group not among the features: gap on the rows of "
             "the fit, gap and log loss on held-out rows.\n"
         )
         print(f"| data, constraint | {' | '.join(RULES)} |\n|---|---|---|---|")
-        for name in ("Adult", "COMPAS", "Law"):
+        for name in names:
             for constraint in CONSTRAINTS:
                 parts = [
                     ""

@@ -36,7 +36,8 @@ from threadpoolctl import threadpool_limits
 
 import peers
 from fair_regression_peers import barycentre
-from logloss import CONSTRAINTS, L2, Readings, Rows, authors, cells_of, chances, load, read, splits
+from logloss import CONSTRAINTS, FILES, L2, Readings, Rows, authors, cells_of, chances, load, read, splits
+from tabular import present
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -241,7 +242,8 @@ def main() -> None:
     logging.disable(logging.WARNING)
     found: dict[tuple[str, str, str], list[tuple[bool, Readings]]] = {}
     with threadpool_limits(1), warnings.catch_warnings(action="ignore", category=FairfixWarning):
-        for name in ("Adult", "COMPAS", "Law"):
+        names, missing = present(FILES)
+        for name in names:
             rows = load(name)
             for constraint in CONSTRAINTS:
                 for train, test in splits(rows, many):
@@ -251,7 +253,7 @@ def main() -> None:
                         found.setdefault((name, constraint, rule), []).append((chance is not None, reading))
                 print(f"{name} {constraint}", file=sys.stderr)
     figures = ", ".join(f"{figure} ({constraint})" for constraint, figure in FIGURES.items())
-    print(f"## Rivals of the figures: {figures}\n")
+    print("\n\n".join([f"## Rivals of the figures: {figures}", *missing, ""]), end="")
     print(
         f"Test rows of {many} random 70/30 splits; mean error / mean violation ± its standard error. *Decisions*: of a "
         "probability rounded at 0.5, or expected over the draws of a rule that draws decisions (reductions, "

@@ -24,7 +24,8 @@ from fairfix.noisy.training import Adversary, Near, Within, excess_of
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from noisy_repair import Data, load, noisy, tables
+from noisy_repair import FILES, Data, load, noisy, tables
+from tabular import present
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -86,7 +87,8 @@ def games(data: Data) -> Iterator[tuple[str, float, Adversary, Floats]]:
 
 def main() -> None:
     """Print the table."""
-    print("## The ideal algorithm, played\n")
+    names, missing = present(FILES)
+    print("\n\n".join(["## The ideal algorithm, played", *missing, ""]), end="")
     print(
         f"A cut per recorded group between {BINS} bins of a score, {(BINS + 1) ** 3:,} rules, all rows of the data, "
         f"multipliers in a ball of radius {BALL:g}. Error of the mean answer minus the optimum, and its largest "
@@ -96,7 +98,7 @@ def main() -> None:
     print(f"| data, adversary, gamma | optimum | {heads} |\n|---|---|{'---|' * len(ROUNDS)}")
     held = True
     with threadpool_limits(1):
-        for name in ("Adult", "Credit"):
+        for name in names:
             data = load(name)
             for title, gamma, adversary, n in games(data):
                 errors, worst = class_of(n, adversary, data.constraint, data.slack)

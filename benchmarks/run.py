@@ -1,9 +1,9 @@
-"""Run the benchmarks and write their tables into the docs: ``make bench``, and of the papers alone ``make papers``.
+"""Run the benchmarks and write their tables into the docs: ``make bench``.
 
-``python benchmarks/run.py ramp.py figure1.py`` runs some of them, ``python -m benchmarks.papers ramp --data DIR`` those
-of a paper on data in a folder; the others' tables stay. A script whose data are not there is skipped by name and keeps
-its table; so does one that fails, and the status is then 1. What stands above the first table of a page is not of the
-benchmarks, and stays as it is.
+``python benchmarks/run.py ramp.py figure1.py`` runs some of them; the others' tables stay. A script whose data are not
+in the folder is skipped by name and keeps its table, one that takes its data sets apart only if none is there; so does
+one that fails, and the status is then 1. What stands above the first table of a page is not of the benchmarks, and
+stays as it is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from loaders import fetch
 from pictures import PICTURES, draw
 from tabular import FOLDER, folder
 
@@ -62,6 +63,11 @@ DATA = {
 }
 """Script -> the data sets that it reads, files of Parquet in the data folder."""
 
+APART = (
+    *("ramp_accuracy.py", "ramp_few_rows.py", "fair_regression_fronts.py"),
+    *("logloss.py", "logloss_rivals.py", "logloss_estimated.py", "noisy_repair.py", "noisy_ideal.py"),
+)
+"""Scripts that take their data sets one by one, and name those that they miss."""
 
 PACKAGES = (
     "numpy",
@@ -100,56 +106,77 @@ def parts_of(page: str) -> tuple[str, dict[str, str]]:
 
 
 def absent(script: str, folder: Path | None) -> list[str]:
-    """Return the files of data that a script reads and that are not there."""
+    """Return the files of data without which a script has nothing to do, if they are not there."""
     names = [f"{name}.parquet" for name in DATA.get(script, ())]
-    return [name for name in names if folder is None or not (folder / name).exists()]
+    missing = [name for name in names if folder is None or not (folder / name).exists()]
+    return missing if script not in APART or len(missing) == len(names) else []
 
 
-def run(page: str, asked: Sequence[str], place: Path | None) -> Iterator[str]:
-    """Run the scripts of a page that are asked for, write it, draw its picture, and yield what failed."""
+def run(
+    page: str, own: Mapping[str, tuple[str, ...]], asked: Container[str], place: Path | None
+) -> Iterator[str]:
+    """Run those of the page's ``own`` scripts that are asked for, write it, draw its picture, and yield what failed."""
     above, tables = parts_of(page)
     before = dict(tables)
-    for script in (one for one in PAGES[page] if one in asked):
+    for script in (one for one in own if one in asked):
         if missing := absent(script, place):
-            print(f"{script} is skipped: no {', '.join(missing)} in the data folder", file=sys.stderr)
+            where = place or "any folder: name one by --data DIR"
+            print(f"{script} is skipped: no {', '.join(missing)} in {where}", file=sys.stderr)
             continue
         print(f"running {script}", file=sys.stderr)
-        command = [sys.executable, str(HERE / script), *PAGES[page][script]]
+        command = [sys.executable, str(HERE / script), *own[script]]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = done.stderr.strip().rpartition("\n")[2]
             yield f"{script} failed with status {done.returncode}: {last}"
             continue
         tables[script] = f"{done.stdout.strip()}\n\n{versions()}."
-        parts = [f"<!-- {one} -->\n{tables[one]}" for one in PAGES[page] if one in tables]
+        parts = [f"<!-- {one} -->\n{tables[one]}" for one in own if one in tables]
         (DOCS / f"{page}.md").write_text("\n\n".join([above, *parts]) + "\n", encoding="utf-8")
     if page in PICTURES and tables != before:
-        draw(page, DOCS)
+        try:
+            draw(page, DOCS)
+        except Exception as error:  # whatever it is, the tables are written and the other pages go on
+            yield f"the picture of {page} is not drawn: {error}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for and write the pages."""
-    papers = [name.removeprefix("papers/") for name in PAGES if name.startswith("papers/")]
-    scripts = [script for page in PAGES.values() for script in page]
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scripts", nargs="*", metavar="SCRIPT", help=f"of {', '.join(scripts)}")
-    parser.add_argument(
-        "--papers", nargs="*", choices=papers, help="those of these papers; of all without a name"
-    )
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    pages: Mapping[str, Mapping[str, tuple[str, ...]]] = PAGES,
+    about: str | None = __doc__,
+) -> int:
+    """Run what is asked for of some pages, and write them."""
+    asked = {page.removeprefix("papers/"): tuple(scripts) for page, scripts in pages.items()}
+    asked |= {script: (script,) for scripts in pages.values() for script in scripts}
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"page or script, of {', '.join(asked)}")
     parser.add_argument("--data", metavar="DIR", help=f"folder of the data sets, instead of {FOLDER}")
+    parser.add_argument(
+        "--fetch",
+        action="store_true",
+        help="first fetch what DIR lacks into it, by the loaders of Fairlearn, scikit-learn (OpenML) and AIF360",
+    )
     given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(asked):
+        parser.error(f"no such page or script: {', '.join(sorted(unknown))}; there are {', '.join(asked)}")
+    scripts = {script for name in given.names or asked for script in asked[name]}
+    if given.fetch:
+        if given.data is None or Path(given.data).resolve().is_relative_to(HERE.parent):
+            parser.error("--fetch needs a folder outside of the project, named by --data DIR")
+        Path(given.data).mkdir(parents=True, exist_ok=True)
     if given.data is not None:
         if not Path(given.data).is_dir():
             parser.error(f"no such folder: {given.data}")
         os.environ[FOLDER] = given.data
-    if unknown := set(given.scripts) - set(scripts):
-        parser.error(f"no such script: {', '.join(sorted(unknown))}")
-    chosen = list(PAGES)
-    if given.papers is not None:
-        chosen = [f"papers/{name}" for name in given.papers or papers]
+    if given.fetch:
+        for line in fetch(
+            sorted({name for script in scripts for name in DATA.get(script, ())}), Path(given.data)
+        ):
+            print(line, file=sys.stderr)
     failed: list[str] = []
-    for name in chosen:
-        failed += run(name, given.scripts or scripts, folder())
+    for page, own in pages.items():
+        failed += run(page, own, scripts, folder())
     for line in failed:
         print(line, file=sys.stderr)
     return int(bool(failed))

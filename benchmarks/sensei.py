@@ -198,16 +198,21 @@ def table(many: int) -> None:
     print()
 
 
-def means(every: Iterable[tuple[str, Row]]) -> None:
-    """Print the mean of each rule over the splits."""
+FIGURES = ("BA", "S", "GR", "RMS gender", "max gender", "RMS race", "max race")
+
+
+def means(every: Iterable[tuple[str, Row]]) -> dict[str, list[float]]:
+    """Print the mean of each rule over the splits, and return what is printed of it, seconds aside."""
     found: dict[str, list[Row]] = {}
     for title, row in every:
         found.setdefault(title, []).append(row)
-    print("| rule | BA | S | GR | RMS gender | max gender | RMS race | max race | CPU s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(f"| rule | {' | '.join(FIGURES)} | CPU s |\n|---|{'---|' * len(FIGURES)}---|")
+    out = {}
     for title, several in found.items():
         ba, *rest, seconds = np.mean([list(vars(row).values()) for row in several], axis=0)
         print(f"| {title} | {ba:.1f} | {' | '.join(f'{value:.3f}' for value in rest)} | {seconds:.1f} |")
+        out[title] = [round(ba, 1), *(round(value, 3) for value in rest)]
+    return out
 
 
 def scores_only(many: int) -> None:

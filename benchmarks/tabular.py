@@ -87,16 +87,20 @@ def _arrays(features: pd.DataFrame, label: pd.Series, sex: pd.Series) -> tuple[F
 READERS: Mapping[str, Callable[[Path], Source]] = {"adult": adult, "credit_default": credit}
 
 
+def present(files: Mapping[str, str]) -> tuple[dict[str, Path], list[str]]:
+    """Return name -> path of the data sets whose files are in the folder, and a line for each other."""
+    place = folder() or Path()
+    paths = {name: place / f"{file}.parquet" for name, file in files.items()}
+    found = {name: path for name, path in paths.items() if path.exists()}
+    return found, [
+        f"{path.name} is not in the data folder: skipped." for path in paths.values() if not path.exists()
+    ]
+
+
 def sources() -> tuple[list[Source], list[str]]:
     """Return the data sets that are there, and a line for each that is not."""
-    place = folder()
-    if place is None:
-        return [], ["No data: name a folder by FAIRFIX_DATA_DIR. These tables are skipped."]
-    found = {name: place / f"{name}.parquet" for name in READERS}
-    missing = [
-        f"{path.name} is not in the data folder: skipped." for path in found.values() if not path.exists()
-    ]
-    return [READERS[name](path) for name, path in found.items() if path.exists()], missing
+    found, missing = present({name: name for name in READERS})
+    return [READERS[name](path) for name, path in found.items()], missing
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,390 @@
+"""The experiments of the papers run on what data there are, and on data of the loaders that users know."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.scripts import ROOT, script
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside() -> Any:
+    """Scripts of the benchmarks import each other by their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield
+
+
+@pytest.fixture
+def loaders(beside: Any) -> ModuleType:
+    """The loaders."""
+    return script("benchmarks/loaders.py")
+
+
+# --- frames as loaders give them, beside what the benchmarks read -------------------------------------------
+
+
+def adult() -> tuple[pd.DataFrame, pd.Series]:
+    """OpenML's Adult: hyphens in names, categories, missing values in three manners, a full stop behind labels."""
+    X = pd.DataFrame(
+        {
+            "age": [25, 38, 28, 44],
+            "workclass": pd.Categorical(["Private", " Private", None, "?"]),
+            "fnlwgt": [226802, 89814, 336951, 160323],
+            "education": pd.Categorical(["11th", "HS-grad", "Assoc-acdm", "Some-college"]),
+            "education-num": [7, 9, 12, 10],
+            "marital-status": pd.Categorical(["Never-married", *["Married-civ-spouse"] * 3]),
+            "occupation": pd.Categorical(["Sales", "Sales", " ?", "Sales"]),
+            "relationship": pd.Categorical(["Own-child", "Husband", "Wife", "Husband"]),
+            "race": pd.Categorical(["Black", "White", "White", "Black"]),
+            "sex": pd.Categorical([" Male", "Male", "Female", "Male"]),
+            "capital-gain": [0.0, 0.0, 0.0, 7688.0],
+            "capital-loss": [0, 0, 0, 0],
+            "hours-per-week": [40, 50, 40, 40],
+            "native-country": pd.Categorical(["United-States"] * 4),
+        },
+        index=[7, 3, 5, 1],
+    )
+    return X, pd.Series(pd.Categorical(["<=50K", " >50K.", "<=50K.", ">50K"]), index=X.index, name="class")
+
+
+def credit(names: bool) -> tuple[pd.DataFrame, pd.Series]:
+    """Fairlearn's credit default, with UCI's names or, before 0.15, with placeholders; a code is a category."""
+    loaders = script("benchmarks/loaders.py")
+    X = pd.DataFrame(np.arange(23 * 3).reshape(3, 23), columns=loaders.CREDIT)
+    X["SEX"] = pd.Categorical(["1", "2", "2"])
+    if not names:
+        X.columns = [f"x{place}" for place in range(1, 24)]
+    return X, pd.Series(pd.Categorical(["1", "0", "0"]), name="y")
+
+
+def compas() -> tuple[pd.DataFrame, pd.Series]:
+    """AIF360's COMPAS: sex and race as the index too, days as floats, the label in words of which one is better."""
+    sex, race = ["Male", "Female", "Male"], ["Caucasian", "Other", "Caucasian"]
+    X = pd.DataFrame(
+        {
+            "sex": pd.Categorical(sex, ["Male", "Female"], ordered=True),
+            "age": [30, 22, 51],
+            "age_cat": pd.Categorical(["25 - 45", "Less than 25", "Greater than 45"]),
+            "race": pd.Categorical(race),
+            **{name: [0, 1, 2] for name in ("juv_fel_count", "juv_misd_count", "juv_other_count")},
+            "priors_count": [0, 1, 2],
+            "c_charge_degree": pd.Categorical(["F", "M", "F"]),
+            "c_charge_desc": pd.Categorical(["Battery", None, "Battery"]),
+            "compas_screening_date": ["2013-08-14", "2013-01-27", "2013-04-14"],
+            "days_b_screening_arrest": [-1.0, 0.0, 30.0],
+            "decile_score": [1, 3, 9],
+            "score_text": ["Low", "Low", "High"],
+        },
+    ).set_index(pd.MultiIndex.from_arrays([sex, race], names=["sex", "race"]))
+    order = pd.CategoricalDtype(["Survived", "Recidivated"], ordered=True)
+    return X, pd.Series(["Recidivated", "Survived", "Survived"], X.index, order, "two_year_recid")
+
+
+def communities() -> tuple[pd.DataFrame, pd.Series]:
+    """OpenML's communities: UCI's codes of places, question marks for numbers, a tie of two races."""
+    X = pd.DataFrame(
+        {
+            "state": [8, 53, 24],
+            "county": [np.nan, np.nan, 5.0],
+            "community": ["?", "?", "81440"],
+            "communityname": ["Lakewoodcity", "Tukwilacity", "Aberdeentown"],
+            "fold": [1, 1, 1],
+            "population": [0.19, 0.0, 0.0],
+            "racepctblack": [0.02, 0.5, 0.3],
+            "racePctWhite": [0.9, 0.5, 0.56],
+            "racePctAsian": [0.12, 0.45, 0.17],
+            "racePctHisp": [0.17, 0.07, 0.04],
+            "LemasSwornFT": ["0.03", "?", "?"],
+        }
+    )
+    return X, pd.Series([0.2, 0.67, 0.43], name="ViolentCrimesPerPop")
+
+
+def converted(loaders: ModuleType, name: str, got: tuple[pd.DataFrame, pd.Series]) -> pd.DataFrame:
+    return loaders.LOADERS[name].convert(*got)
+
+
+def test_adult_is_converted(loaders: ModuleType) -> None:
+    """Names, texts without blanks, missing values and labels are those of the file, whatever the index."""
+    frame = converted(loaders, "adult", adult())
+    assert list(frame.columns) == [*loaders.ADULT, "income"]
+    assert frame["income"].tolist() == [0, 1, 0, 1]
+    assert frame["sex"].tolist() == ["Male", "Male", "Female", "Male"]
+    assert frame["workclass"].isna().tolist() == [False, False, True, True]
+    assert frame["occupation"].isna().tolist() == [False, False, True, False]
+    assert frame["capital_gain"].dtype == frame["income"].dtype == np.int64
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_credit_is_converted(loaders: ModuleType, names: bool) -> None:
+    """Placeholders stand for UCI's names in their order; codes become numbers."""
+    frame = converted(loaders, "credit_default", credit(names))
+    assert list(frame.columns) == [*loaders.CREDIT, "default"]
+    assert set(frame.dtypes) == {np.dtype(np.int64)}
+    assert frame["SEX"].tolist() == [1, 2, 2]
+    assert frame["PAY_AMT6"].tolist() == [22, 45, 68]
+    assert frame["default"].tolist() == [1, 0, 0]
+
+
+def test_compas_is_converted(loaders: ModuleType) -> None:
+    """1 is an arrest, the bad outcome, though AIF360 has it as the worse of two words."""
+    frame = converted(loaders, "compas", compas())
+    assert list(frame.columns) == [*loaders.COMPAS, "two_year_recid"]
+    assert frame["two_year_recid"].tolist() == [1, 0, 0]
+    assert frame["race"].tolist() == ["Caucasian", "Other", "Caucasian"]
+    assert frame["days_b_screening_arrest"].tolist() == [-1, 0, 30]
+    assert frame["c_charge_desc"].isna().sum() == 1
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_communities_are_converted(loaders: ModuleType, named: bool) -> None:
+    """Codes of places go; the majority is white where whites alone have the largest share."""
+    X, y = communities()
+    frame = converted(loaders, "communities", (X if named else X.drop(columns="communityname"), y))
+    assert list(frame.columns) == [
+        *("state", "communityname", "fold", "population", *loaders.RACES),
+        *("LemasSwornFT", "majority_white", "ViolentCrimesPerPop"),
+    ]
+    assert frame["majority_white"].tolist() == [1, 0, 1]
+    assert frame["LemasSwornFT"].isna().tolist() == [False, True, True]
+    assert frame["ViolentCrimesPerPop"].tolist() == [0.2, 0.67, 0.43]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda X, y: (X, y.cat.rename_categories({"<=50K": "1", ">50K": "2"})), r"the label class has .*1"),
+        (lambda X, y: (X, y.where(y != "<=50K")), "the label class has nothing"),
+        (lambda X, y: (X.drop(columns=["race", "sex"]), y), "no column race, sex"),
+        (lambda X, y: (X.assign(age=[0.5, 1, 2, 3]), y), "column age has values that are no whole numbers"),
+    ],
+)
+def test_what_cannot_be_converted_is_named(loaders: ModuleType, change: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        converted(loaders, "adult", change(*adult()))
+
+
+# --- what comes is held against the published file ------------------------------------------------------------
+
+
+@pytest.fixture
+def small(loaders: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The loaders of which Adult's gives four rows, whose figures are known, and that of COMPAS reaches nobody."""
+
+    def nobody(place: Path) -> Any:
+        raise OSError(f"<urlopen error\n[Errno -3] for {place.name}>")
+
+    told = {
+        "fetch": lambda place: adult(),
+        "rates": ("sex", {"Female": (1, 0.0), "Male": (3, 0.6667)}),
+        "gaps": {"workclass": 2, "occupation": 1},
+    }
+    few = replace(loaders.LOADERS["adult"], **told)
+    silent = replace(loaders.LOADERS["compas"], fetch=nobody)
+    monkeypatch.setattr(loaders, "LOADERS", {**loaders.LOADERS, "adult": few, "compas": silent})
+    return loaders
+
+
+def test_what_is_fetched_is_written_as_the_benchmarks_read_it(small: ModuleType, tmp_path: Path) -> None:
+    """The types are those of the file, without an index; a loader that fails stops no other, and leaves nothing."""
+    lines = list(small.fetch(["compas", "lawschool", "adult"], tmp_path))
+    why = f"<urlopen error [Errno -3] for {tmp_path.name}>"
+    assert lines == [
+        f"compas is not fetched by aif360.sklearn.datasets.fetch_compas: {why}",
+        f"lawschool is not fetched: {small.WITHOUT}",
+        "adult is fetched by fairlearn.datasets.fetch_adult",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["adult.parquet"]
+    schema = pq.read_schema(tmp_path / "adult.parquet")
+    assert schema.names == [*small.ADULT, "income"]
+    assert set(schema.types) == {pa.int64(), pa.string()}
+
+
+def test_a_file_that_is_there_is_left(small: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "adult.parquet").write_text("mine")
+    assert list(small.fetch(["adult"], tmp_path)) == []
+    assert (tmp_path / "adult.parquet").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"fetch": lambda place: tuple(part.iloc[:3] for part in adult())}, "rows and mean income by sex"),
+        (
+            {"fetch": lambda place: (adult()[0], adult()[1].map({"<=50K": ">50K"}).fillna("<=50K"))},
+            "rows and mean income by sex",
+        ),
+        ({"gaps": {}}, "values are missing in {'workclass': 2"),
+        ({"columns": 14}, "it has 15 columns, and 14 in the published file"),
+    ],
+)
+def test_what_differs_from_the_published_file_is_refused(
+    small: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: dict[str, Any], said: str
+) -> None:
+    """Rows too few, labels the other way round, gaps and columns."""
+    changed = replace(small.LOADERS["adult"], **told)
+    monkeypatch.setattr(small, "LOADERS", {"adult": changed})
+    (line,) = small.fetch(["adult"], tmp_path)
+    assert line.startswith("adult is not fetched by fairlearn.datasets.fetch_adult: ")
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the command -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The command, with two pages of stand-ins for scripts: a table, a failure, and one whose data are not there."""
+    module = script("benchmarks/run.py")
+    docs, here = tmp_path / "project" / "docs", tmp_path / "project" / "benchmarks"
+    (docs / "papers").mkdir(parents=True)
+    here.mkdir()
+    (here / "good.py").write_text("print('new')")
+    (here / "other.py").write_text("import sys; sys.exit('no: the ' + 'reason')")
+    (here / "absent.py").write_text("print('new')")
+    (here / "third.py").write_text("print('new')")
+    text = "Above.\n\n<!-- good.py -->\nold\n\n<!-- other.py -->\nold\n\n<!-- absent.py -->\nold\n"
+    (docs / "papers" / "one.md").write_text(text)
+    (docs / "papers" / "two.md").write_text("Above.\n\n<!-- third.py -->\nold\n")
+    one: dict[str, tuple[str, ...]] = {"good.py": (), "other.py": (), "absent.py": ()}
+    monkeypatch.setattr(module, "HERE", here)
+    monkeypatch.setattr(module, "DOCS", docs)
+    monkeypatch.setattr(module, "DATA", {"good.py": ("adult",), "absent.py": ("adult", "compas")})
+    monkeypatch.setattr(module, "PICTURES", {})
+    monkeypatch.setattr(module, "pages", {"papers/one": one, "papers/two": {"third.py": ()}}, raising=False)
+    monkeypatch.setenv("FAIRFIX_DATA_DIR", "")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "adult.parquet").touch()
+    return module
+
+
+def page(run: ModuleType, name: str) -> str:
+    return (run.DOCS / "papers" / f"{name}.md").read_text().replace(run.versions(), "versions")
+
+
+def test_one_missing_file_stops_nothing(run: ModuleType, tmp_path: Path, capsys: Any) -> None:
+    """What has no data is skipped by name, what fails is named and makes the status 1; both keep their tables."""
+    assert run.main(["--data", str(tmp_path / "data"), "one"], pages=run.pages) == 1
+    told = capsys.readouterr().err
+    assert f"absent.py is skipped: no compas.parquet in {tmp_path / 'data'}" in told
+    assert "other.py failed with status 1: no: the reason" in told
+    assert page(run, "one").split("\n\n") == [
+        *("Above.", "<!-- good.py -->\nnew", "versions."),
+        *("<!-- other.py -->\nold", "<!-- absent.py -->\nold\n"),
+    ]
+    assert "new" not in page(run, "two")
+
+
+def test_a_script_of_several_data_sets_runs_on_those_there(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """It names the others itself; without any it is skipped."""
+    monkeypatch.setattr(run, "APART", ("absent.py",))
+    assert run.main(["--data", str(tmp_path / "data"), "absent.py"], pages=run.pages) == 0
+    assert "skipped" not in capsys.readouterr().err
+    assert "<!-- absent.py -->\nnew" in page(run, "one")
+    assert run.main(["--data", str(tmp_path), "absent.py"], pages=run.pages) == 0
+    assert "absent.py is skipped: no adult.parquet, compas.parquet in" in capsys.readouterr().err
+
+
+def test_data_sets_that_are_not_there_are_named(
+    beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "adult.parquet").touch()
+    monkeypatch.setenv("FAIRFIX_DATA_DIR", str(tmp_path))
+    found, missing = script("benchmarks/tabular.py").present({"Adult": "adult", "Law": "lawschool_bar"})
+    assert found == {"Adult": tmp_path / "adult.parquet"}
+    assert missing == ["lawschool_bar.parquet is not in the data folder: skipped."]
+
+
+def test_without_any_folder_all_is_skipped(run: ModuleType, tmp_path: Path, capsys: Any) -> None:
+    """The folder beside the project is looked for too, and there is none here."""
+    run.folder.__globals__["HERE"] = tmp_path / "nowhere" / "benchmarks"
+    assert run.main(["good.py"], pages=run.pages) == 0
+    assert (
+        "good.py is skipped: no adult.parquet in any folder: name one by --data DIR"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_picture_that_fails_stops_nothing(
+    run: ModuleType, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(run, "PICTURES", {"papers/one": None})
+    assert run.main(["--data", str(tmp_path / "data"), "good.py", "third.py"], pages=run.pages) == 1
+    assert "the picture of papers/one is not drawn: " in capsys.readouterr().err
+    assert "new" in page(run, "one")
+    assert "new" in page(run, "two")
+
+
+def test_what_the_folder_lacks_is_fetched(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Only if asked, only what the scripts read, into a folder that is made; a failure changes no status."""
+    asked: list[tuple[list[str], Path]] = []
+
+    def fetch(names: list[str], place: Path) -> list[str]:
+        asked.append((names, place))
+        (place / "adult.parquet").touch()
+        return ["compas is not fetched: no network"]
+
+    monkeypatch.setattr(run, "fetch", fetch)
+    new = tmp_path / "new" / "folder"
+    assert run.main(["good.py", "absent.py", "--data", str(new), "--fetch"], pages=run.pages) == 0
+    assert asked == [(["adult", "compas"], new)]
+    told = capsys.readouterr().err
+    assert "compas is not fetched: no network" in told
+    assert "absent.py is skipped: no compas.parquet" in told
+    assert "new" in page(run, "one")
+    assert run.main(["good.py", "--data", str(new)], pages=run.pages) == 0
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["three"], "no such page or script: three; there are one, two, good.py"),
+        (["--data", "nowhere"], "no such folder: nowhere"),
+        (["--fetch"], "needs a folder outside of the project"),
+        (["--fetch", "--data", "project/inside"], "needs a folder outside of the project"),
+    ],
+)
+def test_bad_arguments_are_named(
+    run: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    arguments: list[str],
+    said: str,
+) -> None:
+    """Nothing is run or made."""
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SystemExit) as stopped:
+        run.main(arguments, pages=run.pages)
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_every_script_is_there_and_every_data_set_has_a_reader() -> None:
+    """Pages name scripts that exist; what they read is what a loader gives or is known to have none."""
+    module = script("benchmarks/run.py")
+    names = {one for scripts in module.PAGES.values() for one in scripts}
+    assert all((ROOT / "benchmarks" / name).exists() for name in names)
+    assert set(module.APART) <= set(module.DATA) <= names
+    read = {one for sets in module.DATA.values() for one in sets}
+    assert read - set(sys.modules["loaders"].LOADERS) == {"lawschool", "lawschool_bar"}
