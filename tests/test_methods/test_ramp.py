@@ -408,6 +408,32 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
         assert gap(Ramp(constraint=constraint), fitted, outcome.predictor.predict(fitted)) < 0.01
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"constraint": "equalized_odds"},
+        {"constraint": "predictive_equality"},
+        {"constraint": "predictive_equality", "min_ratio": 0.8},
+    ],
+)
+def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]) -> None:
+    """A group of positives alone has no false positive rate: what the others leave is said, and it keeps its share."""
+    data = frame(rows=3000).to_pandas()
+    data.loc[data["race"] == "g2", "label"] = 1
+    table = table_of(pa.table(data))
+    drawn = fit(Ramp(calibrate="sigmoid", **parameters), table)
+    rounded = fit(Ramp(calibrate="sigmoid", decisions="deterministic", **parameters), table)
+    chance, group, label = rounded.predict(table), data["race"].to_numpy(), data["label"].to_numpy()
+    rates = np.array([chance[(group == name) & (label == 0)].mean() for name in ("g0", "g1")])
+    said = next(note for note in rounded.trace.notes if note.startswith("deterministic"))
+    if "min_ratio" in parameters:
+        assert f"the smallest ratio of what is held alike is {rates.min() / rates.max():.2g}," in said
+    elif parameters["constraint"] == "predictive_equality":
+        assert f"the largest gap of what is made alike is {np.ptp(rates):.2g}," in said
+    mine = group == "g2"
+    assert chance[mine].mean() == pytest.approx(drawn.predict(table)[mine].mean(), abs=2 / mine.sum())
+
+
 def test_unlabelled_rows_join_the_rates() -> None:
     """Rows without labels count for the selection rates like those with; they move no recalibration."""
     data = frame(rows=1200)
