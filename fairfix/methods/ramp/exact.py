@@ -129,8 +129,8 @@ class Exact(Solver):
             chance = _chance(predictor, k, score)
             masses = _masses(self.method.events, eta, weight)
             # a group without rows of a label has no rate among them, and one without any such rate its share selected
-            some = [m for m in masses if m.any()] or [weight]
-            cut = _nearest_cut(score, some, [float(m @ chance) / float(m.sum()) for m in some])
+            rated = [m for m in masses if m.any()] or [weight]
+            cut = _nearest_cut(score, rated, [float(m @ chance) / float(m.sum()) for m in rated])
             curves.append(Piecewise.separating(score, cut.astype(np.float64)))
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
@@ -154,7 +154,7 @@ class Exact(Solver):
     def _rates(
         self, problem: RepairProblem, inside: Sequence[int], sums: Sequence[Sequence[tuple[float, float]]]
     ) -> Iterator[Floats]:
-        """Yield the rates that are held alike among some cells, per attribute and event: those of groups with such rows.
+        """Yield the rates that are held alike among some cells, by attribute and event; of groups with such rows.
 
         ``sums``: of every cell and event, the mass that is decided positively, and all of it.
         """
@@ -166,9 +166,9 @@ class Exact(Solver):
             total = np.zeros((code.max() + 1, *own.shape[1:]))
             np.add.at(total, code, own)
             for event in total.transpose(1, 0, 2):
-                some = event[event[:, 1] > 0]
-                if len(some):
-                    yield some[:, 0] / some[:, 1]
+                rated = event[event[:, 1] > 0]
+                if len(rated):
+                    yield rated[:, 0] / rated[:, 1]
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""
