@@ -74,7 +74,10 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     """Raise a DataError where identities repeat or are missing."""
     whole = pa.chunked_array([*map(texts_of, ids)], pa.string())
     if whole.null_count:
-        raise DataError(f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows")
+        raise DataError(
+            f"id column {name!r} is missing in {whole.null_count:,} of {len(whole):,} rows; fill it, leave these rows "
+            "out, or name another column with `id`"
+        )
     if not may_repeat(whole.chunks):
         return
     distinct = len(whole.unique())

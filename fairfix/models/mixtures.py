@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +22,7 @@ from fairfix.data.codec import (
     truth,
     whole,
 )
-from fairfix.data.counts import Bools, Floats
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
 from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
@@ -72,6 +72,11 @@ class PluginScore(OfScorers):
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
         return self.of_scores(table, self.label(table), self._group_probabilities(table))
+
+    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table under new draws."""
+        eta, pi = self.label(table), self._group_probabilities(table)
+        return lambda rows, own: self.of_scores(rows, eta[own], pi[own])
 
     def of_scores(self, table: Table, eta: Floats, pi: Floats) -> Floats:
         """Return the value of each row from its expected label (n,) and its probabilities of groups (n, K)."""
@@ -123,6 +128,11 @@ class ModelMixture(OfScorers):
     def predict(self, table: Table) -> Floats:
         """Return the value of each row."""
         return self.of_scores(table, np.stack([model(table) for model in self.models]))
+
+    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table under new draws."""
+        scores = np.stack([model(table) for model in self.models])
+        return lambda rows, own: self.of_scores(rows, scores[:, own])
 
     def of_scores(self, table: Table, scores: Floats) -> Floats:
         """Return what each row gets of the models' scores, shape (M, n)."""

@@ -96,6 +96,13 @@ class RepairedPredictor(Saved):
     def predict(self, table: Table) -> Floats:
         """Return P(decision = 1) or the value per row, shape (n,); NaN for rows of a group not seen in the fit."""
 
+    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table, which may repeat, under new draws: of these rows and their numbers.
+
+        What hangs on no draw is looked at once where that takes long.
+        """
+        return lambda rows, _: self.predict(rows)
+
     def of_row(self, row: OneRow) -> tuple[float, bool]:
         """Return what :meth:`predict` and :meth:`drawn` do of a single row, to the bit."""
         drawn = self.randomized and self.gives == "value" and bool(self.drawn(row)[0])

@@ -9,7 +9,7 @@ together and never mixes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -275,6 +275,11 @@ class GroupTube(GroupedScore):
     def predict(self, table: Table) -> Floats:
         """Return the value of each row; NaN for groups not seen in the fit."""
         return self.of_scores(table, self.moved(table))
+
+    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table under new draws."""
+        score = self.moved(table)
+        return lambda rows, own: self.of_scores(rows, score[own])
 
     def of_scores(self, table: Table, score: Floats) -> Floats:
         """Return the value of each row from its score, shape (n,)."""

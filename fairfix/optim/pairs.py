@@ -20,7 +20,8 @@ and ``u_kj`` is positive only at the upper edge of its band, negative only at th
 
 **How.** The dual in the positive and the negative parts of ``u`` is convex, with a slope that is a few passes over the
 points, and has few unknowns: sequential quadratic programs find it. Newton's method on the constraints that are active
-then gives the last digits; a step of it is kept only if it makes the violation smaller.
+then gives the last digits; a step of it is kept only if it makes the violation smaller. Where that misses the optimum,
+it is followed from wider ramps to narrower ones.
 
 **Soft cells** (:func:`solve_soft`). A point may also belong to all cells of a kind, to cell ``k`` of kind ``j`` with
 the part ``z_ikj >= 0``: then ``W_kj = sum_i w_i z_ikj``, ``r_kj = sum_i w_i z_ikj q_i / W_kj``, and the point pays
@@ -40,7 +41,8 @@ The form of ``q`` is that of Alabdulmohsin and Lucic (2021) with one multiplier 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,14 @@ STEPS = 1000
 
 POLISH = 12
 """Steps of the polish at most; two or three in practice."""
+
+WIDE, NARROWER = 0.5, 1.5
+"""Width of the ramp with which narrow ones begin, of scores from -1 to 1, and by what each is narrower than the last:
+by a factor of 3 the active constraints change too much for the start to help."""
+
+NEAR = (1e-6, 1e-4, 1e-2)
+"""How near to the edge of its band a mean is taken to lie on it by the polish, one after the other: what is off by 1e-9
+in a multiplier is off by 1e-9 over gamma in a mean."""
 
 PROMISED = 1e-9
 """Distance of means from the band, and gap, with which the solution has converged."""
@@ -76,6 +86,8 @@ class PairsSolution:
     """Whether the means lie within the band and the gap is small, both to 1e-9."""
     iterations: int
     """Steps on the dual."""
+    missed: float
+    """The larger of the distance of means from the band, and the gap."""
 
 
 def solve_pairs(
@@ -136,9 +148,31 @@ def _solution(problem: _Problem) -> PairsSolution:
     least, most = problem.ends(problem.means(problem.shares(idle)))
     if (most - least <= 2 * problem.d).all():
         return problem.certified(idle, (least + most) / 2, 0)
-    multipliers, centres, steps = _dual(problem)
-    multipliers, centres = _polished(problem, multipliers, centres)
-    return problem.certified(multipliers, centres, steps)
+    best = _from(problem, idle)
+    if best.converged:
+        return best
+    # the dual of a narrow ramp is nearly linear in pieces, which stops the programs far from the optimum; that of a
+    # wide one is smooth, and its optimum a start for one that is a little narrower
+    wide = max(WIDE, problem.gamma)
+    many = math.ceil(math.log(wide / problem.gamma) / math.log(NARROWER))
+    u, steps = idle, best.iterations
+    for gamma in np.geomspace(wide, problem.gamma, many + 1)[:-1].tolist():
+        start = _from(replace(problem, gamma=gamma), u)
+        u, steps = start.multipliers, steps + start.iterations
+    last = _from(problem, u)
+    return replace(min(best, last, key=lambda one: one.missed), iterations=steps + last.iterations)
+
+
+def _from(problem: _Problem, start: Floats) -> PairsSolution:
+    """Return the optimum from multipliers to start with, (K, J): the best of the dual as it ends and as polished."""
+    u, c, steps = _dual(problem, start)
+    best = problem.certified(u, c, steps)
+    for within in NEAR:
+        polished = problem.certified(*_polished(problem, u, c, within), steps)
+        if polished.converged:
+            return polished
+        best = min(best, polished, key=lambda one: one.missed)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,8 +279,8 @@ class _Problem:
         gap = float((self.share * (self.d * np.abs(u) - u * off)).sum())
         outside = float((np.abs(off) - self.d).max(initial=0.0))
         unbalanced = float(np.abs((self.share * u).sum(axis=0)).max(initial=0.0))
-        good = outside <= PROMISED and abs(gap) <= PROMISED and unbalanced <= PROMISED
-        return PairsSolution(u, c, c + off, objective, gap, bool(good), steps)
+        missed = max(outside, abs(gap), unbalanced)
+        return PairsSolution(u, c, c + off, objective, gap, missed <= PROMISED, steps, missed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +324,7 @@ class _SoftProblem(_Problem):
         return np.asarray((self.z * each[:, None]).T @ self.z)
 
 
-def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
+def _dual(problem: _Problem, start: Floats) -> tuple[Floats, Floats, int]:
     """Return multipliers, centres and steps: the least of the dual in the parts of ``u`` above and below 0."""
     share, shape = problem.share, (2, problem.size, problem.kinds)
 
@@ -309,7 +343,7 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     solve: Any = minimize
     answer = solve(
         value,
-        np.zeros(2 * problem.size * problem.kinds),
+        np.stack([np.maximum(start, 0.0), np.maximum(-start, 0.0)]).ravel(),
         jac=True,
         method="SLSQP",
         bounds=[(0.0, None if there else 0.0) for there in np.tile(problem.there.ravel(), 2)],
@@ -326,13 +360,13 @@ def _dual(problem: _Problem) -> tuple[Floats, Floats, int]:
     return u, centres, int(answer.nit)
 
 
-def _polished(problem: _Problem, u: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return the multipliers after Newton's method on the constraints that hold with equality."""
+def _polished(problem: _Problem, u: Floats, c: Floats, within: float) -> tuple[Floats, Floats]:
+    """Return the multipliers after Newton's method on the constraints that hold with equality, or nearly ``within``."""
     d = problem.d
     share, there = problem.share, problem.there
     u = np.where(there, u - (share * u).sum(axis=0), 0.0)  # exact balance
     off = problem.away(problem.means(problem.shares(u)), c)
-    near = (np.abs(np.abs(off) - d) < 1e-6) & (np.abs(u) > 1e-9)
+    near = (np.abs(np.abs(off) - d) < within) & (np.abs(u) > 1e-9)
     side = np.where(near & (d > 0), np.sign(u), 0.0)
     active = np.where(d > 0, side != 0, there)
     u = np.where(active, u, 0.0)

@@ -180,11 +180,21 @@ LARGE = 1e6
 """Numbers from here on are written with an exponent: their digits behind the point tell nothing."""
 
 
-def show(number: float | None, digits: int = 4) -> str:
-    """Return a number for reading; an undefined one as a dash."""
+ROUNDING = 1e-12
+"""What is smaller, as a share of the numbers beside it, is rounding and no value."""
+
+
+def size_of(*numbers: Json) -> float:
+    """Return the largest of numbers and the ends of their intervals, in size; 1 where all are 0."""
+    ends = (number.get(end) for number in numbers for end in ("value", "low", "high"))
+    return max((abs(end) for end in ends if end is not None), default=0.0) or 1.0
+
+
+def show(number: float | None, digits: int = 4, size: float = 1.0) -> str:
+    """Return a number for reading, beside others as large as ``size``; an undefined one as a dash."""
     if number is None:
         return "–"
-    if abs(number) < 1e-12:  # rounding, not a value
+    if abs(number) < ROUNDING * min(size, 1.0):
         number = 0.0
     if number and (abs(number) < 10.0**-digits or abs(number) >= LARGE):
         return f"{number:.{digits - 1}g}"
@@ -196,7 +206,9 @@ def interval(value: Json) -> str:
     if value["value"] is None:
         return "undefined"
     about = "±" + f"{value['bound']:.1g} " if value.get("bound") else ""
-    return Interval(f"{show(value['value'])} {about}[{show(value['low'], 3)}, {show(value['high'], 3)}]")
+    size = size_of(value)
+    low, high = (show(value[end], 3, size) for end in ("low", "high"))
+    return Interval(f"{show(value['value'], size=size)} {about}[{low}, {high}]")
 
 
 def between(low: float | None, high: float | None, without: str = "undefined") -> str:
@@ -204,12 +216,20 @@ def between(low: float | None, high: float | None, without: str = "undefined") -
     return without if low is None else f"[{show(low, 3)}, {show(high, 3)}]"
 
 
-def signed(change: Json, digits: int = 3) -> str:
-    """Return a change with its interval, each with its sign; ``digits`` are those of the interval."""
-    low, high = (
-        "–" if change[end] is None else f"{change[end] + 0.0:+.{digits}f}" for end in ("low", "high")
-    )
-    return Interval(f"{change['value'] + 0.0:+.4f} [{low}, {high}]")
+def show_signed(number: float | None, digits: int = 4, size: float = 1.0, *, sign: bool = False) -> str:
+    """Return a number for reading, beside others as large as ``size``, with its sign if asked."""
+    if number is None:
+        return "–"
+    if abs(number) < ROUNDING * min(size, 1.0):
+        number = 0.0
+    usual = not number or (size >= 10.0 ** (1 - digits) and abs(number) < LARGE)
+    return f"{number + 0.0:{'+' if sign else ''}{f'.{digits}f' if usual else '.3g'}}"
+
+
+def signed(change: Json, digits: int = 3, size: float = 1.0) -> str:
+    """Return a change of numbers as large as ``size`` with its interval, of so many ``digits``, each with its sign."""
+    low, high = (show_signed(change[end], digits, size, sign=True) for end in ("low", "high"))
+    return Interval(f"{show_signed(change['value'], size=size, sign=True)} [{low}, {high}]")
 
 
 def exact(number: float | None) -> str:

@@ -17,11 +17,12 @@ from fairfix.report.layout import (
     interval,
     read_and_used,
     show,
+    show_signed,
     signed,
     titled,
 )
 from fairfix.report.repairs import CHANGES_MOST
-from fairfix.report.shares import ends_of, percent, points, show_signed
+from fairfix.report.shares import ends_of, percent, points
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.get("comparison", one["id"])),

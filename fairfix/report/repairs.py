@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
@@ -26,10 +27,12 @@ from fairfix.report.layout import (
     pairs,
     read_and_used,
     show,
+    show_signed,
     signed,
+    size_of,
     titled,
 )
-from fairfix.report.shares import ends_of, percent, points, show_signed, with_ends
+from fairfix.report.shares import ends_of, percent, points, with_ends
 
 READINGS = {
     "drawn": "decisions drawn with the probability, as expected",
@@ -287,11 +290,11 @@ def _cost(table: Sequence[Json], *, proven: bool) -> str:
             continue
         if name == "square_loss" and parts:
             continue
-        write = show if name == "square_loss" else percent
-        ends = ""
+        size, ends = size_of(row["before"], row["after"]), ""
+        write = partial(show, size=size) if name == "square_loss" else percent
         change = row.get("change") if proven else None
         if change and None not in (change["low"], change["high"]):
-            sign = show_signed if name == "square_loss" else points
+            sign = partial(show_signed, size=size) if name == "square_loss" else points
             ends = f" (a change {ends_of(change['low'], change['high'], sign)})"
         before, after = write(row["before"]["value"]), write(row["after"]["value"])
         parts.append(f"{METRICS[name].title} was {before} and is {after}{ends}")
@@ -391,10 +394,13 @@ def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
     ]
     if not both:
         return
-    write, word = (percent, "selected at") if metric == "selection_rate" else (show, "with a mean of")
+    decided = metric == "selection_rate"
+    word = "selected at" if decided else "with a mean of"
     for verb, (change, name, before, after) in (("rises most", max(both)), ("falls most", min(both))):
         if (change > ROUNDED) if verb == "rises most" else (change < -ROUNDED):
-            yield f"{name} {verb}: {word} {write(before)} before and {write(after)} after"
+            digits = next((d for d in range(4, 16) if show(before, d) != show(after, d)), 4)
+            was, now = (percent(x) if decided else show(x, digits) for x in (before, after))
+            yield f"{name} {verb}: {word} {was} before and {now} after"
     if all(change < -ROUNDED for change, *_ in both) and len(both) > 1:
         yield "every group falls: no group gains, on these rows"
 
@@ -575,9 +581,10 @@ def _change(row: Json) -> str:
     before, after, change = row["before"]["value"], row["after"]["value"], row.get("change")
     if before is None or after is None:
         return "–"
+    size = size_of(row["before"], row["after"])
     if change is None or (change["low"] is None and change["high"] is None):
-        return f"{after - before:+.4f}"
-    return signed(change, 4)
+        return show_signed(after - before, size=size, sign=True)
+    return signed(change, 4, size)
 
 
 def solution_facts(solution: Json) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairfix.report.layout import LARGE, Json
+from fairfix.report.layout import Json
 
 
 def percent(share: float | None) -> str:
@@ -17,14 +17,6 @@ def points(difference: float | None, *, sign: bool = False) -> str:
     if difference is None:
         return "–"
     return f"{100 * difference + 0.0:{'+' if sign else ''}.1f} points"
-
-
-def show_signed(number: float | None, *, sign: bool = False) -> str:
-    """Return a number for reading, with its sign if asked."""
-    if number is None:
-        return "–"
-    form = ".4f" if abs(number) < LARGE else ".3g"
-    return f"{number + 0.0:{'+' if sign else ''}{form}}"
 
 
 def ends_of(low: float, high: float, write: Callable[..., str]) -> str:

@@ -282,9 +282,10 @@ def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, f
 
 def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
     """Return what is expected over the draws of the distances to everybody; empty where nobody can tell."""
-    redrawn = predictor.trace.redrawn if of_fit else None
-    if of_fit and predictor.trace.fitted is not None and redrawn is None:
+    of_fold = predictor.trace.redrawn if of_fit else None
+    if of_fit and predictor.trace.fitted is not None and of_fold is None:
         return {}
+    redrawn = of_fold or predictor.redrawn(table)
     cells = table.groups().codes
     size = np.bincount(cells)
     shifts = (min(EXACT, REDRAWN / np.sqrt(size).sum()) / np.sqrt(size)).astype(np.int64).clip(SHIFTS)
@@ -296,7 +297,7 @@ def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[
     for i in range(0, rows.size, step):
         own, now = rows[i : i + step], draw[i : i + step]
         again = replace(table.take(own), draw=now.__getitem__)
-        parts.append(predictor.predict(again) if redrawn is None else redrawn(again, own))
+        parts.append(redrawn(again, own))
     every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]
     asked = table.reading.columns.protected
     out = {}

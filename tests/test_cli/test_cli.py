@@ -556,6 +556,19 @@ def test_the_share_of_positive_decisions_is_the_probability(call: Call, data: st
     assert abs(error) < 4
 
 
+def test_missing_ids_are_refused_with_a_remedy(call: Call, data: str) -> None:
+    """The error counts the rows, and says what can be done."""
+    rows = pq.read_table(data)
+    holes = pa.array([None, *rows["id"].to_pylist()[1:]], rows["id"].type)
+    pq.write_table(rows.set_column(rows.column_names.index("id"), "id", holes), "holes.parquet")
+    status, _, err = call("repair holes.parquet --protected race --method ramp --id id")
+    assert status == 2
+    assert (
+        "id column 'id' is missing in 1 of 3,000 rows; fill it, leave these rows out, or name another" in err
+    )
+    assert "with --id" in err
+
+
 def test_duplicate_ids_are_refused_or_shared(call: Call, data: str) -> None:
     """Ids draw decisions, so repeats are an error unless the user wants them to share a draw."""
     twice = pa.concat_tables([pq.read_table(data), pq.read_table(data).slice(0, 3)])

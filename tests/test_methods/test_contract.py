@@ -321,6 +321,16 @@ def test_row_order_is_irrelevant(method: type[Repairer]) -> None:
     np.testing.assert_allclose(shuffled.predict(table), plain.predict(table), atol=1e-9)
 
 
+def test_rows_under_new_draws_are_predicted_as_ever(method: type[Repairer]) -> None:
+    """What is looked at once of rows that repeat gives what their prediction gives, to the bit."""
+    table, predictor = fitted(method)
+    rng = np.random.default_rng(4)
+    own, draw = rng.integers(0, len(table), 300), rng.random(300)
+    again = replace(table.take(own), draw=lambda rows: draw[rows])
+
+    np.testing.assert_array_equal(predictor.redrawn(table)(again, own), predictor.predict(again))
+
+
 def test_weight_two_is_the_row_twice(method: type[Repairer]) -> None:
     """Integer weights and repeated rows give the same predictions."""
     law("weights")(method)

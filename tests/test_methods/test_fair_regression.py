@@ -496,6 +496,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ({"loss": "quantile", "huber_delta": 3.0}, "it goes with `loss=huber`"),
         ({"loss": "quantile", "quantile_level": 1.0}, "must be below 1"),
         ({"loss": "huber", "learner": "trees"}, "know no Huber loss"),
+        ({"loss": "huber", "learner": "xgboost", "solver": "reduction"}, "know no Huber loss"),
         (
             {"loss": "quantile", "learner": "forest"},
             "forests know no quantile loss; leave out `learner=forest`",

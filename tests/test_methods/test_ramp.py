@@ -408,6 +408,73 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
         assert gap(Ramp(constraint=constraint), fitted, outcome.predictor.predict(fitted)) < 0.01
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"constraint": "equalized_odds"},
+        {"constraint": "predictive_equality"},
+        {"constraint": "predictive_equality", "min_ratio": 0.8},
+    ],
+)
+def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]) -> None:
+    """A group of positives alone has no false positive rate: what the others leave is said, and it keeps its share."""
+    data = frame(rows=3000).to_pandas()
+    data.loc[data["race"] == "g2", "label"] = 1
+    table = table_of(pa.table(data))
+    drawn = fit(Ramp(calibrate="sigmoid", **parameters), table)
+    rounded = fit(Ramp(calibrate="sigmoid", decisions="deterministic", **parameters), table)
+    chance, group, label = rounded.predict(table), data["race"].to_numpy(), data["label"].to_numpy()
+    rates = np.array([chance[(group == name) & (label == 0)].mean() for name in ("g0", "g1")])
+    said = next(note for note in rounded.trace.notes if note.startswith("deterministic"))
+    if "min_ratio" in parameters:
+        assert f"the smallest ratio of what is held alike is {rates.min() / rates.max():.2g}," in said
+    elif parameters["constraint"] == "predictive_equality":
+        assert f"the largest gap of what is made alike is {np.ptp(rates):.2g}," in said
+    mine = group == "g2"
+    assert chance[mine].mean() == pytest.approx(drawn.predict(table)[mine].mean(), abs=2 / mine.sum())
+
+
+@pytest.mark.parametrize(("constraint", "label"), [("equal_opportunity", 1), ("predictive_equality", 0)])
+@pytest.mark.parametrize("calibrate", ["none", "isotonic"])
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_one_rate_needs_the_rows_of_one_label(
+    constraint: str, label: int, calibrate: str, gamma: float
+) -> None:
+    """A group whose rows all have the label that counts has its rate; one with none of them is refused by its name."""
+    data = frame().to_pandas()
+    for own, refused in ((label, False), (1 - label, True)):
+        data.loc[data["race"] == "g2", "label"] = own
+        if calibrate == "none":
+            data.loc[data["race"] == "g2", "score"] = float(own)
+        table, ramp = table_of(pa.table(data)), Ramp(constraint=constraint, calibrate=calibrate, gamma=gamma)
+        if refused:
+            with pytest.raises(DataError, match=f"group 'g2' has no rows with label {label} to fit on"):
+                fit(ramp, table)
+            continue
+        chance, of_label = fit(ramp, table).predict(table), data["label"].to_numpy() == label
+        if calibrate == "isotonic":
+            rates = [chance[of_label & (data["race"] == name)].mean() for name in ("g0", "g1", "g2")]
+            assert np.ptp(rates) < 1e-9
+
+
+def test_a_cell_without_the_label_is_no_group_of_its_own() -> None:
+    """Of groups that overlap only the groups of each column need rows of the label, and not every cell."""
+    data = frame(rows=1500).to_pandas()
+    data["sex"] = np.where(data["x"] > 0, "f", "m")
+    data.loc[(data["race"] == "g2") & (data["sex"] == "f"), "label"] = 0
+    columns = Columns(("race", "sex"), label="label", score="score")
+    table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
+    chance = fit(Ramp(constraint="equal_opportunity", attributes="each"), table).predict(table)
+    ones = data["label"].to_numpy() == 1
+    for column in columns.protected:
+        rates = [chance[ones & (data[column] == name)].mean() for name in data[column].unique()]
+        assert np.ptp(rates) < 1e-8
+    data.loc[data["race"] == "g2", "label"] = 0
+    table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
+    with pytest.raises(DataError, match="group 'g2' has no rows with label 1"):
+        fit(Ramp(constraint="equal_opportunity", attributes="each"), table)
+
+
 def test_unlabelled_rows_join_the_rates() -> None:
     """Rows without labels count for the selection rates like those with; they move no recalibration."""
     data = frame(rows=1200)

@@ -406,6 +406,24 @@ def test_two_means_of_many_points_meet_to_twelve_digits() -> None:
         assert abs(found.gap) <= 1e-12
 
 
+@pytest.mark.parametrize("gamma", [1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_ramps_of_next_to_no_width_are_solved(gamma: float, overlapping: bool) -> None:
+    """Where the dual is nearly linear in pieces the optimum is reached too, with small cells and tied scores."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        cell = rng.choice(5, 600, p=[0.5, 0.3, 0.1, 0.07, 0.03])
+        eta = np.round(0.8 * rng.beta(2, 2, 600) + 0.04 * cell, 2).clip(0.01, 0.99)
+        base = np.bincount(cell, eta) / np.bincount(cell)
+        z = np.stack([eta / base[cell], (1 - eta) / (1 - base[cell])], axis=1)
+        if overlapping:
+            cell, z = np.stack([cell, rng.integers(0, 2, 600)], axis=1), np.ones((600, 2))
+        found = solve_pairs(2 * eta - 1, z, cell, gamma, 0.02)
+
+        assert found.converged
+        assert np.ptp(found.means, axis=0).max() <= 0.02 + 2e-9
+
+
 def test_pairs_refuse_bad_numbers() -> None:
     """Shapes, widths, slacks and empty cells."""
     f, z, c = [0.1, 0.2], [[1.0], [1.0]], [0, 1]

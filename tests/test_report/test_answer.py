@@ -397,19 +397,41 @@ def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) 
     assert dots == sorted(dots)  # the group that fares worst stands first
 
 
-def test_losses_of_large_labels_are_read_with_an_exponent() -> None:
-    """In sentences as in tables: a dozen digits of which three are known tell nothing."""
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e6, 1e9])
+def test_losses_in_any_unit_are_read_with_three_digits(unit: float) -> None:
+    """In sentences and tables: neither a row of zeros nor a dozen digits, of which three are known."""
     rng = np.random.default_rng(0)
     group, x = rng.choice(["a", "b"], 400), rng.normal(size=400)
-    rows = pa.table({"g": group, "x": x, "y": 1e6 * (x + (group == "a") + rng.normal(size=400))})
-    asked = {
-        "method": "fair-regression",
-        "constraint": "bounded_group_loss",
-        "bound": 3e12,
-        "features": ["x"],
-    }
-    result = fairfix.repair(rows, protected="g", label="y", task="regression", **asked)
-    told = renderer("text")(result.to_dict())
-    first = told[: told.index("Proof on held-out rows")]
-    assert "e+12" in first
-    assert not re.search(r"\d{7}", first)
+    y, score = (unit * (x + (group == "a") + noise) for noise in (rng.normal(size=400), 0.0))
+    rows = pa.table({"g": group, "y": y, "score": score, "id": np.arange(400)})
+    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "protected_as_feature": True}
+    result = fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict()
+    text = renderer("text")(result)
+
+    number = r"(-?[\d.]+(?:e[+-]\d+)?)"
+    table = {row["id"]: row for row in result["proof"]["holdout"]["table"]}
+    row, said = table["square_loss"], re.search(rf"Square loss was {number} and is {number} \(", text)
+    assert said is not None
+    for word, when in zip(said.groups(), ("before", "after"), strict=True):
+        assert float(word) == pytest.approx(row[when]["value"], rel=5e-3)
+    line = re.findall(r"\n\| square loss .*\| ([+-]\S+) \[", renderer("markdown")(result))[0]
+    assert float(line) == pytest.approx(row["change"]["value"], rel=5e-3)
+    assert not re.search(r"\d{7}", text[: text.index("Data and settings")])
+
+
+def test_means_that_round_alike_are_told_apart() -> None:
+    """Who rises most rises in the sentence too, where a change is small beside the labels."""
+    rng = np.random.default_rng(0)
+    group, x = rng.choice(["a", "b"], 400), rng.normal(size=400)
+    y = 1e6 + x + (group == "a")
+    rows = pa.table({"g": group, "y": y, "score": y, "id": np.arange(400)})
+    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "protected_as_feature": True}
+    text = renderer("text")(fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict())
+    pairs = re.findall(
+        r"(rises|falls)\s+most:\s+with\s+a\s+mean\s+of\s+(\S+)\s+before\s+and\s+(\S+)\s+after", text
+    )
+
+    assert {way for way, *_ in pairs} == {"rises", "falls"}
+    for way, before, after in pairs:
+        assert (float(after) > float(before)) == (way == "rises")
+        assert float(after) != float(before)

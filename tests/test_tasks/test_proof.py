@@ -13,7 +13,7 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings, Value
 from fairfix.cli import run
-from fairfix.data.counts import Ints
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.draws import decide, is_random
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
@@ -23,6 +23,7 @@ from fairfix.methods import available
 from fairfix.methods.fair_regression import FairRegression
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.sensei import Sensei
+from fairfix.models.scorers import Scorer
 from fairfix.tasks.doubts import Asked, of_gaps, of_rounding, of_slack
 from fairfix.tasks.fitting import repair_table, split_rows
 from hypothesis import given, settings
@@ -387,6 +388,30 @@ def test_long_texts_are_repeated_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     expected = [[row.expected for row in one.fit.table if row.expected] for one in (unread, read_too)]
     assert expected[0]
     assert expected[0] == pytest.approx(expected[1], abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"solver": "reduction"}, {"solver": "closed-form"}], ids=["plug-in", "mixture", "tube"]
+)
+def test_what_is_expected_over_draws_asks_models_once(
+    monkeypatch: pytest.MonkeyPatch, parameters: dict[str, str]
+) -> None:
+    """Thousands of draws of a row look at its features as often as one does."""
+    reading = Reading(Columns(("race",), label="label", score="score"))
+    rows, score, scored = read_table(people(200), reading, ("p",)), Scorer.__call__, [0]
+
+    def counted(self: Scorer, table: Table) -> Floats:
+        scored[0] += len(table)
+        return score(self, table)
+
+    monkeypatch.setattr(Scorer, "__call__", counted)
+    method = FairRegression(slack=0.05, **parameters)  # type: ignore[arg-type]
+    aware = method.solver == "closed-form"
+    outcome = repair_table(rows, method, features=("p",), protected_as_feature=aware)
+
+    assert outcome.predictor.randomized
+    assert any(row.expected is not None for part in (outcome.fit, outcome.holdout) for row in part.table)
+    assert scored[0] < 100 * len(rows)
 
 
 @given(

@@ -214,7 +214,7 @@ class FairRegression(Searched, Promised):
                 raise UsageError(
                     f"fair-regression: `{name}={given}` does not go with `loss={self.loss}`; it goes with `loss={loss}`"
                 )
-        if not minimises(self.learner, self.loss) and self.solver != "reduction":
+        if not minimises(self.learner, self.loss):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
                 f"fair-regression: {makes(self.learner)} know no {loss} loss; leave out `learner={self.learner}`, or "

@@ -404,9 +404,9 @@ class Reduction(Solver):
         if oracle == "cost-sensitive" and loss != "logistic":
             return CostSensitive(X)
         if oracle != of_loss:
+            others = f"direct or {of_loss}" if self.method.learner == "linear" else of_loss
             raise UsageError(
-                f"fair-regression: `oracle={oracle}` does not go with the {row_loss(loss).title}; take direct or "
-                f"{of_loss}"
+                f"fair-regression: `oracle={oracle}` does not go with the {row_loss(loss).title}; take {others}"
             )
         return Heuristic(fit)
 

@@ -128,16 +128,18 @@ class Exact(Solver):
             score, eta, weight = self._counted(cell, points[k])
             chance = _chance(predictor, k, score)
             masses = _masses(self.method.events, eta, weight)
-            cut = _nearest_cut(score, masses, [float(m @ chance) / float(m.sum()) for m in masses])
+            # a group without rows of a label has no rate among them, and one without any such rate its share selected
+            rated = [m for m in masses if m.any()] or [weight]
+            cut = _nearest_cut(score, rated, [float(m @ chance) / float(m.sum()) for m in rated])
             curves.append(Piecewise.separating(score, cut.astype(np.float64)))
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
-        strata = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
+        alike = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
         worst = (
-            f"the largest gap of what is made alike is {max(np.ptp(one, axis=0).max() for one in strata):.2g}"
+            f"the largest gap of what is made alike is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
         )
         if self.method.min_ratio:
-            ratios = [one.min() / one.max() for one in strata if one.max() > 0]
+            ratios = [one.min() / one.max() for one in alike if one.max() > 0]
             worst = f"the smallest ratio of what is held alike is {min(ratios, default=math.nan):.2g}"
         cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
         note = (
@@ -152,7 +154,7 @@ class Exact(Solver):
     def _rates(
         self, problem: RepairProblem, inside: Sequence[int], sums: Sequence[Sequence[tuple[float, float]]]
     ) -> Iterator[Floats]:
-        """Yield the rates of the groups that are held alike among some cells, per attribute, shape (G, events).
+        """Yield the rates that are held alike among some cells, by attribute and event; of groups with such rows.
 
         ``sums``: of every cell and event, the mass that is decided positively, and all of it.
         """
@@ -163,7 +165,10 @@ class Exact(Solver):
         for code in groups.T:
             total = np.zeros((code.max() + 1, *own.shape[1:]))
             np.add.at(total, code, own)
-            yield total[..., 0] / total[..., 1]
+            for event in total.transpose(1, 0, 2):
+                rated = event[event[:, 1] > 0]
+                if len(rated):
+                    yield rated[:, 0] / rated[:, 1]
 
     def _counted(self, cell: ScoredCell, points: Points) -> tuple[Floats, Floats, Floats]:
         """Return scores, probabilities of label 1 and weights by which rates are counted: labels, where they matter."""

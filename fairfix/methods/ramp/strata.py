@@ -82,12 +82,15 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.reading)
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
+    each = method.attributes == "each" and len(problem.cells.columns) > 1
+    groups = groups_of_each(problem, inside) if each else None
     if method.about_labels:
-        _require_both_labels(cells, points)
+        overlapping = groups if method.gamma else None  # thresholds have prices for each cell
+        _require_labels(method, cells, points, overlapping, [cells_of(problem).levels[k] for k in inside])
     if method.constraint == "equalized_odds":
         solver = _odds_ramps if method.gamma else _odds_steps
         return solver(method, points, lift)
-    if method.attributes == "each" and (groups := groups_of_each(problem, inside)).shape[1] > 1:
+    if groups is not None:
         if method.gamma == 0:
             return _steps(method, cells, points, lift, groups)
         return _overlapping_ramps(method, points, groups, lift)
@@ -130,8 +133,7 @@ def _rate_ramps(
     ]
     best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift), _ratio(method))
     multipliers = np.add(best.offsets, best.remainders)
-    prices = [(float(u), 0.0) if label else (0.0, float(u)) for u in multipliers]
-    rules = [_line(method, p, lift, *own) for p, own in zip(points, prices, strict=True)]
+    rules = [_line(method, label, lift, float(u) / base) for u, base in zip(multipliers, bases, strict=True)]
     return StratumFit.of(rules, best, sum(p.mass for p in points))
 
 
@@ -140,9 +142,9 @@ def _share(p: Points, label: int | None) -> Floats:
     return p.eta if label else 1.0 - p.eta
 
 
-def _line(method: Ramp, p: Points, lift: float, u: float, v: float = 0.0) -> CellRule:
-    """Return the rule of multipliers of the true and the false positive rate: a line in ``f = 2 eta - 1``."""
-    up, down = u / (2 * p.base_rate), v / (2 * (1 - p.base_rate))
+def _line(method: Ramp, label: int | None, lift: float, price: float, other: float = 0.0) -> CellRule:
+    """Return the rule where rows pay ``price`` for the label and ``other`` for the other: a line in ``2 eta - 1``."""
+    up, down = (price / 2, other / 2) if label else (other / 2, price / 2)
     return CellRule(curve=Piecewise.line((1 - up + down) / method.gamma, (lift - up - down) / method.gamma))
 
 
@@ -155,9 +157,8 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
     base = np.array([p.base_rate for p in points])
     slopes = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
     best = solve_pairs(score + lift, slopes, cell, method.gamma, method.slack, weight)
-    rules = [
-        _line(method, p, lift, *map(float, own)) for p, own in zip(points, best.multipliers, strict=True)
-    ]
+    prices = best.multipliers / np.stack([base, 1 - base], axis=1)
+    rules = [_line(method, 1, lift, *own) for own in prices.tolist()]
     mass = float(weight.sum())
     return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
@@ -182,13 +183,12 @@ def _overlapping_ramps(method: Ramp, points: Sequence[Points], groups: Ints, lif
     kinds = enumerate(zip(base, groups.T, strict=True))
     price = np.sum([best.multipliers[own, j] / b[own] for j, (b, own) in kinds], axis=0)
     rules = []
-    for p, u in zip(points, price.tolist(), strict=True):
+    for u in price.tolist():
         if label is None:
             t, remainder = _shifted(u, 0.0, -lift)
             rules.append(CellRule(offset=t, remainder=remainder, gamma=method.gamma))
         else:
-            own = (u * p.base_rate, 0.0) if label else (0.0, u * (1.0 - p.base_rate))
-            rules.append(_line(method, p, lift, *own))
+            rules.append(_line(method, label, lift, u))
     mass = float(weight.sum())
     return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
@@ -279,14 +279,27 @@ def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | Non
     return float(method.rho)
 
 
-def _require_both_labels(cells: Sequence[ScoredCell], points: Sequence[Points]) -> None:
-    """Raise where a rate among the rows of one label is undefined."""
-    for cell, p in zip(cells, points, strict=True):
-        if not 0 < p.base_rate < 1:
-            raise DataError(
-                f"group {cell.name!r} has no rows with label {0 if p.base_rate else 1} to fit on, so a rate among them "
-                "is undefined; leave the group out or fold it into another"
-            )
+def _require_labels(
+    method: Ramp,
+    cells: Sequence[ScoredCell],
+    points: Sequence[Points],
+    groups: Ints | None,
+    levels: Sequence[tuple[str, ...]],
+) -> None:
+    """Raise where a rate that is made alike is undefined: of a cell, or of one of the ``groups`` of these, (C, J)."""
+    mass, base = (np.array([float(getattr(p, name)) for p in points]) for name in ("mass", "base_rate"))
+    kinds = [np.arange(len(points))] if groups is None else list(groups.T)
+    for j, own in enumerate(kinds):
+        for label in method.events:
+            ones = mass * (base if label else 1.0 - base)
+            lacking = np.bincount(own, ones)[own] <= 0
+            if lacking.any():
+                k = int(np.argmax(lacking))
+                name = cells[k].name if groups is None else levels[k][j - len(kinds)]
+                raise DataError(
+                    f"group {name!r} has no rows with label {label} to fit on, so a rate among them is undefined; "
+                    "leave the group out or fold it into another"
+                )
 
 
 def _shifted(t: float, remainder: float, shift: float) -> tuple[float, float]:
