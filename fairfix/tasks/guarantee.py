@@ -111,7 +111,8 @@ class Promise:
     def whole(self) -> bool:
         """Whether rates over everybody count, or groups that overlap: rows are parted without looking at groups."""
         against_all = self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
-        return against_all or len(self.attributes) > 1 or self.behind is not None
+        overlap = len(self.attributes) > 1 or self.behind is not None
+        return overlap or (against_all and self.of.kind != "covariance")
 
     @cached_property
     def behind(self) -> Behind | None:
