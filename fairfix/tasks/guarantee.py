@@ -289,6 +289,7 @@ class Promise:
             self._limits(made, evidence, way),
             self.repairer.asked_by,
             tuple(zip(names, map(int, used), strict=True)),
+            kept,
             share,
             None if evidence is None else self._needed(evidence, share),
             sum(self.table.rows.excluded.values()),

@@ -228,6 +228,24 @@ def test_groups_of_each_column_are_held_alike_on_rows_that_were_parted_without_l
     assert inside["bound"] > one["bound"]
 
 
+def test_equal_rates_are_promised_of_the_groups_of_each_column_and_not_of_their_cells() -> None:
+    """Cells may differ as they will: here race and town say nothing alone, and all together."""
+    data = rows(3000)
+    crossed = (data["race"] == "a") == (data["town"] == "north")
+    data["p"] = (data["p"] + crossed) / 2
+    data["label"] = (np.random.default_rng(0).random(len(data)) < data["p"]).astype(int)
+    asked = {"method": "sensei", "solver": "equal-rates", "features": "p", "protected": ["race", "town"]}
+    result = made(data, slack=0.4, **asked)
+    one, proof = result.content["guarantee"], result.outcome.judged
+    far = {row.attribute: row.after.value for row in proof.table if row.id == one["criterion"]}
+
+    assert one["attribute"] == "race and town, each alone"
+    assert one["measured"] == pytest.approx(max(far["race"], far["town"]), abs=1e-9)
+    assert far["race x town"] > 0.25
+    # each row is in many groups, and is counted once
+    assert f"on held-out rows, {result.content['split']['holdout']:,}, it is" in one["says"]
+
+
 def test_a_mean_loss_is_promised_of_each_group_that_has_a_bound() -> None:
     data = rows()
     result = made(data, **LOSS, slack=None, bound="a=0.9,c=0.95")
