@@ -213,10 +213,11 @@ class CovariancesOfRules(Evidence):
 
     def of(self, rows: Ints) -> Floats:
         """Return the largest, by the largest that shares may be; shares and strata have their parts of alpha."""
-        out, ends = [], np.cumsum([one.rows.size for one in self.strata])[:-1]
-        cost = math.log(self.rows.size / (self.alpha * SHARES))
-        for one, own in zip(self.strata, np.split(rows, ends), strict=True):
+        out, more = [], float(rows[0] / self.rows[0])
+        cost = math.log(sum(one.rows.size for one in self.strata) / (self.alpha * SHARES))
+        for one in self.strata:
             rest = replace(one, alpha=self.alpha * (1 - SHARES) / len(self.strata))
+            own = np.rint(one.rows * more).astype(np.int64)
             shares = upper_mean(one.shares, one.would_be(own), cost, counted=True)
             out.append(float((shares * rest.of(own)).max()))
         return np.array([max(out)])

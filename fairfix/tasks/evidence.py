@@ -283,9 +283,9 @@ class Witness:
                     total=int(whole[inside].sum()),
                 )
             )
-        names = tuple(name for one in parts for name in one.names)
-        rows = np.concatenate([one.rows for one in parts])
-        return CovariancesOfRules(names=names, rows=rows, alpha=self.alpha, strata=tuple(parts))
+        return CovariancesOfRules(
+            names=("everybody",), rows=np.array([len(fitted)]), alpha=self.alpha, strata=tuple(parts)
+        )
 
     def _distances(self, rule: RepairedPredictor, table: Table) -> Distances | PairsOfRules:
         """Return distances of values: of a tube as expected over its draws, of others as their values are drawn.

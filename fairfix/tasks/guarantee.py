@@ -307,6 +307,8 @@ class Promise:
         )
         out = []
         for at, bound, shown in zip(self._bounded, bounds.tolist(), seen.tolist(), strict=True):
+            if not math.isfinite(self._asked[at]):  # nothing is asked of that group
+                continue
             inner = None if given is None or way == "construction" else float(given[at])
             own = Limit(names[at], float(self._asked[at]), bound, shown, inner)
             if self.of.kind == "ratio":  # gaps are what ratios lack to 1

@@ -117,9 +117,7 @@ class Guarantee:
         seen = _listed(
             [nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits]
         )
-        measured = (
-            "" if self.way == "construction" else f"; on {of_fit}, {self.looked_at:,}, it is {seen}"
-        )
+        measured = "" if self.way == "construction" else f"; on {of_fit}, {self.looked_at:,}, it is {seen}"
         what = f"{end} {least[0]}"
         if self.limits[0].group:
             what = _listed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def covariances(code: Any, chance: Any, many: int) -> CovariancesOfRules:
     inside = Distances(
         names=names, rows=rows, alpha=ALPHA, far=far, apart=apart, shares=share, total=int(rows.sum())
     )
-    return CovariancesOfRules(names=names, rows=rows, alpha=ALPHA, strata=(inside,))
+    return CovariancesOfRules(names=("everybody",), rows=np.array([code.size]), alpha=ALPHA, strata=(inside,))
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.05, 0.95), (0.6, 0.3, 0.1)])
@@ -64,12 +65,11 @@ def test_a_stratum_adds_to_the_bound_and_not_to_what_is_seen() -> None:
     code = rng.integers(0, 2, 1000)
     one = covariances(code, 0.5 + 0.2 * code, 2)
     (inside,) = one.strata
-    two = CovariancesOfRules(
-        names=(*"abcd",), rows=np.tile(one.rows, 2), alpha=ALPHA, strata=(inside, inside)
-    )
+    two = replace(one, rows=2 * one.rows, strata=(inside, inside))
 
     assert one.measured == pytest.approx(abs(np.cov(code, 0.2 * code, bias=True)[0, 1]), abs=1e-12)
     assert two.measured == one.measured < one.bound < two.bound
+    assert one.of(np.array([4000])) < one.bound  # if the same had been seen on more rows
 
 
 def test_distributions_are_compared_at_their_largest_distance() -> None:

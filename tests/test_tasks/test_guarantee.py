@@ -310,6 +310,14 @@ def test_each_group_is_promised_its_own_slack() -> None:
     assert one["limits"][1]["inner_slack"] == 0.5
 
 
+def test_a_group_of_which_nothing_is_asked_is_promised_nothing() -> None:
+    asked = {"method": "fair-regression", "protected_as_feature": True, "slack": None}
+    one = made(**asked, group_slack="a=0.2,b=inf,c=0.5").content["guarantee"]
+
+    assert [(own["group"], own["slack"]) for own in one["limits"]] == [("a", 0.2), ("c", 0.5)]
+    assert one["holds"]
+
+
 def test_values_are_promised_as_they_are_expected_over_their_draws() -> None:
     asked = {"method": "fair-regression", "protected_as_feature": True, "features": "score", "slack": 0.1}
     result = made(rows().assign(score=lambda frame: frame["score"].round(1).clip(0.1, 0.9)), **asked)

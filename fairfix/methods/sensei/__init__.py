@@ -179,7 +179,9 @@ class Sensei(Repairer):
 
     def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes whose groups the slack holds alike: equal rates are those of each column alone."""
-        return tuple((name,) for name in protected) if self.solver == "equal-rates" else super().alike(protected)
+        return (
+            tuple((name,) for name in protected) if self.solver == "equal-rates" else super().alike(protected)
+        )
 
     def heeding_copies(self) -> Sensei:
         """Return the repairer with a slack of decisions that change with copies, as well as with flips."""
