@@ -63,7 +63,8 @@ class Case:
     """What is judged aside.
 
     ``rates``, ``positives`` (rates of label 1), ``ratio``, ``each`` column, ``balanced`` (rates by label to
-    everybody's), ``values`` (distance of distributions to everybody's), ``true`` groups to everybody.
+    everybody's), ``values`` (distance of distributions to everybody's), ``true`` groups to everybody; ``membership``
+    and ``age``: covariances, that with age per standard deviation.
     """
 
 
@@ -71,6 +72,8 @@ METHODS = {
     "ramp": Case({"method": "ramp", "calibrate": "isotonic"}),
     "ramp, equal opportunity": Case({"method": "ramp", "constraint": "equal_opportunity"}, gap="positives"),
     "ramp, ratio": Case({"method": "ramp"}, (0.8,), "min_ratio", "ratio"),
+    "ramp, covariance": Case({"method": "ramp", "constraint": "covariance"}, (0.01, 0.02), gap="membership"),
+    "ramp, age": Case({"method": "ramp", "protected_number": "age"}, (0.02, 0.05), gap="age"),
     "ramp, each of two columns": Case({"method": "ramp", "attributes": "each"}, gap="each"),
     "logloss": Case({"method": "logloss", "features": ["score"]}),
     "fair-regression": Case({"method": "fair-regression"}, gap="values"),
@@ -98,6 +101,7 @@ def scored(path: Path, label: str, groups: tuple[str, str], seed: int) -> pd.Dat
         model.fit(X[:train], y[:train])
     first, second = (frame[name].astype(str) for name in groups)
     out = pd.DataFrame({"id": np.arange(y.size), "group": first, "second": second, "label": y})
+    out["age"] = frame[next(name for name in frame if name.lower() == "age")].astype(float)
     rng = np.random.default_rng(seed)
     other = rng.permutation(out["group"].to_numpy())
     out["recorded"] = np.where(rng.random(y.size) < WRONG, other, out["group"])
@@ -119,6 +123,11 @@ def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
     group = frame["group"].to_numpy()
     if gap == "each":
         return max(float(np.ptp(rates(chance, frame[one].to_numpy()))) for one in ("group", "second"))
+    if gap == "membership":
+        return max(abs(covariance(chance, group == one)) for one in np.unique(group))
+    if gap == "age":
+        age = frame["age"].clip(*frame["age"].quantile([0.01, 0.99]))
+        return abs(covariance(chance, age / age.std()))
     if gap == "values":
         return max(float(ks_2samp(chance[group == one], chance).statistic) for one in np.unique(group))
     y = frame["label"].to_numpy()
@@ -128,6 +137,11 @@ def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
     inside = y == 1 if gap == "positives" else y > -1
     found = rates(chance[inside], group[inside])
     return float(found.min() / found.max() if gap == "ratio" else np.ptp(found))
+
+
+def covariance(chance: Floats, number: npt.NDArray[Any]) -> float:
+    """Return the covariance of chances and numbers."""
+    return float(np.cov(chance, number)[0, 1])
 
 
 def rates(chance: Floats, group: npt.NDArray[Any]) -> Floats:
@@ -195,10 +209,8 @@ def repaired(mine: pd.DataFrame, case: Case, limit: float, guarantee: float | No
     """Return the result of a repair; that of `robust` sees the recorded group and a survey."""
     asked: dict[str, Any] = {**case.asked, case.limit: limit, "guarantee": guarantee, "id": "id"}
     if case.gap != "true":
-        protected = ["group", "second"] if case.gap == "each" else "group"
-        return fairfix.repair(
-            mine.drop(columns="recorded"), protected=protected, label="label", score="score", **asked
-        )
+        asked["protected"] = {"each": ["group", "second"], "age": None}.get(case.gap, "group")
+        return fairfix.repair(mine.drop(columns="recorded"), label="label", score="score", **asked)
     told = mine.sample(frac=SURVEYED, random_state=0)
     table = told.groupby(["group", "recorded"]).size().rename("count").reset_index()
     with tempfile.TemporaryDirectory() as place:
