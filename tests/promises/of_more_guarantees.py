@@ -287,3 +287,52 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(
         worst <= told["bound"] + 1e-6, f"{more}: {worst:.4f} is above {told['bound']:.4f}, {len(frame)} rows"
     )
+
+
+@promise(
+    "with 95 % confidence, true groups by probabilities of membership are within the bound of everybody (robust)",
+    level=0.05,
+    quick=2,
+    full=1000,
+)
+def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
+    """People of each vector of probabilities are the worst that it allows, or independent where that is said."""
+    groups, kinds, levels = int(rng.integers(2, 4)), int(rng.integers(2, 30)), int(rng.integers(3, 12))
+    z = np.maximum(np.round(rng.dirichlet(np.full(groups, rng.choice([0.1, 0.3])), kinds), 3), 0.0)
+    z[:, -1] = 1.0 - z[:, :-1].sum(1)
+    masses = masses_of(rng, kinds, levels, rng.uniform(0.0, 0.4) * (z[:, 0] - 0.5))
+    likely = np.where(z[:, 0] >= np.median(z[:, 0]), "g0", "g1")
+    if np.unique(likely).size < 2:
+        return NOT_SAID
+    columns = [f"p{j}" for j in range(groups)]
+
+    def dressed(frame: pd.DataFrame) -> pd.DataFrame:
+        more = {f"p{j}": z[frame["kind"], j] for j in range(groups)}
+        return frame.assign(race=likely[frame["kind"]], **more).drop(columns="kind")
+
+    frame = dressed(sampled(rng, masses, _few_or_many(rng, 600, 12_000)))
+    independent, constraint = rng.random() < 0.4, str(rng.choice([*list(LABELS)[:3]]))
+    more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--thresholds", "blind"]
+    more += ["--noise-membership", ",".join(columns), "--assumption", "identified" if independent else "soft"]
+    told, _ = _asked(rng, shell, frame, "robust", *more)
+    if told is None:
+        return NOT_SAID
+    kind, level, label = (at.ravel() for at in np.indices(masses.shape))
+    scores = np.round(np.linspace(0.05, 0.95, levels)[level], 4)
+    cells = dressed(pd.DataFrame({"id": np.arange(kind.size), "kind": kind, "score": scores, "label": label}))
+    chance, whole, worst = _chance(shell, cells), masses.ravel(), 0.0
+    of_kind, about = np.eye(kinds)[kind].T, np.isin(label, LABELS[constraint])
+    overall = np.average(chance[about], weights=whole[about])
+    for j in range(groups):
+        own = z[kind, j] * whole
+        if independent:
+            worst = max(worst, abs(np.average(chance[about], weights=own[about]) - overall))
+            continue
+        fits = {
+            "A_ub": np.c_[np.eye(whole.size), -whole],
+            "A_eq": np.c_[of_kind, -z[:, j] * (of_kind @ whole)],
+        }
+        worst = max(worst, farthest(constraint, chance, label, fits, whole))
+    return judged(
+        worst <= told["bound"] + 1e-6, f"{more}: {worst:.4f} is above {told['bound']:.4f}, {len(frame)} rows"
+    )

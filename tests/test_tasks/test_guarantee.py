@@ -159,6 +159,15 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
     ("asked", "words"),
     [
         (
+            {
+                "method": "robust",
+                "noise_membership": "a=p_a,b=p_b",
+                "assumption": "soft",
+                "thresholds": "blind",
+            },
+            "by the true groups behind race, .* and the probabilities of membership for right",
+        ),
+        (
             OLD,
             "by age, the covariance .* and the ends and the standard deviations of numbers on the rows of the fit",
         ),
