@@ -161,11 +161,12 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
         (
             {
                 "method": "robust",
-                "noise_membership": "a=p_a,b=p_b",
+                "noise_membership": ["a=p_a", "b=p_b"],
                 "assumption": "soft",
+                "protected": "likely",
                 "thresholds": "blind",
             },
-            "by the true groups behind race, .* and the probabilities of membership for right",
+            "by the true groups behind likely, .* and the probabilities of membership for right",
         ),
         (
             OLD,
@@ -182,7 +183,7 @@ def test_a_promise_without_recorded_groups_says_what_it_takes_for_granted(
     asked: dict[str, Any], words: str
 ) -> None:
     data = rows().assign(age=lambda one: 40 + 9 * one["yes"], p_a=lambda one: one["p"])
-    data = data.assign(p_b=1 - data["p_a"])
+    data = data.assign(p_b=1 - data["p_a"], likely=np.where(data["p_a"] > 0.5, "a", "b"))
 
     assert re.search(words, made(data, slack=0.4, **asked).content["guarantee"]["says"])
 
