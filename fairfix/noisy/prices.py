@@ -325,8 +325,11 @@ def _of_part(rows: RuledRows, label: int | None) -> npt.NDArray[np.bool_]:
 
 def _threshold(v: Floats, mass: Floats, low: float, high: float) -> float:
     """Return the ``t`` of least ``sum mass (v - t)+ + sum mass max(t low, t high)``: one of ``v``, or 0."""
-    ways = np.unique(np.append(v, 0.0))
-    over = np.maximum(v - ways[:, None], 0.0) @ mass
+    ways, at = np.unique(np.append(v, 0.0), return_inverse=True)
+    mass = np.append(mass, 0.0)
+    above = np.cumsum(np.bincount(at, mass)[::-1])[::-1]  # mass of what is at least each of them
+    steps = np.append(np.diff(ways) * above[1:], 0.0)
+    over = np.cumsum(steps[::-1])[::-1]
     return float(ways[int(np.argmin(over + mass.sum() * np.maximum(ways * low, ways * high)))])
 
 
