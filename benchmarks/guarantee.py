@@ -62,8 +62,9 @@ class Case:
     gap: str = "rates"
     """What is judged aside.
 
-    ``rates``, ``positives`` (rates of label 1), ``ratio``, ``each`` column, ``balanced`` (rates by label to
-    everybody's), ``values`` (distance of distributions to everybody's), ``true`` groups to everybody.
+    ``rates``, ``positives`` (rates of label 1), ``ratio``, ``each`` column, ``soft`` (rates by probabilities of
+    membership), ``balanced`` (rates by label to everybody's), ``values`` (distance of distributions to everybody's),
+    ``true`` groups to everybody; ``membership`` and ``age``: covariances, that with age per standard deviation.
     """
 
 
@@ -71,6 +72,9 @@ METHODS = {
     "ramp": Case({"method": "ramp", "calibrate": "isotonic"}),
     "ramp, equal opportunity": Case({"method": "ramp", "constraint": "equal_opportunity"}, gap="positives"),
     "ramp, ratio": Case({"method": "ramp"}, (0.8,), "min_ratio", "ratio"),
+    "ramp, covariance": Case({"method": "ramp", "constraint": "covariance"}, (0.01, 0.02), gap="membership"),
+    "ramp, age": Case({"method": "ramp", "protected_number": "age"}, (0.02, 0.05), gap="age"),
+    "ramp, soft groups": Case({"method": "ramp", "noise_membership": "own=p_own,other=p_other"}, gap="soft"),
     "ramp, each of two columns": Case({"method": "ramp", "attributes": "each"}, gap="each"),
     "logloss": Case({"method": "logloss", "features": ["score"]}),
     "fair-regression": Case({"method": "fair-regression"}, gap="values"),
@@ -90,19 +94,28 @@ def scored(path: Path, label: str, groups: tuple[str, str], seed: int) -> pd.Dat
         frame = frame[frame["race"].isin(["African-American", "Caucasian"])]
     frame = frame.sample(frac=1.0, random_state=seed).reset_index(drop=True)
     y = frame[label].to_numpy().astype(int)
-    X = pd.get_dummies(frame.drop(columns=[label]), dtype=float).fillna(0.0).to_numpy()
     train = round(SHARES[0] * y.size)
+    probability = learned(frame.drop(columns=[label]), y, train)
+    first, second = (frame[name].astype(str) for name in groups)
+    out = pd.DataFrame({"id": np.arange(y.size), "group": first, "second": second, "label": y})
+    out["age"] = frame[next(name for name in frame if name.lower() == "age")].astype(float)
+    rng = np.random.default_rng(seed)
+    other = rng.permutation(out["group"].to_numpy())
+    out["recorded"] = np.where(rng.random(y.size) < WRONG, other, out["group"])
+    out["score"] = probability.clip(1e-6, 1 - 1e-6)
+    out["p_own"] = learned(frame.drop(columns=[label, *groups]), (first == first.min()).to_numpy(), train)
+    out["p_other"] = 1.0 - out["p_own"]
+    return out[train:].reset_index(drop=True)
+
+
+def learned(features: pd.DataFrame, y: npt.NDArray[Any], train: int) -> Floats:
+    """Return the probabilities of a logistic regression that the first rows train."""
+    X = pd.get_dummies(features, dtype=float).fillna(0.0).to_numpy()
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X[:train], y[:train])
-    first, second = (frame[name].astype(str) for name in groups)
-    out = pd.DataFrame({"id": np.arange(y.size), "group": first, "second": second, "label": y})
-    rng = np.random.default_rng(seed)
-    other = rng.permutation(out["group"].to_numpy())
-    out["recorded"] = np.where(rng.random(y.size) < WRONG, other, out["group"])
-    out["score"] = model.predict_proba(X)[:, 1].clip(1e-6, 1 - 1e-6)
-    return out[train:].reset_index(drop=True)
+    return np.asarray(model.predict_proba(X)[:, 1])
 
 
 def lost(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
@@ -119,6 +132,14 @@ def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
     group = frame["group"].to_numpy()
     if gap == "each":
         return max(float(np.ptp(rates(chance, frame[one].to_numpy()))) for one in ("group", "second"))
+    if gap == "membership":
+        return max(abs(covariance(chance, group == one)) for one in np.unique(group))
+    if gap == "soft":
+        first, second = (np.average(chance, weights=frame[name]) for name in ("p_own", "p_other"))
+        return abs(float(first - second))
+    if gap == "age":
+        age = frame["age"].clip(*frame["age"].quantile([0.01, 0.99]))
+        return abs(covariance(chance, age / age.std()))
     if gap == "values":
         return max(float(ks_2samp(chance[group == one], chance).statistic) for one in np.unique(group))
     y = frame["label"].to_numpy()
@@ -128,6 +149,11 @@ def gap_of(frame: pd.DataFrame, chance: Floats, gap: str) -> float:
     inside = y == 1 if gap == "positives" else y > -1
     found = rates(chance[inside], group[inside])
     return float(found.min() / found.max() if gap == "ratio" else np.ptp(found))
+
+
+def covariance(chance: Floats, number: npt.NDArray[Any]) -> float:
+    """Return the covariance of chances and numbers."""
+    return float(np.cov(chance, number)[0, 1])
 
 
 def rates(chance: Floats, group: npt.NDArray[Any]) -> Floats:
@@ -195,10 +221,8 @@ def repaired(mine: pd.DataFrame, case: Case, limit: float, guarantee: float | No
     """Return the result of a repair; that of `robust` sees the recorded group and a survey."""
     asked: dict[str, Any] = {**case.asked, case.limit: limit, "guarantee": guarantee, "id": "id"}
     if case.gap != "true":
-        protected = ["group", "second"] if case.gap == "each" else "group"
-        return fairfix.repair(
-            mine.drop(columns="recorded"), protected=protected, label="label", score="score", **asked
-        )
+        asked["protected"] = {"each": ["group", "second"], "age": None, "soft": None}.get(case.gap, "group")
+        return fairfix.repair(mine.drop(columns="recorded"), label="label", score="score", **asked)
     told = mine.sample(frac=SURVEYED, random_state=0)
     table = told.groupby(["group", "recorded"]).size().rename("count").reset_index()
     with tempfile.TemporaryDirectory() as place:

@@ -16,6 +16,7 @@ noise               masses                                              price of
 :class:`Rows`       ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``   ``(v - t_k)+ + b_k + e``
 :class:`Recording`  ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``       ``b_k(c) + e(c)``
 :class:`Near`       within total variation ``r_j`` of group ``j``       ``1[k = j] {max(v, t) + r_j (vmax - t)}``
+:class:`Members`    ``sum z = p_j n`` among rows of equal ``p``          ``(v - t(p))+ + t(p) p_j``
 ==================  ==================================================  ==============================================
 
 ``e = max_i max_T sum_k T_ik (x_k 1[i = j] - b_k)`` with ``x = t``, or ``x = v``, is what multipliers ``b`` leave over:
@@ -50,13 +51,17 @@ class RuledRows:
     """Shape (m, K)."""
     mass: Floats
     """Shape (m,), of sum 1."""
+    member: Floats
+    """Probabilities to be of each true group, shape (m, J), or (m, 0) where rows have none."""
 
     @classmethod
-    def of(cls, group: Ints, label: Ints, chance: Floats) -> RuledRows:
-        """Return the entries of rows, shapes (n,), (n,) and (n, K)."""
-        keys, number = np.unique(np.column_stack([group, label, chance]), axis=0, return_inverse=True)
-        many = np.bincount(number.ravel(), minlength=len(keys))
-        return cls(keys[:, 0].astype(np.int64), keys[:, 1].astype(np.int64), keys[:, 2:], many / group.size)
+    def of(cls, group: Ints, label: Ints, chance: Floats, member: Floats | None = None) -> RuledRows:
+        """Return the entries of rows, shapes (n,), (n,), (n, K) and (n, J)."""
+        each = np.column_stack([group, label, chance, *([] if member is None else [member])])
+        keys, number = np.unique(each, axis=0, return_inverse=True)
+        many, end = np.bincount(number.ravel(), minlength=len(keys)), 2 + chance.shape[1]
+        group, label = (keys[:, at].astype(np.int64) for at in (0, 1))
+        return cls(group, label, keys[:, 2:end], many / len(each), keys[:, end:])
 
     @cached_property
     def own(self) -> Floats:
@@ -249,6 +254,45 @@ class Near(Allowed):
         return prices[0], prices[1], min(t + radius * (most - t), 0.0), max(most + radius * (most - t), 0.0)
 
 
+PARTS = 20
+"""Parts of the rows, by their probability to be of a group, that have a threshold each; any number is allowed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Members(Allowed):
+    """Of rows of equal probabilities of membership, a share of the probability is of a true group."""
+
+    independent: bool
+    """Whether that is so whatever the rule and the label are."""
+
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+        """Choose a threshold for each part of the rows; who is independent is of a group by the probability."""
+        least, most = asked.ends
+        p, v = zip(
+            *((rows.member[:, asked.group], asked.worth(rows, rows.own)) for rows in (fit, other)),
+            strict=True,
+        )
+        if self.independent:
+            return v[0] * p[0], v[1] * p[1], least, most
+        edges = np.unique(p[0])[1:]
+        if edges.size >= PARTS:
+            edges = np.unique(np.quantile(p[0], np.arange(1, PARTS) / PARTS))
+        at = [np.searchsorted(edges, one, side="right") for one in p]
+        t = np.zeros(edges.size + 1)
+        for k in np.unique(at[0]):
+            inside = at[0] == k
+            share = float(np.average(p[0][inside], weights=fit.mass[inside]))
+            t[k] = _threshold(v[0][inside], fit.mass[inside], share, share)
+        prices = [np.maximum(w - t[part], 0.0) + t[part] * one for w, part, one in zip(v, at, p, strict=True)]
+        low, high = (np.maximum(end - t, 0.0) for end in (least, most))
+        return (
+            prices[0],
+            prices[1],
+            float((low + np.minimum(t, 0.0)).min()),
+            float((high + np.maximum(t, 0.0)).max()),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Behind:
     """True groups behind recorded ones, as far as an assumption tells."""
@@ -265,6 +309,8 @@ class Behind:
     """Whether the table is a survey."""
     words: str
     """What is taken for granted, as the end of a sentence."""
+    columns: tuple[str, ...] = ()
+    """Those of probabilities of membership of each true group, where rows have such."""
 
 
 def _block(rows: RuledRows, entries: Floats) -> Ints:
@@ -279,8 +325,11 @@ def _of_part(rows: RuledRows, label: int | None) -> npt.NDArray[np.bool_]:
 
 def _threshold(v: Floats, mass: Floats, low: float, high: float) -> float:
     """Return the ``t`` of least ``sum mass (v - t)+ + sum mass max(t low, t high)``: one of ``v``, or 0."""
-    ways = np.unique(np.append(v, 0.0))
-    over = np.maximum(v - ways[:, None], 0.0) @ mass
+    ways, at = np.unique(np.append(v, 0.0), return_inverse=True)
+    mass = np.append(mass, 0.0)
+    above = np.cumsum(np.bincount(at, mass)[::-1])[::-1]  # mass of what is at least each of them
+    steps = np.append(np.diff(ways) * above[1:], 0.0)
+    over = np.cumsum(steps[::-1])[::-1]
     return float(ways[int(np.argmin(over + mass.sum() * np.maximum(ways * low, ways * high)))])
 
 

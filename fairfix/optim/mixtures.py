@@ -34,6 +34,8 @@ def matrix_game(cuts: Floats) -> tuple[Floats, Floats]:
     from scipy.optimize import linprog
 
     rows, columns = cuts.shape
+    far = float(np.ptp(cuts)) or 1.0
+    cuts = (cuts - cuts.min()) / far  # the same game, where numbers in the thousands may get no answer
     answer: Any = linprog(
         np.append(np.zeros(rows), 1.0),
         np.column_stack([cuts.T, -np.ones(columns)]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -83,14 +83,14 @@ class OfPairs(Evidence):
     """Rates of groups that are compared in pairs: of one event, of both labels, or inside strata."""
 
     rates: Floats
-    """Shape (m,), one for each group in each event and stratum."""
+    """Shape (m,), one for each group in each event and stratum; or (m, c), chances of values of at most each of c."""
     blocks: Ints
     """Which of them are compared with one another, shape (m,)."""
 
     @property
     def seen(self) -> Floats:
         """The largest difference."""
-        each = [float(np.ptp(inside)) for inside in self._by_block(self.rates) if inside.size > 1]
+        each = [float(np.ptp(inside, axis=0).max()) for inside in self._by_block(self.rates)]
         return np.array([max(each, default=0.0)])
 
     def _by_block(self, numbers: Any) -> list[Any]:
@@ -121,7 +121,7 @@ class PairsOfRules(OfPairs):
         pairs = self.pairs
         if not pairs.size:
             return np.zeros(1)
-        far = np.abs(self.rates[pairs[:, 0]] - self.rates[pairs[:, 1]])
+        far = np.array([np.abs(self.rates[a] - self.rates[b]).max() for a, b in pairs])
         return np.array([(far + self._reach(rows)(self.variation[pairs], rows[pairs])).max()])
 
 
@@ -180,6 +180,10 @@ class Distances(Evidence):
         """The distance of each group to everybody."""
         return self.far
 
+    def would_be(self, rows: Ints) -> int:
+        """Return how many rows the data would have, if so many were looked at."""
+        return round(self.total * float(rows.sum() / self.rows.sum()))
+
     def of(self, rows: Ints) -> Floats:
         """Return the distance of each group with what the distributions and the shares may be off."""
         many = len(self.names)
@@ -189,8 +193,34 @@ class Distances(Evidence):
         reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1)
         pairs = np.array(list(combinations(range(many), 2)))
         apart = self.apart + float(reach(np.ones(pairs.shape), rows[pairs]).max())
-        off = share_distance(round(self.total * rows.sum() / self.rows.sum()), many, self.alpha * SHARES)
+        off = share_distance(self.would_be(rows), many, self.alpha * SHARES)
         return self.far + reach(weights, rows) + off * min(apart, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CovariancesOfRules(Evidence):
+    """Covariances of decisions with membership, ``share_k (r_k - r)``, of a rule that rises with a score."""
+
+    strata: tuple[Distances, ...]
+    """How far the rates of groups are from those of everybody, in each stratum: distributions of the values 0 and 1."""
+
+    most: float = 0.25
+
+    @property
+    def seen(self) -> Floats:
+        """The largest."""
+        return np.array([max(float((one.shares * one.far).max()) for one in self.strata)])
+
+    def of(self, rows: Ints) -> Floats:
+        """Return the largest, by the largest that shares may be; shares and strata have their parts of alpha."""
+        out, more = [], float(rows[0] / self.rows[0])
+        cost = math.log(sum(one.rows.size for one in self.strata) / (self.alpha * SHARES))
+        for one in self.strata:
+            rest = replace(one, alpha=self.alpha * (1 - SHARES) / len(self.strata))
+            own = np.rint(one.rows * more).astype(np.int64)
+            shares = upper_mean(one.shares, one.would_be(own), cost, counted=True)
+            out.append(float((shares * rest.of(own)).max()))
+        return np.array([max(out)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,3 +298,79 @@ class Losses(Evidence):
                 for own, stake, many in each
             ]
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedRates(Evidence):
+    """Rates of groups that rows are members of by parts, ``E[w q] / E[w]``, of a finished rule."""
+
+    chance: Floats
+    """What the rule gives each row, shape (n,)."""
+    weights: Floats
+    """In [0, 1], shape (m, n): one for each group in each event."""
+    blocks: Ints
+    """Which groups are compared with one another, shape (m,)."""
+    spread: Floats
+    """Standard deviation of ``w (q - rate)`` on other rows, shape (m,): stakes are set by it."""
+
+    @property
+    def seen(self) -> Floats:
+        """The largest difference."""
+        total = self.weights.sum(axis=1)
+        rates = np.divide(self.weights @ self.chance, total, out=np.zeros(total.size), where=total > 0)
+        return np.array([max(float(np.ptp(rates[self.blocks == block])) for block in set(self.blocks))])
+
+    def of(self, rows: Ints) -> Floats:
+        """Return the largest difference of an upper and a lower limit; all of these share alpha."""
+        cost = math.log(2 * len(self.weights) / self.alpha)
+        stakes = stake_of(self.spread, rows, cost).tolist()
+        each = list(zip(stakes, self.weights, strict=True))
+        yes, no = (
+            np.array([upper_by_bets(own, stake, cost, float(rows[0]), weight) for stake, weight in each])
+            for own in (self.chance, 1.0 - self.chance)
+        )
+        compared = (self.blocks[:, None] == self.blocks) & ~np.eye(yes.size, dtype=bool)
+        return np.array([(yes[:, None] + no - 1.0)[compared].max()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trends(Evidence):
+    """Covariances of decisions with numbers that have ends, of a finished rule."""
+
+    chance: Floats
+    """What the rule gives each row, shape (n,)."""
+    numbers: Floats
+    """In standard deviations from the mean of other rows, shape (J, n)."""
+    ends: Floats
+    """How far from 0 each is at most, shape (J,)."""
+    centre: float
+    spread_of_chance: float
+    """Mean chance on other rows, ``c``, and its standard deviation there."""
+    spread: Floats
+    """Standard deviation of ``x (q - c)`` on other rows, shape (J,): stakes are set by it."""
+
+    @property
+    def seen(self) -> Floats:
+        """The largest."""
+        away = self.numbers - self.numbers.mean(axis=1, keepdims=True)
+        return np.array([float(np.abs((away * (self.chance - self.chance.mean())).mean(axis=1)).max())])
+
+    def of(self, rows: Ints) -> Floats:
+        """Return the largest: ``E[x (q - c)] - E[x] E[q - c]``, of which the last is a product of two small numbers."""
+        many, count = float(rows[0]), len(self.numbers)
+        own = math.log(2 * count / (self.alpha * (1 - SHARES)))
+        rest = math.log(2 * (count + 1) / (self.alpha * SHARES))
+        away, most = self.chance - self.centre, max(self.centre, 1.0 - self.centre)
+        rate = _farthest(away, most, self.spread_of_chance, many, rest)
+        out = []
+        for x, end, spread in zip(self.numbers, self.ends.tolist(), self.spread.tolist(), strict=True):
+            means = rate * _farthest(x, end, 1.0, many, rest)
+            out.append(_farthest(x * away, end * most, spread, many, own) + means)
+        return np.array([max(out)])
+
+
+def _farthest(numbers: Floats, most: float, spread: float, rows: float, cost: float) -> float:
+    """Return how far from 0 the expectation of numbers within ``most`` of 0 may be, by bets on either side."""
+    stake = float(stake_of(spread / (2 * most), rows, cost))
+    shares = (0.5 + side * numbers / (2 * most) for side in (1, -1))
+    return most * (2 * max(upper_by_bets(one, stake, cost, rows) for one in shares) - 1)

@@ -170,18 +170,24 @@ def stake_of(spread: ArrayLike, rows: ArrayLike, cost: float) -> Floats:
         return np.asarray(np.minimum(np.sqrt(2.0 * cost / np.asarray(rows)) / np.asarray(spread), 1.0))
 
 
-def upper_by_bets(numbers: Floats, stake: float, cost: float, rows: float | None = None) -> float:
+def upper_by_bets(
+    numbers: Floats, stake: float, cost: float, rows: float | None = None, weight: Floats | float = 1.0
+) -> float:
     """Return the largest expectation ``m`` of numbers in [0, 1] that bets against it do not refute, at ``exp(-cost)``.
 
     Whoever bets ``stake``, fixed before the numbers are seen, has ``prod (1 + stake (m - x_i))`` in the end, which is
     never negative and expected to be 1 where ``m`` is the expectation, so it is above ``exp(cost)`` with a chance of at
     most ``exp(-cost)`` (Markov; I. Waudby-Smith and A. Ramdas 2024, section 4). ``rows``: as if so many had been seen.
+    With a ``weight`` in [0, 1] of each number ``m`` is ``E[w x] / E[w]``, where that of ``w (m - x)`` is 0; 1 without
+    any.
     """
-    target = cost / (numbers.size if rows is None else rows)
-    m = float(numbers.mean())
+    target, weight = cost / (numbers.size if rows is None else rows), np.broadcast_to(weight, numbers.shape)
+    if not weight.any():
+        return 1.0
+    m = float(np.average(numbers, weights=weight))
     for _ in range(HALVINGS):  # Newton's steps: the logarithm is concave in m, so that none goes too far
-        inside = 1.0 + stake * (m - numbers)  # above 0: where one of them is 1, m is not 0
-        step = (target - float(np.log(inside).mean())) / float((stake / inside).mean())
+        inside = 1.0 + stake * weight * (m - numbers)  # above 0: where one of them is 1, m is not 0
+        step = (target - float(np.log(inside).mean())) / float((stake * weight / inside).mean())
         m += step
         if m >= 1.0 or step < ONE_MORE:
             break

@@ -14,8 +14,10 @@ import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import events_of
-from fairfix.data.counts import Ints
+from fairfix.data.counts import Floats, Ints
+from fairfix.data.memberships import memberships
 from fairfix.data.names import group_name
+from fairfix.data.scales import scaled
 from fairfix.data.table import Table
 from fairfix.individual.by_model import decisions_that_change
 from fairfix.methods.base import Repairer
@@ -23,6 +25,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import GroupTube
 from fairfix.noisy.prices import Behind
 from fairfix.stats.population import (
+    CovariancesOfRules,
     Distances,
     Evidence,
     Losses,
@@ -31,9 +34,15 @@ from fairfix.stats.population import (
     PairsOfRules,
     RatiosOfRules,
     ToOthers,
+    Trends,
+    WeightedRates,
 )
 from fairfix.tasks.behind import SURVEY, BehindNoise, ruled_rows
 from fairfix.tasks.proof import results_on
+
+BETS = "the betting bound of Waudby-Smith and Ramdas"
+DKW = "the inequality of Dvoretzky, Kiefer and Wolfowitz"
+"""Names of inequalities."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,10 @@ class Witness:
         variation = rule.variation
         assert variation is not None
         if self.of.metric == "ks":
-            assert isinstance(rule, GroupTube)
             return self._distances(rule, fitted)
+        if self.of.kind == "covariance":
+            assert variation.max() <= 1.0  # each rule rises with the score
+            return self._covariances(rule, fitted)
         columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
         strata, many = _strata_of(levels, len(columns) - len(fitted.reading.columns.protected))
         rates = self._rates(rule, fitted, columns, levels)
@@ -96,8 +107,7 @@ class Witness:
 
         ``of``: from which column on a level is named with its column, as those of several attributes may be alike.
         """
-        code, chance = table.codes(columns, levels), results_on(table, rule)[1].chance
-        assert chance is not None
+        code, chance = table.codes(columns, levels), _chance(table, rule)
         names, rows, rates = [], [], []
         first = len(columns) if of is None else of
         titles = [
@@ -126,14 +136,18 @@ class Witness:
                 rows=np.array([len(held)]),
                 alpha=self.alpha * (1.0 - SURVEY * self.behind.surveyed),
                 tail="bets on prices of rows, by duality of linear programs",
-                fit=ruled_rows(rule, fitted, self.behind.recorded),
-                held=ruled_rows(rule, held, self.behind.recorded),
+                fit=ruled_rows(rule, fitted, self.behind),
+                held=ruled_rows(rule, held, self.behind),
                 behind=self.behind,
             )
         if (losses := self._losses(rule, fitted, held)) is not None:
             return losses
         if of.metric == "ks":
             return self._distances(rule, held)
+        if self.repairer.membership:
+            return self._weighted_rates(rule, fitted, held)
+        if self.repairer.numbers:
+            return self._trends(rule, fitted, held)
         if of.scope == "under_flips":
             changed = decisions_that_change(held, rule, self.table)
             counted = not rule.randomized
@@ -181,7 +195,7 @@ class Witness:
             names=tuple(groups.names[k] for k in self.asked),
             rows=np.array([own.size for own in losses]),
             alpha=self.alpha,
-            tail="the betting bound of Waudby-Smith and Ramdas",
+            tail=BETS,
             most=seen[2],
             losses=losses,
             spread=np.array([before[1][was == k].std() for k in self.asked]),
@@ -189,8 +203,7 @@ class Witness:
 
     def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
         """Return names, numbers of rows and rates of each group and all others, by column and event."""
-        chance = results_on(held, rule)[1].chance
-        assert chance is not None
+        chance = _chance(held, rule)
         names, rows, rates = [], [], []
         for column in held.reading.columns.protected:
             levels = self.table.groups([column]).levels
@@ -204,9 +217,83 @@ class Witness:
                         names.append(f"{title}{name}")
         return {"names": tuple(names), "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
 
-    def _distances(self, rule: RepairedPredictor, table: Table) -> Distances:
-        """Return distances of values: of a tube as expected over its draws, of others as their values are drawn."""
-        groups = self.table.groups()
+    def _weighted_rates(self, rule: RepairedPredictor, fitted: Table, held: Table) -> WeightedRates:
+        """Return rates weighted by probabilities of membership, of which stakes are set by the rows of the fit."""
+        groups, columns = zip(*self.repairer.membership.items(), strict=True)
+
+        def weighted(table: Table) -> tuple[Floats, Floats]:
+            z = memberships(table, columns).T
+            return np.concatenate([z * inside for _, inside in self._events(table)]), _chance(table, rule)
+
+        (before, was), (weights, chance) = weighted(fitted), weighted(held)
+        total = before.sum(axis=1, keepdims=True)
+        rates = np.divide((before @ was)[:, None], total, out=np.zeros(total.shape), where=total > 0)
+        return WeightedRates(
+            names=("everybody",),
+            rows=np.array([len(held)]),
+            alpha=self.alpha,
+            tail=BETS,
+            chance=chance,
+            weights=weights,
+            blocks=np.repeat(np.arange(len(weights) // len(groups)), len(groups)),
+            spread=(before * (was - rates)).std(axis=1),
+        )
+
+    def _trends(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Trends:
+        """Return how decisions go with numbers, counted on the scales of the fit, whose rows set the stakes."""
+        (before, was), (x, chance) = (
+            (scaled(table, rule.scales).T, _chance(table, rule)) for table in (fitted, held)
+        )
+        ends = [max(one.high - one.mean, one.mean - one.low) / one.deviation for one in rule.scales]
+        centre = float(was.mean())
+        return Trends(
+            names=("everybody",),
+            rows=np.array([len(held)]),
+            alpha=self.alpha,
+            tail=BETS,
+            most=max(one.widest for one in rule.scales) / 4,  # of the largest variances of both
+            chance=chance,
+            numbers=x,
+            ends=np.array(ends),
+            centre=centre,
+            spread_of_chance=float(was.std()),
+            spread=(before * (was - centre)).std(axis=1),
+        )
+
+    def _covariances(self, rule: RepairedPredictor, fitted: Table) -> CovariancesOfRules:
+        """Return covariances with membership, of the groups in each stratum."""
+        columns = self.table.groups().columns
+        strata = self.table.reading.columns.strata
+        levels = self.table.groups((*strata, *columns)).levels
+        stratum, many = _strata_of(levels, len(strata))
+        rates = self._rates(rule, fitted, (*strata, *columns), levels)
+        whole = np.bincount(self.table.codes((*strata, *columns), levels), minlength=len(levels))
+        each = [np.flatnonzero(stratum == one) for one in range(many)]
+        parts = []
+        for inside in (one for one in each if one.size > 1):
+            rate, share = rates["rates"][inside], whole[inside] / whole[inside].sum()
+            parts.append(
+                Distances(
+                    names=tuple(rates["names"][k] for k in inside),
+                    rows=rates["rows"][inside],
+                    alpha=self.alpha,
+                    far=np.abs(rate - share @ rate),
+                    apart=float(np.ptp(rate)),
+                    shares=share,
+                    total=int(whole[inside].sum()),
+                )
+            )
+        return CovariancesOfRules(
+            names=("everybody",), rows=np.array([len(fitted)]), alpha=self.alpha, strata=tuple(parts)
+        )
+
+    def _distances(self, rule: RepairedPredictor, table: Table) -> Distances | PairsOfRules:
+        """Return distances of values: of a tube as expected over its draws, of others as their values are drawn.
+
+        Of groups to everybody, or, within strata, of any two groups of one stratum.
+        """
+        strata = self.table.reading.columns.strata
+        groups = self.table.groups((*strata, *self.table.reading.columns.protected))
         code = table.codes(groups.columns, groups.levels)
         shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(self.table)
         value, mass, of = rule.predict(table), np.ones(len(table)), code
@@ -227,16 +314,24 @@ class Witness:
                 for k in range(many.size)
             ]
         )
+        seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": self.alpha, "tail": DKW}
+        if strata:
+            stratum, _ = _strata_of(groups.levels, len(strata))
+            return PairsOfRules(**seen, rates=below, blocks=stratum, variation=np.ones(many.size))
         return Distances(
-            names=groups.names,
-            rows=many,
-            alpha=self.alpha,
-            tail="the inequality of Dvoretzky, Kiefer and Wolfowitz",
+            **seen,
             far=np.abs(below - shares @ below).max(axis=1),
             apart=float(np.ptp(below, axis=0).max()),
             shares=shares,
             total=len(self.table),
         )
+
+
+def _chance(table: Table, rule: RepairedPredictor) -> Floats:
+    """Return the chance of a positive decision of each row, shape (n,)."""
+    chance = results_on(table, rule)[1].chance
+    assert chance is not None
+    return chance
 
 
 def _strata_of(levels: Sequence[tuple[str, ...]], columns: int) -> tuple[Ints, int]:

@@ -111,7 +111,8 @@ class Promise:
     def whole(self) -> bool:
         """Whether rates over everybody count, or groups that overlap: rows are parted without looking at groups."""
         against_all = self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
-        return against_all or len(self.attributes) > 1 or self.behind is not None
+        overlap = len(self.attributes) > 1 or self.behind is not None
+        return overlap or (against_all and self.of.kind != "covariance")
 
     @cached_property
     def behind(self) -> Behind | None:
@@ -288,6 +289,7 @@ class Promise:
             self._limits(made, evidence, way),
             self.repairer.asked_by,
             tuple(zip(names, map(int, used), strict=True)),
+            kept,
             share,
             None if evidence is None else self._needed(evidence, share),
             sum(self.table.rows.excluded.values()),
@@ -305,6 +307,8 @@ class Promise:
         )
         out = []
         for at, bound, shown in zip(self._bounded, bounds.tolist(), seen.tolist(), strict=True):
+            if not math.isfinite(self._asked[at]):  # nothing is asked of that group
+                continue
             inner = None if given is None or way == "construction" else float(given[at])
             own = Limit(names[at], float(self._asked[at]), bound, shown, inner)
             if self.of.kind == "ratio":  # gaps are what ratios lack to 1

@@ -57,8 +57,8 @@ class Guarantee:
         By which it was asked.
     rows
         Name of each group that is looked at -> rows that the bound is made of.
-    share
-        Which part of the data's rows these are.
+    looked_at, share
+        How many rows the bound is made of, whatever groups they are in, and which part of the data's rows these are.
     needed
         Groups that have too few rows, and how many of each would do; of all rows of the data.
     left_out
@@ -74,6 +74,7 @@ class Guarantee:
     limits: tuple[Limit, ...]
     parameter: str
     rows: tuple[tuple[str, int], ...]
+    looked_at: int
     share: float
     needed: tuple[tuple[str, ...], int] | None
     left_out: int
@@ -116,9 +117,7 @@ class Guarantee:
         seen = _listed(
             [nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits]
         )
-        measured = (
-            "" if self.way == "construction" else f"; on {of_fit}, {self._number_of_rows:,}, it is {seen}"
-        )
+        measured = "" if self.way == "construction" else f"; on {of_fit}, {self.looked_at:,}, it is {seen}"
         what = f"{end} {least[0]}"
         if self.limits[0].group:
             what = _listed(
@@ -136,10 +135,6 @@ class Guarantee:
         of_group = f" for {one.group!r}" if one.group else ""
         name = self.parameter.replace("_", " ")
         return f"not proven within the {name} {one.asked:g}{of_group}: {text}. {self._remedy}"
-
-    @property
-    def _number_of_rows(self) -> int:
-        return sum(many for _, many in self.rows)
 
     @property
     def _conditions(self) -> str:

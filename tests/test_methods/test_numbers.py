@@ -286,7 +286,6 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"protected_number": "gaps", "missing_group": "group"}, "missing number .*`missing_group=drop`"),
         ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
         ({"protected": "name"}, "`protected_number` does not go with `protected`; leave one of them out"),
-        ({"guarantee": 0.95}, "no bound is known for `protected_number`"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
         ({"strata": "name"}, "`protected_number`: leave out `strata`"),

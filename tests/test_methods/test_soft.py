@@ -267,7 +267,6 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"noise_membership": "score,p_a"}, "plays another part"),
         ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
         ({"protected": "p_a", "bands": "p_a=0.5"}, "plays another part|leave one of them out"),
-        ({"guarantee": 0.95}, "no bound is known"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.bounds import tv_bounds
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.prices import Allowed, Asked, Columns, Near, Recording, Rows, RuledRows
+from fairfix.noisy.prices import Allowed, Asked, Columns, Members, Near, Recording, Rows, RuledRows
 from fairfix.noisy.rates import RATIOS, cells_of
 from scipy import stats
 
@@ -31,7 +32,7 @@ def masses(seed: int, *, by_label: bool = False) -> Any:
 def rows_of(whole: Any) -> RuledRows:
     """Return the rows of masses by recorded group, level and label."""
     k, i, y = (one.ravel() for one in np.indices(whole.shape[1:]))
-    return RuledRows(k, y, LEVELS[:, i].T, whole.sum(0).ravel())
+    return RuledRows(k, y, LEVELS[:, i].T, whole.sum(0).ravel(), np.zeros((k.size, 0)))
 
 
 def least_limit(allowed: Allowed, rows: RuledRows, rate: str, group: int, side: float) -> float:
@@ -80,12 +81,59 @@ def test_recording_that_hangs_on_nothing_else_is_undone(by_label: bool) -> None:
                 assert got == pytest.approx(truth, abs=1e-5)
 
 
+@pytest.mark.parametrize("rate", ["selection_rate", "true_positive_rate", "false_positive_rate"])
+def test_probabilities_that_hang_on_the_recorded_group_allow_what_their_table_allows(rate: str) -> None:
+    """And where all else is independent of the true group, rates are weighted by them."""
+    whole = masses(5)
+    columns = shares(whole, -2, by_label=False)
+    rows = rows_of(whole)
+    rows = replace(rows, member=columns[:, rows.group].T)
+    about = rows.mass * rows.inside(rate)
+    for group in range(GROUPS):
+        weight = about * rows.member[:, group]
+        for side in (1.0, -1.0):
+            got = [
+                least_limit(one, rows, rate, group, side)
+                for one in (Members(False), Columns(columns, columns))
+            ]
+            assert got[0] == pytest.approx(got[1], abs=1e-6)
+            known = least_limit(Members(True), rows, rate, group, side)
+            assert known == pytest.approx(float(weight @ rows.own / weight.sum()), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_prices_by_probabilities_are_above_what_any_members_of_that_share_are_worth(seed: int) -> None:
+    """Thresholds are of other rows, whose probabilities are others; members are the worst there are of each kind."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(kinds: int) -> tuple[RuledRows, Any]:
+        kind, label = rng.integers(0, kinds, 400), rng.integers(0, 2, 400)
+        vectors = rng.dirichlet(np.ones(2) * 0.5, kinds)
+        chance = rng.random((400, 1))
+        return RuledRows(np.zeros(400, int), label, chance, np.full(400, 1 / 400), vectors[kind]), kind
+
+    (fit, _), (rows, kind) = drawn(5), drawn(60)
+    for _ in range(10):
+        asked = Asked(
+            str(rng.choice(["selection_rate", "true_positive_rate"])),
+            int(rng.integers(2)),
+            float(rng.choice([-1, 1])),
+            rng.random(),
+        )
+        v, prices = asked.worth(rows, rows.own), Members(False).priced(asked, fit, rows)[1]
+        for one in np.unique(kind):
+            own = np.sort(v[kind == one])[::-1]
+            share = rows.member[kind == one][0, asked.group] * own.size
+            taken = np.clip(share - np.arange(own.size), 0, 1)
+            assert taken @ own <= prices[kind == one].sum() + 1e-9
+
+
 @pytest.mark.parametrize("rate", ["selection_rate", "true_positive_rate"])
 def test_balls_give_their_sharp_bounds(rate: str) -> None:
     """Of decisions that are not drawn, for which they are known in closed form."""
     whole = masses(2)
     rows = rows_of(whole)
-    rows = RuledRows(rows.group, rows.label, np.round(rows.chance), rows.mass)
+    rows = replace(rows, chance=np.round(rows.chance))
     accepted = (whole.sum(0) * np.round(LEVELS)[:, :, None]).sum(1)
     cells = cells_of(accepted, whole.sum((0, 2)) - accepted)
     radii = np.array([0.05, 0.2, 0.0])

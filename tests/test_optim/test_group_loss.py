@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from fairfix.optim.group_loss import GroupLossSolution, Infeasible, solve_linear
 from fairfix.optim.group_loss_members import MembersSolution, solve_members
+from fairfix.optim.mixtures import matrix_game
 from fairfix.optim.saddle import Game
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -256,3 +257,17 @@ def test_values_moved_into_a_range_hold_what_no_line_does(seed: int, wrong: int)
     assert found.objective == pytest.approx(float(np.bincount(codes) @ told) / 65)
     assert np.isnan(found.bound)
     assert not 0 <= found.coef[0] * x.max() + found.intercept <= 1
+
+
+def test_a_game_of_numbers_in_the_thousands_is_solved_like_one_of_ones() -> None:
+    """Excess over bounds of next to nothing, in their units; the solver's own status was once no answer there."""
+    for seed in range(230, 245):
+        rng, at = np.random.default_rng(seed), [0, 1, 3, 4]
+        cuts = 1000 + rng.normal(size=(60, 5)) * np.geomspace(30, 0.03, 60)[:, None]
+        cuts[:, 2] /= 150
+        cuts[0] = [1000, 1000, 6.6, 1000, 1000]
+        cuts[:, at] += 0.8 * np.abs((cuts - 1000)[:, at].min(1, keepdims=True))
+
+        mixture, weights = matrix_game(cuts)
+
+        assert (mixture @ cuts).max() == pytest.approx((cuts @ weights).min(), abs=1e-6)

@@ -119,6 +119,34 @@ def test_bets_against_a_mean_are_worth_what_was_said_at_the_limit() -> None:
     assert upper_by_bets(numbers, 0.4, 3.0, 3000) < upper_by_bets(numbers, 0.4, 3.0)
 
 
+def test_bets_against_a_rate_of_members_are_those_against_a_mean_where_all_are_whole_members() -> None:
+    rng = np.random.default_rng(0)
+    numbers, part = rng.random(300), (rng.random(300) < 0.4) * 1.0
+    inside = part > 0
+
+    assert upper_by_bets(numbers, 0.3, 3.0, weight=np.ones(300)) == upper_by_bets(numbers, 0.3, 3.0)
+    whole = upper_by_bets(numbers, 0.3, 3.0, weight=part)
+    assert whole == pytest.approx(upper_by_bets(numbers[inside], 0.3, 3.0), abs=1e-8)
+    half = upper_by_bets(numbers, 0.3, 3.0, weight=part / 2)
+    assert numbers[inside].mean() < whole < half
+    assert np.log1p(0.15 * part * (half - numbers)).sum() == pytest.approx(3.0, abs=1e-5)
+    assert upper_by_bets(numbers, 0.3, 3.0, weight=np.zeros(300)) == 1.0
+
+
+@pytest.mark.parametrize("stake", [0.05, 0.3, 1.0])
+def test_bets_miss_a_rate_of_members_no_more_often_than_said_whatever_the_stake(stake: float) -> None:
+    """Members by a tenth and by nine tenths, of whom those are accepted more often that are members less."""
+    rng, rows, cost = np.random.default_rng(4), 150, math.log(1 / 0.1)
+    truth = (0.1 * 0.9 * 0.6 + 0.9 * 0.1 * 0.2) / (0.1 * 0.9 + 0.9 * 0.1)
+    missed = 0
+    for _ in range(2000):
+        much = rng.random(rows) < 0.1
+        taken = (rng.random(rows) < np.where(much, 0.6, 0.2)).astype(float)
+        missed += upper_by_bets(taken, stake, cost, weight=np.where(much, 0.9, 0.1)) < truth
+
+    assert stats.binom.sf(missed - 1, 2000, 0.1) > 1e-6
+
+
 @pytest.mark.parametrize("guessed", [0.02, 0.1, 0.5])
 def test_bets_miss_a_mean_no_more_often_than_said_whatever_the_stake(guessed: float) -> None:
     """Of losses that are rare and large; near to the normal limit where the spread is guessed right."""

@@ -45,15 +45,13 @@ class Promised(Repairer):
         """Return the slack of each group, shape (K,)."""
 
     def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: losses without an end, or distances within strata."""
+        """Return why nothing is promised of other people: losses without an end."""
         if self.constraint == "bounded_group_loss" and self.ends_on(reading) is None:
             return (
                 "the mean loss of people who are not in the data is bounded only where labels are; say where all of "
                 "them lie, such as `label_range=0,100`: take what they can be, and not what these rows have"
             )
-        return (
-            "distances within strata are not promised; leave out `strata`" if reading.columns.strata else ""
-        )
+        return ""
 
     @property
     def granted(self) -> str:

@@ -243,6 +243,17 @@ class Ramp(Repairer):
         return replace(self, min_ratio=min(self.min_ratio + float(by[0]), 1.0))
 
     @property
+    def granted(self) -> str:
+        """That probabilities of membership are right, or how numbers are counted; nothing of recorded groups."""
+        if self.membership:
+            what = "decisions and labels" if self.about_labels else "decisions"
+            own = "and the probabilities of membership for right"
+            return f", {own}, and {what} for independent of the true group given them"
+        if self.numbers:
+            return ", and the ends and the standard deviations of numbers on the rows of the fit for theirs"
+        return ""
+
+    @property
     def about_labels(self) -> bool:
         """Whether the constraint is about rates among the rows of one label."""
         return None not in self.events
@@ -275,13 +286,7 @@ class Ramp(Repairer):
         return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
 
     def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: covariances are of shares too, and sgd keeps no rows."""
-        if self.membership:
-            return "no bound is known for `noise_membership`; repair by recorded groups"
-        if self.numbers:
-            return "no bound is known for `protected_number`; take `protected` with `bands`"
-        if self.constraint == "covariance":
-            return "no bound is known for `constraint=covariance`; take `constraint=demographic_parity`"
+        """Return why nothing is promised of other people: sgd keeps no rows."""
         return (
             "`solver=sgd` reads rows as they come and keeps none; take `solver=exact`"
             if self.solver == "sgd"

@@ -12,7 +12,7 @@ from fairfix.errors import UsageError
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.balls import balls_for
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.prices import Allowed, Behind, Columns, Near, Recording, Rows
+from fairfix.noisy.prices import Allowed, Behind, Columns, Members, Near, Recording, Rows
 from fairfix.noisy.rates import quotient
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     """
     name, table = method.assumption_of(noise), noise.table
     if noise.membership is not None:
-        raise UsageError(
-            "`guarantee`: no bound is known of true groups by `noise_membership`; describe the noise with "
-            "`noise=FILE` or `noise_radius`"
-        )
+        members, independent = (Members(name == "identified"),), ""
+        if name == "identified":
+            independent = ", and decisions and labels for independent of the true group given them"
+        words = f", and the probabilities of membership for right{independent}"
+        columns = tuple(noise.membership.values())
+        true = tuple(noise.membership)
+        return Behind(tuple(names), true, method.demands, members, members, False, words, columns)
     if name == "radii":
         if noise.radii is None:
             raise UsageError(

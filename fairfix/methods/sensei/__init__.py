@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -176,6 +176,12 @@ class Sensei(Repairer):
         if self.copied:
             return "decision_flips.under_counterfactuals"
         return "score_change.under_flips" if reading.task == "regression" else self.criterion
+
+    def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the attributes whose groups the slack holds alike: equal rates are those of each column alone."""
+        return (
+            tuple((name,) for name in protected) if self.solver == "equal-rates" else super().alike(protected)
+        )
 
     def heeding_copies(self) -> Sensei:
         """Return the repairer with a slack of decisions that change with copies, as well as with flips."""
