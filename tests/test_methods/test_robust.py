@@ -942,15 +942,33 @@ def test_a_damaged_state_is_refused(which: int) -> None:
 
 def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
     """Weights count as rows, ties stay together, and bins repeat no edge."""
-    score = np.array([0.1, 0.2, 0.2, 0.4, 0.9])
-    edges = bin_edges(score, np.ones(5), 5, 0.3)
 
-    np.testing.assert_array_equal(edges, [0.1, 0.3, 0.4, 0.9])
-    np.testing.assert_array_equal(bin_edges(score, np.ones(5), 2, 0.95), [0.1, 0.2])
-    np.testing.assert_array_equal(bin_edges(score[1:3], np.ones(2), 5, 0.1), [0.2])
-    np.testing.assert_array_equal(bin_edges(score[:2], np.ones(2), 5, 0.15), [0.1, 0.15])
-    weighted = bin_edges(np.array([0.1, 0.2, 0.4, 0.9]), np.array([1.0, 2.0, 1.0, 1.0]), 5, 2.0)
-    np.testing.assert_array_equal(weighted, [0.1, 0.2, 0.4, 0.9])
+    def edges(score: Any, bins: int, cut: float, weight: Any = 1.0, asked: Any = True) -> list[float]:
+        like = np.shape(score)
+        own = np.broadcast_to(weight, like), np.broadcast_to(asked, like)
+        return bin_edges(np.array(score), np.array(own[0], float), own[1], bins, cut).tolist()
+
+    score = [0.1, 0.2, 0.2, 0.4, 0.9]
+    assert edges(score, 5, 0.3) == [0.1, 0.2, 0.3, 0.9]  # 0.4 begins at 0.3, and no score loses its bin
+    assert edges(np.arange(10) / 10, 2, 0.31) == [0.0, 0.31]
+    assert edges(score, 2, 0.95) == [0.1, 0.2]
+    assert edges(score[1:3], 5, 0.1) == [0.2]
+    assert edges(score[:2], 5, 0.15) == [0.1, 0.15]
+    assert edges([0.1, 0.2, 0.4, 0.9], 5, 2.0, [1.0, 2.0, 1.0, 1.0]) == [0.1, 0.2, 0.4, 0.9]
+
+    asked = [False, False, True, True, True]
+    assert edges([0.05, *score[1:]], 9, 2.0, 1.0, asked) == [
+        0.05,
+        0.2,
+        0.4,
+        0.9,
+    ]  # who scores less than all positives
+    assert edges([0.05, *score[1:]], 9, 2.0, [0.0, 1.0, 1.0, 1.0, 1.0], asked) == [0.2, 0.4, 0.9]
+    assert edges([0.05, *score[1:]], 9, 2.0, [0.3, 1.0, 1.0, 1.0, 1.0], asked) == [
+        0.2,
+        0.4,
+        0.9,
+    ]  # hardly anybody
 
 
 # ---------------------------------------------------------------------- in a shell
@@ -1164,7 +1182,6 @@ def test_what_has_no_survey_refuses_its_confidence() -> None:
         (Noise(radii=radii), {}, "is about a noise table of counts"),
         (Noise(told, radii), {"assumption": "radii"}, "`noise_radius` is no survey"),
         (Noise(told), {"assumption": "identified"}, "does not go with `assumption=identified`"),
-        (Noise(told), {"solver": "ideal"}, "`survey_confidence=0.9` does not go with `solver=ideal`"),
     ):
         with pytest.raises(UsageError, match=re.escape(said)):
             fit(Robust(survey_confidence=0.9, **more), table, noise)

@@ -204,10 +204,10 @@ class Robust(Repairer):
             return self.assumption
         if noise.membership is not None:
             return "identified" if noise.independent else "soft"
-        if self.solver == "dro" or noise.table is None:
-            return "radii"
         if self.solver == "soft":
             return "soft"
+        if self.solver == "dro" or noise.table is None:
+            return "radii"
         if self.solver == "thresholds" and noise.class_conditional:
             return "identified"
         if self.solver == "thresholds" and noise.epsilon is not None:
