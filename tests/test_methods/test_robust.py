@@ -21,12 +21,14 @@ from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.methods.robust.rows import bin_edges
+from fairfix.methods.robust.survey import range_of
 from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import ScoreCurves
-from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
+from fairfix.noisy.binned import Radii, Sensitive, Soft, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.polytope import largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.tasks.fitting import repair_table
 
@@ -657,9 +659,14 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
         ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
         ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` does not go with"),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
+        ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
         with pytest.raises(UsageError, match=said):
             fit(Robust(solver="oracle", **more), table, told, **given)
+    radii = Noise(radii=dict.fromkeys(NAMES, 0.1))
+    for solver in ("oracle", "soft"):
+        with pytest.raises(UsageError, match="`noise_radius` alone does not tell"):
+            fit(Robust(solver=solver, assumption="soft"), table, radii, features=("x",))
 
 
 @pytest.mark.parametrize("parity", PARITIES)
@@ -1168,6 +1175,39 @@ def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> No
     assert "the table known by a survey of 1,000 rows, at 90 % confidence over its draw" in " ".join(
         rule.trace.notes
     )
+
+
+@pytest.mark.parametrize("solver", ["ideal", "oracle", "soft", "dro"])
+def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
+    """By the programs over all of them, which are none of theirs; the table that was counted allows less."""
+    data = people(3, 1200)
+    noisy = recorded(data, "by score")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    features = {"features": ("x",)} if solver != "ideal" else {}
+    more = {"thresholds": "blind"} if solver == "ideal" else {}
+    for keep in ("true-given-noisy", "noisy-given-true"):
+        rule = fit(
+            Robust(solver=solver, slack=0.2, survey_confidence=0.9, **more),
+            table,
+            Noise(told, keep=keep),  # type: ignore[arg-type]  # a Keep
+            **features,
+        )
+        levels, at = np.unique(rule.predict(table), return_inverse=True)
+        n = np.zeros((3, levels.size, 2))
+        np.add.at(n, (noisy, at.ravel(), data["label"]), 1.0 / noisy.size)
+        every = np.broadcast_to(levels, n.shape[:2])
+        between = range_of(told.entries, keep, 0.9)  # type: ignore[arg-type]  # a Keep
+        if solver == "dro":
+            radii = largest_radii(n.sum((1, 2)), between, np.arange(3))
+            low, high = rate_bounds(n, radii, every, "selection_rate", Radii())
+        else:
+            low, high = rate_bounds(n, between, every, "selection_rate", Soft())
+        overall = float(n.sum((0, 2)) @ levels)
+        worst = max(overall - low.min(), high.max() - overall)
+        assert worst <= 0.2 + 1e-6
+        (said,) = [str(note) for note in rule.trace.notes if " (N1); " in str(note)]
+        assert f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'if any noise that fits'}" in said
+        assert "known by a survey of 1,200 rows, at 90 % confidence" in "".join(map(str, rule.trace.notes))
 
 
 def test_what_has_no_survey_refuses_its_confidence() -> None:

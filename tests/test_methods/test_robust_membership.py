@@ -106,6 +106,28 @@ def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
             assert len(rule.curves) == 1
 
 
+@pytest.mark.parametrize("parity", ["demographic_parity", "predictive_equality"])
+def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(parity: str) -> None:
+    """The models are those of a learner, the worst assignment is that of the program, with weights too."""
+    frame = people(0, 400).assign(x=lambda one: np.log(one["score"] / (1 - one["score"])))
+    for weight in (None, "w"):
+        reading = Reading(
+            Columns(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,)
+        )
+        types = dict.fromkeys(COLUMNS.values(), pa.float64())
+        table = read_table(pa.Table.from_pandas(frame), reading, ("x",), types)
+        problem = RepairProblem(table, noise=Noise(membership=COLUMNS), features=("x",))
+        method = Robust(solver="oracle", constraint=parity, assumption="soft", slack=0.15)
+        rule = method.fit(problem, rng=np.random.default_rng(0))
+        chance, own = rule.predict(table), np.ones(400) if weight is None else frame["w"].to_numpy()
+        assert worst(frame, chance, parity, own) <= 0.15 + 1e-6
+        assert 0.05 < chance.mean() < 0.98
+        (said,) = [
+            str(note) for note in rule.trace.notes if "any noise that fits the probabilities" in str(note)
+        ]
+        assert f"{worst(frame, chance, parity, own):.4f} if any noise that fits the probabilities" in said
+
+
 def test_the_likely_groups_alone_are_not_enough() -> None:
     """What the certificate is for: parity of the likely groups leaves the true ones further apart than its slack."""
     frame = people(0, 400)
@@ -235,6 +257,7 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
         (Robust(assumption="epsilon"), "take `assumption=soft` or identified"),
         (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
         (Robust(constraint="equal_opportunity"), "says nothing of labels"),
+        (Robust(solver="dro"), "`solver=dro` knows no probabilities of membership"),
         (
             Robust(solver="ideal"),
             "`solver=ideal` knows no probabilities of membership; take `solver=thresholds`",
@@ -245,6 +268,8 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     problem = RepairProblem(table_of(frame), noise=Noise(membership=COLUMNS), features=("score",))
     with pytest.raises(UsageError, match="`solver=soft` knows no probabilities of membership"):
         Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
+    with pytest.raises(UsageError, match="is about a noise table of counts"):
+        Robust(solver="oracle", survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
     mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
     with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Take `thresholds=blind`"):
         fit(Robust(), mixed)

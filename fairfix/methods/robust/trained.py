@@ -62,8 +62,8 @@ class TrainedRule(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
-        require_trainable(problem, f"{method.name}: {self.option}")
         assumed = assumption_of(method, problem)
+        require_trainable(problem, f"{method.name}: {self.option}")
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
         own = shares_of(problem)
