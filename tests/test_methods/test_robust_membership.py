@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,8 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
             str(note) for note in rule.trace.notes if "any noise that fits the probabilities" in str(note)
         ]
         assert f"{worst(frame, chance, parity, own):.4f} if any noise that fits the probabilities" in said
+        with pytest.raises(UsageError, match="is about a noise table of counts"):
+            replace(method, survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
 
 
 def test_the_likely_groups_alone_are_not_enough() -> None:
@@ -268,8 +271,6 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     problem = RepairProblem(table_of(frame), noise=Noise(membership=COLUMNS), features=("score",))
     with pytest.raises(UsageError, match="`solver=soft` knows no probabilities of membership"):
         Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
-    with pytest.raises(UsageError, match="is about a noise table of counts"):
-        Robust(solver="oracle", survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
     mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
     with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Take `thresholds=blind`"):
         fit(Robust(), mixed)

@@ -243,8 +243,8 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
         what = noise.table.source if noise.table is not None else "`noise_radius`"
         raise UsageError(
             f"robust: `protected` names {', '.join(columns)}, whose cells are the groups, such as {names[0]!r}, and "
-            f"{what} says nothing of these: describe the noise of the cells under such names, or name the one column "
-            "that it is about"
+            f"{what} says nothing of these: describe the noise of the cells under such names (a file with a row per "
+            "person is counted so by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it is about"
         )
 
 
