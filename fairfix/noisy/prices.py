@@ -16,6 +16,7 @@ noise               masses                                              price of
 :class:`Rows`       ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``   ``(v - t_k)+ + b_k + e``
 :class:`Recording`  ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``       ``b_k(c) + e(c)``
 :class:`Near`       within total variation ``r_j`` of group ``j``       ``1[k = j] {max(v, t) + r_j (vmax - t)}``
+:class:`Members`    ``E[z_j | p] = p_j n``, ``z <= n``                  ``(v - t(p))+ + t(p) p_j``, or ``p_j v``
 ==================  ==================================================  ==============================================
 
 ``e = max_i max_T sum_k T_ik (x_k 1[i = j] - b_k)`` with ``x = t``, or ``x = v``, is what multipliers ``b`` leave over:
@@ -50,13 +51,17 @@ class RuledRows:
     """Shape (m, K)."""
     mass: Floats
     """Shape (m,), of sum 1."""
+    members: Floats | None = None
+    """Probabilities of membership, shape (m, J), where these describe the noise."""
 
     @classmethod
-    def of(cls, group: Ints, label: Ints, chance: Floats) -> RuledRows:
-        """Return the entries of rows, shapes (n,), (n,) and (n, K)."""
-        keys, number = np.unique(np.column_stack([group, label, chance]), axis=0, return_inverse=True)
-        many = np.bincount(number.ravel(), minlength=len(keys))
-        return cls(keys[:, 0].astype(np.int64), keys[:, 1].astype(np.int64), keys[:, 2:], many / group.size)
+    def of(cls, group: Ints, label: Ints, chance: Floats, members: Floats | None = None) -> RuledRows:
+        """Return the entries of rows, shapes (n,), (n,), (n, K) and (n, J)."""
+        parts = [group, label, chance] if members is None else [group, label, chance, members]
+        keys, number = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
+        many, end = np.bincount(number.ravel(), minlength=len(keys)), 2 + chance.shape[1]
+        whole = keys[:, 0].astype(np.int64), keys[:, 1].astype(np.int64), keys[:, 2:end], many / group.size
+        return cls(*whole, None if members is None else keys[:, end:])
 
     @cached_property
     def own(self) -> Floats:
@@ -250,6 +255,49 @@ class Near(Allowed):
 
 
 @dataclass(frozen=True, eq=False)
+class Members(Allowed):
+    """Rows of like probabilities of membership are of each group by these, on average."""
+
+    independent: bool
+    """Whether who of them it is has nothing to do with score and label."""
+
+    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+        """Choose a threshold for each kind of rows; nothing where the true group is independent of them."""
+        (own, shares), (theirs, others) = (_membership(rows, asked.group) for rows in (fit, other))
+        v, w = asked.worth(fit, fit.own), asked.worth(other, other.own)
+        low, high = asked.ends
+        if self.independent:
+            return v * shares, w * others, low, high
+        t, s = np.zeros(v.size), np.zeros(w.size)
+        for k in np.unique(own):
+            inside, there = np.flatnonzero(own == k), np.flatnonzero(theirs == k)
+            edges = _quantiles(shares[inside], fit.mass[inside])
+            at, into = (np.searchsorted(edges, z, side="right") for z in (shares[inside], others[there]))
+            for number in np.unique(at):
+                here = inside[at == number]
+                mean = float(fit.mass[here] @ shares[here] / fit.mass[here].sum())
+                t[here] = s[there[into == number]] = _threshold(v[here], fit.mass[here], mean, mean)
+        least, most = np.minimum(np.append(t, 0.0), 0.0), np.maximum(np.append(t, 0.0), 0.0)
+        bottom = float((np.maximum(low - np.append(t, 0.0), 0.0) + least).min())
+        top = float((np.maximum(high - np.append(t, 0.0), 0.0) + most).max())
+        prices = np.maximum(v - t, 0.0) + t * shares, np.maximum(w - s, 0.0) + s * others
+        return *prices, bottom, top
+
+
+def _membership(rows: RuledRows, group: int) -> tuple[Ints, Floats]:
+    """Return the most likely group of each row and its probability to be of a group, shape (m,) each."""
+    assert rows.members is not None
+    return rows.members.argmax(-1), rows.members[:, group]
+
+
+def _quantiles(number: Floats, mass: Floats) -> Floats:
+    """Return numbers that divide rows into :data:`KINDS` of about equal mass, ascending."""
+    order = np.argsort(number, kind="stable")
+    at = np.searchsorted(np.cumsum(mass[order]), mass.sum() * np.arange(1, KINDS) / KINDS)
+    return np.unique(number[order][np.minimum(at, number.size - 1)])
+
+
+@dataclass(frozen=True, eq=False)
 class Behind:
     """True groups behind recorded ones, as far as an assumption tells."""
 
@@ -265,6 +313,8 @@ class Behind:
     """Whether the table is a survey."""
     words: str
     """What is taken for granted, as the end of a sentence."""
+    membership: tuple[str, ...] = ()
+    """Columns of the probabilities of membership in the true groups, where these describe the noise."""
 
 
 def _block(rows: RuledRows, entries: Floats) -> Ints:
@@ -308,6 +358,9 @@ def _left_over(
     left[:, group] += x
     return np.asarray(b + np.maximum(_most(low, high, left), 0.0)[:, None])
 
+
+KINDS = 20
+"""Kinds of rows by their probability to be of a group, in each likely group: more tell little of one another."""
 
 FARTHEST = 100.0
 """Prices of shares are no larger, so that few rows do not make them so; any are allowed."""

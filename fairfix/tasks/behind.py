@@ -16,6 +16,7 @@ from itertools import product
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.memberships import memberships
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
@@ -133,8 +134,9 @@ class BehindNoise(Evidence):
         return bool(many * float(rows.mass @ np.log(gain)) >= cost)
 
 
-def ruled_rows(rule: RepairedPredictor, table: Table, recorded: tuple[str, ...]) -> RuledRows:
+def ruled_rows(rule: RepairedPredictor, table: Table, behind: Behind) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table."""
+    recorded = behind.recorded
     own, label = results_on(table, rule)[1].chance, table.rows.label
     assert own is not None
     assert label is not None  # who repairs behind noise has labels
@@ -144,7 +146,8 @@ def ruled_rows(rule: RepairedPredictor, table: Table, recorded: tuple[str, ...])
         each[:, [recorded.index(group_name(level)) for level in levels]] = chance_of_each
     groups = table.groups()
     code = np.array([recorded.index(name) for name in groups.names], dtype=np.int64)[groups.codes]
-    return RuledRows.of(code, label.astype(np.int64), each)
+    members = memberships(table, behind.membership) if behind.membership else None
+    return RuledRows.of(code, label.astype(np.int64), each, members)
 
 
 def _limit(distance: float, side: float) -> float:

@@ -126,8 +126,8 @@ class Witness:
                 rows=np.array([len(held)]),
                 alpha=self.alpha * (1.0 - SURVEY * self.behind.surveyed),
                 tail="bets on prices of rows, by duality of linear programs",
-                fit=ruled_rows(rule, fitted, self.behind.recorded),
-                held=ruled_rows(rule, held, self.behind.recorded),
+                fit=ruled_rows(rule, fitted, self.behind),
+                held=ruled_rows(rule, held, self.behind),
                 behind=self.behind,
             )
         if (losses := self._losses(rule, fitted, held)) is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
-from tests.promises.of_noise import CONSTRAINTS, Population, chances, people, survey, true_rates
+from tests.promises.of_noise import CONSTRAINTS, Population, chances, names, people, survey, true_rates
 from tests.promises.of_repairs import RATES, largest_gap
 
 FRESH = 200_000
@@ -453,4 +453,40 @@ def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     else:
         gap = _farthest(population, population.joint(by_label), chance, labels)
     where = f"{true} of {noisy}, {form} {rows}, kept {kept}, {more}: {gap:.4f} is above {told['bound']:.4f}"
+    return judged(gap <= told["bound"] + 1e-9, where)
+
+
+@promise(
+    "with 95 % confidence, true groups known by probabilities of membership are within the bound of everybody (robust)",
+    level=0.05,
+    quick=2,
+    full=1000,
+)
+def guarantee_of_memberships(rng: np.random.Generator, shell: Shell) -> Tried:
+    """Probabilities are right; who of the rows with like ones is of a group is the worst there is, or chance alone."""
+    true, noisy = (int(rng.choice([2, 3, 4])) for _ in range(2))
+    population, independent = people(rng, true, noisy, gap=2.0, by_label=False), bool(rng.random() < 0.5)
+    joint, recorded = population.joint(by_label=False), population.recorded
+    vectors = joint / joint.sum(0)
+    constraint = str(rng.choice(list(CONSTRAINTS))) if independent else "demographic_parity"
+    _, _, labels = CONSTRAINTS[constraint]
+    frame = population.frame(rng, _few_or_many(rng, 1000, 20_000))
+    place = {name: k for k, name in enumerate(names(np.arange(noisy)))}
+    for j, own in enumerate(vectors):
+        frame[f"p{j}"] = own[[place[name] for name in frame["race"]]]
+    more = ("--noise-membership", ",".join(f"t{j}=p{j}" for j in range(true)), "--constraint", constraint)
+    more += ("--noise-independent",) * independent
+    more += ("--slack", rng.choice([0.05, 0.2, 0.5]), "--thresholds", rng.choice(["group", "blind"]))
+    told, _ = _asked(rng, shell, frame, "robust", *more)
+    if told is None:
+        return NOT_SAID
+    chance = chances(shell, "r.fairfix", population, noisy)
+    if independent:
+        own = np.einsum("jk,kb->jkb", vectors, recorded[..., list(labels)].sum(-1))
+        about = own.sum(0)
+        rates = (own * chance).sum((1, 2)) / own.sum((1, 2))
+        gap = float(np.abs(rates - (about * chance).sum() / about.sum()).max())
+    else:
+        gap = _farthest(population, joint, chance, labels)
+    where = f"{true} of {noisy}, {more}: {gap:.4f} is above {told['bound']:.4f}"
     return judged(gap <= told["bound"] + 1e-9, where)

@@ -9,7 +9,7 @@ import pytest
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.bounds import tv_bounds
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.prices import Allowed, Asked, Columns, Near, Recording, Rows, RuledRows
+from fairfix.noisy.prices import Allowed, Asked, Columns, Members, Near, Recording, Rows, RuledRows
 from fairfix.noisy.rates import RATIOS, cells_of
 from scipy import stats
 
@@ -64,6 +64,55 @@ def test_multipliers_of_the_rows_themselves_give_their_sharp_bounds(rate: str, b
             for group in range(GROUPS):
                 ends = [least_limit(allowed, rows_of(whole), rate, group, side) for side in (-1.0, 1.0)]
                 np.testing.assert_allclose(ends, [sharp[0][group], sharp[1][group]], atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", ["selection_rate", "true_positive_rate", "false_positive_rate"])
+def test_probabilities_of_membership_give_their_sharp_bounds(rate: str) -> None:
+    """Those of a table whose recorded groups are the vectors; of like chances for all of them where it is chance."""
+    for seed in range(2):
+        whole = masses(seed)
+        joint = whole.sum((2, 3))
+        vectors = (joint / joint.sum(0)).T
+        plain = rows_of(whole)
+        rows = RuledRows(plain.group, plain.label, plain.chance, plain.mass, vectors[plain.group])
+        sharp = level_bounds(whole.sum(0), joint, LEVELS, rate)
+        about = plain.inside(rate) * plain.mass
+        for group in range(GROUPS):
+            ends = [least_limit(Members(False), rows, rate, group, side) for side in (-1.0, 1.0)]
+            np.testing.assert_allclose(ends, [sharp[0][group], sharp[1][group]], atol=1e-5)
+            own = about * vectors[plain.group, group]
+            ends = [least_limit(Members(True), rows, rate, group, side) for side in (-1.0, 1.0)]
+            np.testing.assert_allclose(ends, (own @ plain.own) / own.sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_prices_by_membership_are_above_what_any_members_make(seed: int) -> None:
+    """Whoever of the rows with a vector is of a group, for vectors and rows that multipliers were not chosen by."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(many: int) -> RuledRows:
+        vectors = np.round(rng.dirichlet(np.ones(GROUPS), many), 1 + seed % 2)
+        chance = rng.choice([0.0, 0.2, 0.7, 1.0], (many, 2))
+        codes, label = rng.integers(0, 2, (2, many))
+        return RuledRows(codes, label, chance, rng.dirichlet(np.ones(many)), vectors)
+
+    fit, other = drawn(60), drawn(150)
+    for rate in ("selection_rate", "true_positive_rate"):
+        for side in (1.0, -1.0):
+            asked = Asked(rate, int(rng.integers(GROUPS)), side, float(rng.uniform(0.1, 0.9)))
+            _, prices, least, most = Members(False).priced(asked, fit, other)
+            assert least - 1e-12 <= prices.min() <= prices.max() <= most + 1e-12
+            worth = asked.worth(other, other.own)
+            share = other.members[:, asked.group]  # type: ignore[index]  # drawn
+            total = 0.0
+            for vector in np.unique(other.members, axis=0):  # type: ignore[arg-type]
+                own = (other.members == vector).all(-1)
+                order = np.argsort(-worth[own])
+                mass = other.mass[own][order]
+                left = share[own][0] * mass.sum()
+                taken = np.clip(left - (np.cumsum(mass) - mass), 0.0, mass)
+                total += float(taken @ worth[own][order])
+            assert other.mass @ prices >= total - 1e-12
 
 
 @pytest.mark.parametrize("by_label", [False, True])

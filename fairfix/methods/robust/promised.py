@@ -12,7 +12,7 @@ from fairfix.errors import UsageError
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.balls import balls_for
 from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.prices import Allowed, Behind, Columns, Near, Recording, Rows
+from fairfix.noisy.prices import Allowed, Behind, Columns, Members, Near, Recording, Rows
 from fairfix.noisy.rates import quotient
 
 if TYPE_CHECKING:
@@ -36,10 +36,12 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     """
     name, table = method.assumption_of(noise), noise.table
     if noise.membership is not None:
-        raise UsageError(
-            "`guarantee`: no bound is known of true groups by `noise_membership`; describe the noise with "
-            "`noise=FILE` or `noise_radius`"
-        )
+        columns, members = tuple(noise.membership.values()), (Members(name == "identified"),)
+        words = f", and the probabilities of membership in {', '.join(columns)} for right"
+        if name == "identified":
+            words += ", and given these the true group for independent of score and label"
+        true = tuple(noise.membership)
+        return Behind(tuple(names), true, method.demands, members, members, False, words, columns)
     if name == "radii":
         if noise.radii is None:
             raise UsageError(

@@ -244,7 +244,8 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
         raise UsageError(
             f"robust: `protected` names {', '.join(columns)}, whose cells are the groups, such as {names[0]!r}, and "
             f"{what} says nothing of these: describe the noise of the cells under such names (a file with a row per "
-            "person is counted so by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it is about"
+            "person is counted so by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it is "
+            "about"
         )
 
 
