@@ -358,21 +358,21 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
 def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:
     """Return the counts of a file with one row per person, which has columns of both groups, and of the label.
 
-    Groups may be the cells of several columns, which are named as attributes are: ``race x sex``.
+    Groups may be the cells of several columns, which are named as attributes are: ``race x sex``. A column of which
+    nothing is noisy is one of both.
     """
     given = (true, noisy, *((label,) if label else ()))
     parts = [_columns_of(source, true), _columns_of(source, noisy), *((one,) for one in given[2:])]
-    keys = tuple(column for own in parts for column in own)
-    if len(set(keys)) < len(keys):
+    keys = tuple(dict.fromkeys(column for own in parts for column in own))
+    if set(parts[0]) == set(parts[1]) or any(len(set(own)) < len(own) or label in own for own in parts[:2]):
         raise UsageError(
             f"`noise_columns={','.join(given)}` names a column twice; true and noisy group are two columns"
         )
     source.require(keys)
-    ends = np.cumsum([len(own) for own in parts]).tolist()
-    entries = {
-        tuple(group_name(key[end - len(own) : end]) for end, own in zip(ends, parts, strict=True)): number
-        for key, number in _entries(source, keys).items()
-    }
+    places = [[keys.index(column) for column in own] for own in parts]
+    entries: dict[tuple[str, ...], float] = {}
+    for levels, number in _entries(source, keys).items():
+        entries[tuple(group_name(levels[at] for at in own) for own in places)] = number
     return _arranged(entries, by_label=label is not None, where=source.name, column=label or "")
 
 
