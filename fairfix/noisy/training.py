@@ -33,7 +33,7 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from fairfix.noisy.bounds import Pair, open_bounds, split_labels, table_bounds, tv_bounds, widest
+from fairfix.noisy.bounds import IS_OF_LABEL, Pair, open_bounds, split_labels, table_bounds, tv_bounds, widest
 from fairfix.noisy.rates import (
     DEMANDS,
     RATIOS,
@@ -249,6 +249,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
         has = ~np.isnan(worst[:, 0, 0])
         each = quotient(np.tensordot(price[has], worst[has], axes=1), cells, 0.0)
+        if rate == "accuracy":  # compared with 1; to accept is an error of label 0, and not to of label 1
+            out += np.where(IS_OF_LABEL[0], each, -each)
+            continue
         out += sign * (price[has].sum() * everybody - each)
     return out
 

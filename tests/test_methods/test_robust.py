@@ -166,6 +166,26 @@ def test_minimax_has_no_slack_and_no_other_solver(parameters: dict[str, Any]) ->
         Robust(constraint="minimax", **parameters)
 
 
+@pytest.mark.parametrize("assumption", ["certified", "soft", "radii"])
+def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption: str) -> None:
+    """By noise that follows the score; models over a feature of which the scores are made err no more than these."""
+    data = people(many=1500)
+    noisy = recorded(data, "by score")
+    table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
+    what: dict[str, Any] = {"constraint": "minimax", "assumption": assumption}
+    rule = fit(Robust(solver="oracle", **what), table, told, features=("x",))
+    chance = rule.predict(table)
+    wrong = np.where(data["label"] == 1, 1 - chance, chance)
+    (text,) = [str(note) for note in rule.trace.notes if "the largest error rate of a true group, on" in note]
+    said = float(re.findall(r"is at most (\d\.\d{4});", text)[0])
+    assert max(wrong[data["true"] == j].mean() for j in range(3)) <= said + 1e-4
+    blind = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
+    (text,) = [
+        str(note) for note in blind.trace.notes if "the largest error rate of a true group, on" in note
+    ]
+    assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
+
+
 @pytest.mark.parametrize("thresholds", ["group", "blind"])
 @pytest.mark.parametrize("parity", PARITIES)
 @pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])

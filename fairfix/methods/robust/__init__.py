@@ -79,7 +79,7 @@ class Robust(Repairer):
     constraint: str = param(
         "demographic_parity",
         "what is held alike among the true groups; minimax: the largest error rate of a true group is as small as "
-        "thresholds can make it, without a slack",
+        "thresholds, or mixtures of models, can make it, without a slack",
         choices=tuple(COMPARISONS),
     )
     sides: str = param(
@@ -145,11 +145,12 @@ class Robust(Repairer):
         super().__post_init__()
         if self.constraint != "minimax":
             return
-        for name, usual in (("slack", Robust.slack), ("sides", "both"), ("solver", "thresholds")):
-            if (given := getattr(self, name)) != usual:
+        given = {"slack": (Robust.slack,), "sides": ("both",), "solver": ("thresholds", "oracle")}
+        for name, known in given.items():
+            if (value := getattr(self, name)) not in known:
                 raise UsageError(
-                    f"{self.name}: `{name}={given}` does not go with `constraint=minimax`, which is the least largest "
-                    f"error that thresholds can have; leave out `{name}`"
+                    f"{self.name}: `{name}={value}` does not go with `constraint=minimax`, which is the least largest "
+                    f"error that thresholds, or models of `solver=oracle`, can have; leave out `{name}`"
                 )
 
     @property

@@ -27,7 +27,7 @@ from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.oracle import MixedModels, mix_models
+from fairfix.noisy.oracle import COIN, MixedModels, mix_models
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.noisy.training import Rows
 
@@ -72,7 +72,8 @@ class OracleMixture(Solver):
         learner = _Learner(problem, method, seed)
         rows = Rows(None, label, kinds.codes, weight, many)
         try:
-            best = mix_models(rows, noise.adversary(assumed), method.parity, min(method.slack, 1.0), learner)
+            slack = min(method.slack_of_all or 0.0, 1.0)
+            best = mix_models(rows, noise.adversary(assumed), method.parity, slack, learner)
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
         rule = learner.mixture(best)
@@ -101,10 +102,16 @@ class OracleMixture(Solver):
                 "selection",
             )
         end = (
-            "and made none that makes the error smaller"
+            "and made none that makes it better"
             if best.at_end
-            else "the most that it is asked for, and more might make the error smaller"
+            else "the most that it is asked for, and more might make it better"
         )
+        if self.method.constraint == "minimax":
+            yield Note(
+                "the largest error rate of a true group, on the rows of the fit and under the assumption, is at most "
+                f"{best.largest:z.4f}; that no mixture of the learner's models has a smaller one is not known",
+                "worst_case",
+            )
         never = 1.0 - float(rule.weights.sum()) - rule.always
         parts = [f"{share:.1%} a model at a threshold" for share in rule.weights]
         parts += [
@@ -154,6 +161,9 @@ class _Learner:
         """Return the models that have a share, each with the least score that it accepts."""
         models, thresholds, weights, always = [], [], [], 0.0
         for (number, cut), share in zip(best.rules, best.shares.tolist(), strict=True):
+            if (number, cut) == COIN:
+                always += share / 2
+                continue
             member, edges = self.made[number]
             if cut == 0:
                 always += share
