@@ -48,6 +48,9 @@ GAIN = 1e-4
 MISSED = 1e-7
 """What a least largest error is allowed beyond itself, as programs are solved to no more."""
 
+FEW = 1e-5
+"""Share of a mixture that buys nothing but what :data:`MISSED` allows."""
+
 COIN = (-1, 0)
 """The rule that accepts everybody with a chance of 1/2, whose error is that in every group, whatever the noise."""
 
@@ -88,12 +91,10 @@ def mix_models(rows: Rows, adversary: Adversary, parity: Parity, slack: float, o
     if parity == "minimax":
         search.limit = float((best.share @ search.excess).max()) + MISSED
         best = search.best()
-    kept = np.flatnonzero(best.share > 0)
-    rules = tuple(search.rules[r] for r in kept)
-    error, largest = float(best.share @ search.errors), float((best.share @ search.excess).max())
-    return MixedModels(
-        rules, best.share[kept], error, largest, len(search.models), len(search.models) < MODELS
-    )
+    kept = np.flatnonzero(best.share > (FEW if parity == "minimax" else 0.0))
+    rules, share = tuple(search.rules[r] for r in kept), best.share[kept] / best.share[kept].sum()
+    error, largest = float(share @ search.errors[kept]), float((share @ search.excess[kept]).max())
+    return MixedModels(rules, share, error, largest, len(search.models), len(search.models) < MODELS)
 
 
 class _Search:
