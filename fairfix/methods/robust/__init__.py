@@ -146,8 +146,8 @@ class Robust(Repairer):
         if self.constraint != "minimax":
             return
         given = {"slack": (Robust.slack,), "sides": ("both",), "solver": ("thresholds", "oracle")}
-        for name, known in given.items():
-            if (value := getattr(self, name)) not in known:
+        for name, usual in given.items():
+            if (value := getattr(self, name)) not in usual:
                 raise UsageError(
                     f"{self.name}: `{name}={value}` does not go with `constraint=minimax`, which is the least largest "
                     f"error that thresholds, or models of `solver=oracle`, can have; leave out `{name}`"
