@@ -47,8 +47,13 @@ class Balls:
 
 
 def recorded_in(key: str, names: Sequence[str]) -> str:
-    """Return the recorded group in a key of ``noise_radius``: ``TRUE near RECORDED``, or one name for both."""
-    return key if key in names else key.rpartition(NEAR)[2]
+    """Return the recorded group in a key of ``noise_radius``: ``TRUE near RECORDED``, or one name for both.
+
+    It is the whole key, or else the shortest end after a ``near`` that is a name; the shortest of all where none is.
+    """
+    parts = key.split(NEAR)
+    ends = [key, *(NEAR.join(parts[at:]) for at in range(len(parts) - 1, 0, -1))]
+    return next((end for end in ends if end in names), parts[-1])
 
 
 def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> Balls:
@@ -73,7 +78,7 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
                 f"{f' (did you mean {near[0]!r}?)' if near else ''}; it has {', '.join(names)}. A true group that has "
                 "no recorded one of its name is written TRUE near RECORDED=NUMBER"
             )
-    true = {key: key if key == home else key.rpartition(NEAR)[0].strip() for key, home in homes.items()}
+    true = {key: key.removesuffix(NEAR + home).strip() for key, home in homes.items()}
     for name in (twice := list(true.values())):
         if twice.count(name) > 1:
             raise UsageError(f"`noise_radius` names the true group {name!r} twice; give one radius")

@@ -73,14 +73,23 @@ def table_bounds(m: Floats, C: Floats, ratio: Ratio) -> Pair:
     be, they are NaN. What a group leaves of a cell goes to the others, so each group is a knapsack by itself.
     """
     require_fit(m, C, by_label=C.ndim > m.ndim)
-    cells, table = split_labels(m, C)
+    return open_bounds(m, C, C, ratio)
+
+
+def open_bounds(m: Floats, least: Floats, most: Floats, ratio: Ratio) -> Pair:
+    """Return the bounds of each true group's rate where each entry of a table lies between two, shape (..., J) each.
+
+    They are sharp if all entries of a true group may lie where they like at once.
+    """
+    cells, low = split_labels(m, least)
+    _, high = split_labels(m, most)
     a, b = (part[..., None, :] for part in ratio.masses(cells))
     rest = cells @ (1.0 - np.array(ratio.a) - np.array(ratio.b))
     rest = rest[..., None, :]
-    least_a = np.maximum(table - (b + rest), 0.0).sum(-1)
-    most_a = np.minimum(a, table).sum(-1)
-    least_b = np.maximum(table - (a + rest), 0.0).sum(-1)
-    most_b = np.minimum(b, table).sum(-1)
+    least_a = np.maximum(low - (b + rest), 0.0).sum(-1)
+    most_a = np.minimum(a, high).sum(-1)
+    least_b = np.maximum(low - (a + rest), 0.0).sum(-1)
+    most_b = np.minimum(b, high).sum(-1)
     lo = np.where(most_b > 0, quotient(least_a, least_a + most_b), np.where(most_a > 0, 1.0, np.nan))
     hi = np.where(most_a > 0, quotient(most_a, most_a + least_b), np.where(most_b > 0, 0.0, np.nan))
     return lo, hi

@@ -33,7 +33,7 @@ from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
 from fairfix.data.memberships import ROUNDED
-from fairfix.data.names import nearest
+from fairfix.data.names import group_name, nearest, written_attribute
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
@@ -356,15 +356,29 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
 
 
 def tabulate(source: Source, true: str, noisy: str, label: str | None = None) -> NoiseTable:
-    """Return the counts of a file with one row per person, which has columns of both groups, and of the label."""
-    keys = (true, noisy, *((label,) if label else ()))
-    if len(set(keys)) < len(keys):
+    """Return the counts of a file with one row per person, which has columns of both groups, and of the label.
+
+    Groups may be the cells of several columns, which are named as attributes are: ``race x sex``. A column of which
+    nothing is noisy is one of both.
+    """
+    given = (true, noisy, *((label,) if label else ()))
+    parts = [_columns_of(source, true), _columns_of(source, noisy), *((one,) for one in given[2:])]
+    keys = tuple(dict.fromkeys(column for own in parts for column in own))
+    if set(parts[0]) == set(parts[1]) or any(len(set(own)) < len(own) or label in own for own in parts[:2]):
         raise UsageError(
-            f"`noise_columns={','.join(keys)}` names a column twice; true and noisy group are two columns"
+            f"`noise_columns={','.join(given)}` names a column twice; true and noisy group are two columns"
         )
     source.require(keys)
-    entries = _entries(source, keys)
+    places = [[keys.index(column) for column in own] for own in parts]
+    entries: dict[tuple[str, ...], float] = {}
+    for levels, number in _entries(source, keys).items():
+        entries[tuple(group_name(levels[at] for at in own) for own in places)] = number
     return _arranged(entries, by_label=label is not None, where=source.name, column=label or "")
+
+
+def _columns_of(source: Source, name: str) -> tuple[str, ...]:
+    """Return the column of a name, or the columns whose cells it names."""
+    return (name,) if name in source.columns else tuple((written_attribute(name) or name).split(" x "))
 
 
 def _entries(source: Source, keys: Sequence[str], kind: str | None = None) -> dict[tuple[str, ...], float]:

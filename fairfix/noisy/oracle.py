@@ -45,6 +45,15 @@ TURNS = 3
 GAIN = 1e-4
 """Of the error, by which a rule has to promise a better mixture: tables show no less."""
 
+MISSED = 1e-7
+"""What a least largest error is allowed beyond itself, as programs are solved to no more."""
+
+FEW = 1e-5
+"""Share of a mixture that buys nothing but what :data:`MISSED` allows."""
+
+COIN = (-1, 0)
+"""The rule that accepts everybody with a chance of 1/2, whose error is that in every group, whatever the noise."""
+
 Oracle = Callable[[Floats], Ints]
 """Takes what accepting each row costs, shape (n,), and returns the bin of each row, (n,), by the score of a model."""
 
@@ -54,10 +63,12 @@ class MixedModels:
     """A mixture of rules."""
 
     rules: tuple[tuple[int, int], ...]
-    """Number of the model, in the order of the oracle, and how many of its lowest bins are refused."""
+    """Number of the model, in the order of the oracle, and how many of its lowest bins are refused; or :data:`COIN`."""
     shares: Floats
     """Shape (rules,), of sum 1."""
     error: float
+    largest: float
+    """Mean, over the rules as they are mixed, of what the worst true group misses its limit by; of minimax, errs by."""
     models: int
     """Models that the oracle was asked for."""
     at_end: bool
@@ -67,18 +78,23 @@ class MixedModels:
 def mix_models(rows: Rows, adversary: Adversary, parity: Parity, slack: float, oracle: Oracle) -> MixedModels:
     """Return the mixture of least error, of cuts of an oracle's models, whose constraint holds for the worst noise.
 
-    ``slack`` is 0 or more, so that refusing everybody satisfies the constraint.
+    ``slack`` is 0 or more, so that refusing everybody satisfies the constraint. Of minimax it is 0: the least largest
+    error of a true group is looked for, which is what no error at all is missed by, and then a mixture of least error
+    among those that reach it.
     """
     require_labels(np.asarray(np.bincount(rows.y, rows.weight, 2), np.float64), parity)
     search = _Search(rows, adversary, parity, slack, oracle)
     search.ask(rows.weight * (1.0 - 2.0 * rows.y))
-    while search.asked_for_better(best_mixture(search.errors, search.excess)):
-        pass
-    best = best_mixture(search.errors, search.excess)
-    kept = np.flatnonzero(best.share > 0)
-    rules = tuple(search.rules[r] for r in kept)
-    error = float(best.share @ search.errors)
-    return MixedModels(rules, best.share[kept], error, len(search.models), len(search.models) < MODELS)
+    if parity == "minimax":
+        search.toss()
+    best = search.best()
+    if parity == "minimax":
+        search.limit = float((best.share @ search.excess).max()) + MISSED
+        best = search.best()
+    kept = np.flatnonzero(best.share > (FEW if parity == "minimax" else 0.0))
+    rules, share = tuple(search.rules[r] for r in kept), best.share[kept] / best.share[kept].sum()
+    error, largest = float(share @ search.errors[kept]), float((share @ search.excess[kept]).max())
+    return MixedModels(rules, share, error, largest, len(search.models), len(search.models) < MODELS)
 
 
 class _Search:
@@ -97,6 +113,14 @@ class _Search:
         self.models: list[Ints] = []
         self.rules: list[tuple[int, int]] = []
         self.errors, self.excess = np.zeros(0), np.zeros((0, 0))
+        self.limit = 0.0
+        """What the excess may be."""
+
+    def best(self) -> Mixture:
+        """Return the best mixture, after asking for models until none makes it better."""
+        while self.asked_for_better(best_mixture(self.errors, self.excess - self.limit)):
+            pass
+        return best_mixture(self.errors, self.excess - self.limit)
 
     def ask(self, cost: Floats) -> int:
         """Ask the oracle for a model; return the number of its first rule."""
@@ -116,17 +140,26 @@ class _Search:
         self.excess = np.vstack([self.excess.reshape(-1, excess.shape[1]), excess])
         return first
 
+    def toss(self) -> None:
+        """Add the coin: each rule is held to its own worst noise, and that of all yes and all no are two."""
+        self.rules.append(COIN)
+        self.errors = np.append(self.errors, 0.5)
+        self.excess = np.vstack([self.excess, np.full((1, self.excess.shape[1]), 0.5)])
+
     def accepted(self, rule: int) -> npt.NDArray[np.bool_]:
-        """Return whom a rule accepts, shape (n,)."""
+        """Return whom a rule accepts for certain, shape (n,)."""
         model, cut = self.rules[rule]
+        if (model, cut) == COIN:
+            return np.zeros(self.rows.y.size, dtype=bool)
         return np.asarray(self.models[model] >= cut)
 
-    def cost(self, rule: int, prices: Floats) -> Floats:
-        """Return what accepting each row costs, by the worst noise of a rule, shape (n,)."""
+    def cost(self, rule: int, best: Mixture) -> Floats:
+        """Return what accepting each row costs, by the worst noise of a rule and prices of a mixture, shape (n,)."""
         rows, accept = self.rows, self.accepted(rule)
-        of_rates = prices.reshape(len(DEMANDS[self.parity]), -1)
+        of_rates = best.prices.reshape(len(DEMANDS[self.parity]), -1)
         extra = costs_of(rows.cells(accept), self.adversary, self.parity, of_rates)
-        return np.asarray(rows.weight * (1.0 - 2.0 * rows.y + extra.ravel()[rows.places(accept)]))
+        own = best.feasible * (1.0 - 2.0 * rows.y)  # nothing but the excess counts where the limit is missed
+        return np.asarray(rows.weight * (own + extra.ravel()[rows.places(accept)]))
 
     def asked_for_better(self, best: Mixture) -> bool:
         """Ask for models that would make a mixture better, from each of its rules; return whether one would."""
@@ -135,8 +168,9 @@ class _Search:
             for _ in range(TURNS):
                 if len(self.models) == MODELS:
                     return False
-                first = self.ask(self.cost(rule, best.prices))
-                worth = self.errors[first:] + self.excess[first:] @ best.prices
+                first = self.ask(self.cost(rule, best))
+                over = (self.excess[first:] - self.limit) @ best.prices
+                worth = best.feasible * self.errors[first:] + over
                 rule = first + int(worth.argmin())
                 if worth.min() < best.level - GAIN:
                     return True

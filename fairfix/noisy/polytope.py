@@ -33,6 +33,11 @@ OF_RECORDING = (
     "eps is about P(noisy | true), and the survey is taken for P(true | noisy): leave out `noise_keep`"
 )
 
+IMPOSSIBLE = (
+    "the P({}) that the survey leaves open cannot make the recorded groups of these rows. Say with `noise_keep` what "
+    "holds for them, or take a larger `survey_confidence`"
+)
+
 WIDE = 400
 """Variables of a call, as long as one program has fewer: for small ones the call costs more than the solution."""
 
@@ -222,6 +227,31 @@ def _of_range(
             under.put(row, q[j, k, c], sign)
             under.put(row, total[j, c], -sign * end[j, k])
     return q, right
+
+
+def entry_ends(mass: Floats, between: Range) -> tuple[Floats, Floats]:
+    """Return the least and the largest of each joint mass that the tables of a range have, shape (J, K) each.
+
+    Masses are those of noisy groups, shape (K,). With ``P(true | noisy)`` all entries of a true group can be at any of
+    their ends at once.
+
+    Raises
+    ------
+    ValueError
+        There is no such table.
+    """
+    space = joint_masses([(mass[:, None], between)], 1.0)
+    own, whole = space.masses[0][..., 0], np.zeros(space.equal.shape[1])
+    whole[own.ravel()] = 1.0
+    total = mass.sum()
+    tops = np.zeros((own.size, whole.size))
+    tops[np.arange(own.size), own.ravel()] = 1.0
+    ends = ratio_ends(space, [(top, whole, sign) for sign in (1.0, -1.0) for top in tops])
+    if np.isnan(ends).any():
+        raise ValueError(IMPOSSIBLE.format(between.keep.replace("-given-", " | ")))
+    low, high = np.split(np.where(np.isinf(ends), np.repeat([0.0, np.inf], own.size), ends * total), 2)
+    shape = own.shape
+    return np.maximum(low, 0.0).reshape(shape), np.minimum(high.reshape(shape), mass)
 
 
 def largest_radii(mass: Floats, between: Range, home: npt.NDArray[np.int64]) -> Floats:

@@ -58,7 +58,7 @@ from fairfix.noisy.binned import (
     space_of,
 )
 from fairfix.noisy.bounds import widest
-from fairfix.noisy.polytope import Range, Refuted, is_empty, joint_masses, smallest_eps
+from fairfix.noisy.polytope import IMPOSSIBLE, Range, Refuted, is_empty, joint_masses, smallest_eps
 from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
 
 ROUNDS = 40
@@ -72,11 +72,6 @@ UNIT = 0.01
 
 TOLERANCE = 1e-7
 """Of constraints, as linear programs are solved to no more."""
-
-IMPOSSIBLE = (
-    "the P({}) that the survey leaves open cannot make the recorded groups of these rows. Say with `noise_keep` what "
-    "holds for them, or take a larger `survey_confidence`"
-)
 
 HALVINGS = 30
 """Of the way towards a feasible point; its end inside is taken, so nothing is lost but 2^-30 of the way."""

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from fairfix.noisy.bounds import Pair, split_labels, table_bounds, tv_bounds, widest
+from fairfix.noisy.bounds import IS_OF_LABEL, Pair, open_bounds, split_labels, table_bounds, tv_bounds, widest
 from fairfix.noisy.rates import (
     DEMANDS,
     RATIOS,
@@ -88,20 +88,29 @@ class Adversary(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Any noise that fits a table."""
+    """Any noise that fits a table, or a table whose entries lie between two."""
 
     table: Floats
-    """Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns."""
+    """Joint masses of true and noisy groups, shape (J, K), or by label (2, J, K), with the data's columns; the least
+    of them, where there are the most."""
+    most: Floats | None = None
+    """The most of each of them, where a survey leaves the table open."""
 
     def bounds(self, cells: Floats, ratio: Ratio) -> Pair:
-        """Return the sharp bounds."""
-        return table_bounds(cells, np.broadcast_to(self.table, (*cells.shape[:-2], *self.table.shape)), ratio)
+        """Return the bounds, sharp for a table."""
+        whole = (*cells.shape[:-2], *self.table.shape)
+        if self.most is None:
+            return table_bounds(cells, np.broadcast_to(self.table, whole), ratio)
+        return open_bounds(
+            cells, np.broadcast_to(self.table, whole), np.broadcast_to(self.most, whole), ratio
+        )
 
     def shares(self, cells: Floats, ratio: Ratio) -> Floats:
         """Return the knapsacks, B first and A last, normalised."""
         split, table = split_labels(cells, self.table)
+        most = table if self.most is None else split_labels(cells, self.most)[1]
         a, b = ratio.masses(split)
-        in_b = np.minimum(b, table)[..., None] * _spread(split, ratio.b)
+        in_b = np.minimum(b, most)[..., None] * _spread(split, ratio.b)
         in_a = np.maximum(table - (split.sum(-1) - a), 0.0)[..., None] * _spread(split, ratio.a)
         return _normalised((in_a + in_b).reshape(len(table), -1, *cells.shape).sum(1))
 
@@ -240,6 +249,9 @@ def costs_of(cells: Floats, adversary: Adversary, parity: Parity, multipliers: F
         worst = adversary.shares(cells, ratio if sign > 0 else flipped(ratio))
         has = ~np.isnan(worst[:, 0, 0])
         each = quotient(np.tensordot(price[has], worst[has], axes=1), cells, 0.0)
+        if rate == "accuracy":  # compared with 1; to accept is an error of label 0, and not to of label 1
+            out += np.where(IS_OF_LABEL[0], each, -each)
+            continue
         out += sign * (price[has].sum() * everybody - each)
     return out
 

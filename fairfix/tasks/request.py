@@ -253,7 +253,7 @@ class DataRequest(FilesRequest):
     )
     noise_columns: Names = parameter(
         (),
-        "The noise file has a row per person instead, with both groups in these columns.",
+        "The noise file has a row per person instead, with both groups in these columns; A x B of several protected.",
         "TRUE,NOISY[,LABEL]",
         listed=True,
     )

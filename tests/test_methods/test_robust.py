@@ -21,12 +21,14 @@ from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
 from fairfix.methods.robust.rows import bin_edges
+from fairfix.methods.robust.survey import range_of
 from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.repaired import Repaired
 from fairfix.models.scorers import ScoreCurves
-from fairfix.noisy.binned import Sensitive, breakdown_of, rate_bounds
+from fairfix.noisy.binned import Radii, Sensitive, Soft, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.levels import level_bounds
+from fairfix.noisy.polytope import largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.tasks.fitting import repair_table
 
@@ -162,6 +164,26 @@ def test_minimax_has_no_slack_and_no_other_solver(parameters: dict[str, Any]) ->
     """What does not go with the least largest error is refused by its name."""
     with pytest.raises(UsageError, match=f"{next(iter(parameters))}=.*does not go with `constraint=minimax`"):
         Robust(constraint="minimax", **parameters)
+
+
+@pytest.mark.parametrize("assumption", ["certified", "soft", "radii"])
+def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption: str) -> None:
+    """By noise that follows the score; models over a feature of which the scores are made err no more than these."""
+    data = people(many=1500)
+    noisy = recorded(data, "by score")
+    table, told = table_of(data, noisy), known(data, noisy, label=assumption == "certified")
+    what: dict[str, Any] = {"constraint": "minimax", "assumption": assumption}
+    rule = fit(Robust(solver="oracle", **what), table, told, features=("x",))
+    chance = rule.predict(table)
+    wrong = np.where(data["label"] == 1, 1 - chance, chance)
+    (text,) = [str(note) for note in rule.trace.notes if "the largest error rate of a true group, on" in note]
+    said = float(re.findall(r"is at most (\d\.\d{4});", text)[0])
+    assert max(wrong[data["true"] == j].mean() for j in range(3)) <= said + 1e-4
+    blind = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
+    (text,) = [
+        str(note) for note in blind.trace.notes if "the largest error rate of a true group, on" in note
+    ]
+    assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
 
 
 @pytest.mark.parametrize("thresholds", ["group", "blind"])
@@ -657,9 +679,14 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
         ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
         ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` does not go with"),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
+        ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
         with pytest.raises(UsageError, match=said):
             fit(Robust(solver="oracle", **more), table, told, **given)
+    radii = Noise(radii=dict.fromkeys(NAMES, 0.1))
+    for solver in ("oracle", "soft"):
+        with pytest.raises(UsageError, match="`noise_radius` alone does not tell"):
+            fit(Robust(solver=solver, assumption="soft"), table, radii, features=("x",))
 
 
 @pytest.mark.parametrize("parity", PARITIES)
@@ -942,15 +969,33 @@ def test_a_damaged_state_is_refused(which: int) -> None:
 
 def test_bins_begin_at_quantiles_of_mass_and_at_the_threshold() -> None:
     """Weights count as rows, ties stay together, and bins repeat no edge."""
-    score = np.array([0.1, 0.2, 0.2, 0.4, 0.9])
-    edges = bin_edges(score, np.ones(5), 5, 0.3)
 
-    np.testing.assert_array_equal(edges, [0.1, 0.3, 0.4, 0.9])
-    np.testing.assert_array_equal(bin_edges(score, np.ones(5), 2, 0.95), [0.1, 0.2])
-    np.testing.assert_array_equal(bin_edges(score[1:3], np.ones(2), 5, 0.1), [0.2])
-    np.testing.assert_array_equal(bin_edges(score[:2], np.ones(2), 5, 0.15), [0.1, 0.15])
-    weighted = bin_edges(np.array([0.1, 0.2, 0.4, 0.9]), np.array([1.0, 2.0, 1.0, 1.0]), 5, 2.0)
-    np.testing.assert_array_equal(weighted, [0.1, 0.2, 0.4, 0.9])
+    def edges(score: Any, bins: int, cut: float, weight: Any = 1.0, asked: Any = True) -> list[float]:
+        like = np.shape(score)
+        own = np.broadcast_to(weight, like), np.broadcast_to(asked, like)
+        return bin_edges(np.array(score), np.array(own[0], float), own[1], bins, cut).tolist()
+
+    score = [0.1, 0.2, 0.2, 0.4, 0.9]
+    assert edges(score, 5, 0.3) == [0.1, 0.2, 0.3, 0.9]  # 0.4 begins at 0.3, and no score loses its bin
+    assert edges(np.arange(10) / 10, 2, 0.31) == [0.0, 0.31]
+    assert edges(score, 2, 0.95) == [0.1, 0.2]
+    assert edges(score[1:3], 5, 0.1) == [0.2]
+    assert edges(score[:2], 5, 0.15) == [0.1, 0.15]
+    assert edges([0.1, 0.2, 0.4, 0.9], 5, 2.0, [1.0, 2.0, 1.0, 1.0]) == [0.1, 0.2, 0.4, 0.9]
+
+    asked = [False, False, True, True, True]
+    assert edges([0.05, *score[1:]], 9, 2.0, 1.0, asked) == [
+        0.05,
+        0.2,
+        0.4,
+        0.9,
+    ]  # who scores less than all positives
+    assert edges([0.05, *score[1:]], 9, 2.0, [0.0, 1.0, 1.0, 1.0, 1.0], asked) == [0.2, 0.4, 0.9]
+    assert edges([0.05, *score[1:]], 9, 2.0, [0.3, 1.0, 1.0, 1.0, 1.0], asked) == [
+        0.2,
+        0.4,
+        0.9,
+    ]  # hardly anybody
 
 
 # ---------------------------------------------------------------------- in a shell
@@ -1152,6 +1197,39 @@ def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> No
     )
 
 
+@pytest.mark.parametrize("solver", ["ideal", "oracle", "soft", "dro"])
+def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
+    """By the programs over all of them, which are none of theirs; the table that was counted allows less."""
+    data = people(3, 1200)
+    noisy = recorded(data, "by score")
+    table, told = table_of(data, noisy), known(data, noisy, label=False)
+    features = {"features": ("x",)} if solver != "ideal" else {}
+    more = {"thresholds": "blind"} if solver == "ideal" else {}
+    for keep in ("true-given-noisy", "noisy-given-true"):
+        rule = fit(
+            Robust(solver=solver, slack=0.2, survey_confidence=0.9, **more),
+            table,
+            Noise(told, keep=keep),  # type: ignore[arg-type]  # a Keep
+            **features,
+        )
+        levels, at = np.unique(rule.predict(table), return_inverse=True)
+        n = np.zeros((3, levels.size, 2))
+        np.add.at(n, (noisy, at.ravel(), data["label"]), 1.0 / noisy.size)
+        every = np.broadcast_to(levels, n.shape[:2])
+        between = range_of(told.entries, keep, 0.9)  # type: ignore[arg-type]  # a Keep
+        if solver == "dro":
+            radii = largest_radii(n.sum((1, 2)), between, np.arange(3))
+            low, high = rate_bounds(n, radii, every, "selection_rate", Radii())
+        else:
+            low, high = rate_bounds(n, between, every, "selection_rate", Soft())
+        overall = float(n.sum((0, 2)) @ levels)
+        worst = max(overall - low.min(), high.max() - overall)
+        assert worst <= 0.2 + 1e-6
+        (said,) = [str(note) for note in rule.trace.notes if " (N1); " in str(note)]
+        assert f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'if any noise that fits'}" in said
+        assert "known by a survey of 1,200 rows, at 90 % confidence" in "".join(map(str, rule.trace.notes))
+
+
 def test_what_has_no_survey_refuses_its_confidence() -> None:
     """By name, with the remedy; radii of a table become larger by it."""
     data = people(3, 600)
@@ -1164,7 +1242,6 @@ def test_what_has_no_survey_refuses_its_confidence() -> None:
         (Noise(radii=radii), {}, "is about a noise table of counts"),
         (Noise(told, radii), {"assumption": "radii"}, "`noise_radius` is no survey"),
         (Noise(told), {"assumption": "identified"}, "does not go with `assumption=identified`"),
-        (Noise(told), {"solver": "ideal"}, "`survey_confidence=0.9` does not go with `solver=ideal`"),
     ):
         with pytest.raises(UsageError, match=re.escape(said)):
             fit(Robust(survey_confidence=0.9, **more), table, noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,30 @@ def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
         assert worst(frame, chance, parity, own) == pytest.approx(0.1, abs=1e-6)
         if thresholds == "blind":
             assert len(rule.curves) == 1
+
+
+@pytest.mark.parametrize("parity", ["demographic_parity", "predictive_equality"])
+def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(parity: str) -> None:
+    """The models are those of a learner, the worst assignment is that of the program, with weights too."""
+    frame = people(0, 400).assign(x=lambda one: np.log(one["score"] / (1 - one["score"])))
+    for weight in (None, "w"):
+        reading = Reading(
+            Columns(("likely",), label="label", score="score", weight=weight), thresholds=(0.5,)
+        )
+        types = dict.fromkeys(COLUMNS.values(), pa.float64())
+        table = read_table(pa.Table.from_pandas(frame), reading, ("x",), types)
+        problem = RepairProblem(table, noise=Noise(membership=COLUMNS), features=("x",))
+        method = Robust(solver="oracle", constraint=parity, assumption="soft", slack=0.15)
+        rule = method.fit(problem, rng=np.random.default_rng(0))
+        chance, own = rule.predict(table), np.ones(400) if weight is None else frame["w"].to_numpy()
+        assert worst(frame, chance, parity, own) <= 0.15 + 1e-6
+        assert 0.05 < chance.mean() < 0.98
+        (said,) = [
+            str(note) for note in rule.trace.notes if "any noise that fits the probabilities" in str(note)
+        ]
+        assert f"{worst(frame, chance, parity, own):.4f} if any noise that fits the probabilities" in said
+        with pytest.raises(UsageError, match="is about a noise table of counts"):
+            replace(method, survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
 
 
 def test_the_likely_groups_alone_are_not_enough() -> None:
@@ -235,6 +260,7 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
         (Robust(assumption="epsilon"), "take `assumption=soft` or identified"),
         (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
         (Robust(constraint="equal_opportunity"), "says nothing of labels"),
+        (Robust(solver="dro"), "`solver=dro` knows no probabilities of membership"),
         (
             Robust(solver="ideal"),
             "`solver=ideal` knows no probabilities of membership; take `solver=thresholds`",

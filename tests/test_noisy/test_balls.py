@@ -170,6 +170,9 @@ def test_radii_are_read_with_the_groups_they_are_around() -> None:
     assert balls.true == ("x near y", "v", "u near x")
     assert balls.recorded(names) == ("x near y", "z", "y")
     np.testing.assert_array_equal(balls.radii, [0.1, 0.2, 0.3])
+    only = balls_for({"w near x near y": 0.1, "x near y": 0.2}, ("x near y", "z"), "seen")
+    assert only.true == ("w", "x near y")
+    assert only.recorded(("x near y", "z")) == ("x near y", "x near y")
     assert balls_for({"b": 0.2, "a": 0.1}, ("a", "b"), "seen").true == ("a", "b")
     for radii, said in (
         ({"a": 0.1, "v near q": 0.1}, "has no group 'q'"),

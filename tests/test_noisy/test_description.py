@@ -249,6 +249,21 @@ def test_a_survey_is_tabulated() -> None:
         tabulate(source, "own", "sen")
     with pytest.raises(UsageError, match="names a column twice"):
         tabulate(source, "own", "own")
+    more = {"sex": ["f", "m", "f", "f", "m"], "written": ["f", "f", "f", "m", "m"]}
+    cells = tabulate(open_source(pa.table({**columns, **more})), "own*sex", "seen x written", "out")
+    assert cells.true == ("x & f", "x & m", "y & f", "y & m")
+    assert cells.noisy == ("p & f", "p & m", "q & f", "r & f", "r & m")
+    assert cells.entries[1].tolist() == [[1, 0, 0, 0, 0], [0] * 5, [0, 0, 0, 1, 1], [0] * 5]
+    known = tabulate(open_source(pa.table({**columns, **more})), "own x sex", "seen x sex")
+    assert known.noisy == ("p & f", "p & m", "q & m", "r & f")
+    assert known.entries.tolist() == [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2], [0, 1, 0, 0]]
+    for given in (("own x sex", "sex x own"), ("own x own", "seen"), ("own x out", "seen", "out")):
+        with pytest.raises(UsageError, match="names a column twice"):
+            tabulate(open_source(pa.table({**columns, **more})), *given)
+    named = open_source(pa.table({**columns, "own x sex": ["u", "v", "u", "v", "u"]}))
+    assert tabulate(named, "own x sex", "seen").true == ("u", "v")
+    with pytest.raises(FairfixError, match="no column 'six'; did you mean 'sex'"):
+        tabulate(open_source(pa.table({**columns, **more})), "own x six", "seen")
     gaps = open_source(pa.table({"own": ["x", None, "y"], "seen": ["p", "q", "p"]}))
     with pytest.raises(DataError, match=r"column 'own' of .* has 1 missing"):
         tabulate(gaps, "own", "seen")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from fairfix.noisy.ideal import best_mixture
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.oracle import MODELS, mix_models
+from fairfix.noisy.oracle import COIN, MODELS, mix_models
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.noisy.training import Rows, Within, excess_of
+from scipy.optimize import linprog
 
 from tests.strategies import examples
 
@@ -98,3 +99,65 @@ def test_no_noise_that_fits_the_table_breaks_the_constraint(parity: Any) -> None
             assert np.nanmax(sign * ((own @ levels) / own.sum() - worst)) <= 0.1 + 1e-6
     if parity == "demographic_parity":  # of rates given the label such a table says next to nothing
         assert useful
+
+
+def least_largest_error(rows: Rows, adversary: Any, accept: np.ndarray) -> tuple[float, float]:
+    """Return the least largest error of a true group by mixtures of rules, and the least error among those of it."""
+    cells = np.stack([rows.cells(own) for own in accept])
+    over = np.nan_to_num(excess_of(cells, adversary, "minimax", 0.0).reshape(len(accept), -1))
+    over = np.vstack([over, np.full_like(over[:1], 0.5)])  # a coin for each row
+    many, ones = len(over), np.ones((1, len(over)))
+    least = linprog(
+        np.append(np.zeros(many), 1.0),
+        A_ub=np.c_[over.T, -np.ones(over.shape[1])],
+        b_ub=np.zeros(over.shape[1]),
+        A_eq=np.append(ones, 0.0)[None],
+        b_eq=[1.0],
+    )
+    errors = np.append(cells[..., 1:3].sum((1, 2)), 0.5)
+    best = linprog(errors, A_ub=over.T, b_ub=np.full(over.shape[1], least.fun + 1e-7), A_eq=ones, b_eq=[1.0])
+    return float(least.fun), float(best.fun)
+
+
+def test_without_noise_minimax_ends_at_the_optimum_over_all_models() -> None:
+    """And of all mixtures that reach it at the one of least error."""
+    drawn = 0
+    for seed in range(examples(4)):
+        X, rows, _ = people(seed, 0.0)
+        adversary, oracle = Within(np.diag(np.bincount(rows.codes, rows.weight))), Stumps(X)
+        made = mix_models(rows, adversary, "minimax", 0.0, oracle)
+        rules = np.array([np.zeros(MANY, bool), np.ones(MANY, bool), *oracle.accept])
+        least, error = least_largest_error(rows, adversary, rules)
+        assert made.at_end
+        assert least - 1e-7 <= made.largest <= least + 2e-4  # a rule has to promise a gain of 1e-4
+        assert made.error <= error + 3e-4
+        drawn += made.shares.size > 1
+    assert drawn
+
+
+def test_no_noise_makes_a_true_group_err_more_than_minimax_tells() -> None:
+    """Of the mixture by its chances; a mixture of what was found has no smaller largest error than is told."""
+    coins = 0
+    for seed in range(examples(4)):
+        X, rows, joint = people(seed, 0.1 + 0.2 * (seed % 2))
+        adversary, oracle = Within(joint), Stumps(X)
+        made = mix_models(rows, adversary, "minimax", 0.0, oracle)
+        coins += COIN in made.rules
+        decided = np.array(
+            [
+                np.full(MANY, 0.5)
+                if rule == COIN
+                else oracle.accept[oracle.returned[rule[0]]] + 1.0 > rule[1]
+                for rule in made.rules
+            ]
+        )
+        levels, into = np.unique(made.shares @ decided, return_inverse=True)
+        n = np.zeros((2, levels.size, 2))
+        np.add.at(n, (rows.codes, into.ravel(), rows.y), rows.weight)
+        lowest = level_bounds(n, joint, np.broadcast_to(levels, (2, levels.size)), "accuracy")[0]
+        assert (1.0 - lowest).max() <= made.largest + 1e-6
+        assert made.largest <= 0.5 + 1e-6  # a coin errs no more
+        asked = oracle.accept[oracle.returned]
+        rules = np.array([np.zeros(MANY, bool), np.ones(MANY, bool), *asked])
+        assert made.largest == pytest.approx(least_largest_error(rows, adversary, rules)[0], abs=2e-7)
+    assert coins

@@ -9,9 +9,10 @@ import pytest
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.binned import Certified, Identified, Sensitive, Soft, rate_bounds
 from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.polytope import Range, largest_radii
-from fairfix.noisy.rates import DEMANDS, LABELS
+from fairfix.noisy.polytope import Range, entry_ends, largest_radii
+from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, cells_of
 from fairfix.noisy.thresholds import solve_noisy
+from fairfix.noisy.training import Within
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
@@ -99,6 +100,41 @@ def test_bounds_over_a_range_are_those_of_linear_programs(labelled: bool, keep: 
                 inside = rate_bounds(n, by_label if labelled else C, F, rate, Sensitive(eps))
                 assert (low <= inside[0] + 1e-7).all()
                 assert (high >= inside[1] - 1e-7).all()
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_tables_between_the_ends_of_a_range_allow_all_that_it_does(labelled: bool, keep: str) -> None:
+    """No less; and no more where it is of P(true | noisy), whose columns know nothing of one another.
+
+    Of P(noisy | true) they allow more, but no more than tables without any sum would. The worst noise is one of them.
+    """
+    for seed in range(examples(4)):
+        n, C, by_label = seen(draw(seed, 2 + seed % 2, 2 + seed % 3 // 2, 3))
+        between = around(by_label if labelled else C, keep, 0.05)
+        parts = [(n[..., y].sum(1), between[y]) for y in (0, 1)] if labelled else [(n.sum((1, 2)), between)]
+        low, high = (np.squeeze(end) for end in zip(*(entry_ends(*part) for part in parts), strict=True))
+        adversary = Within(np.asarray(low), np.asarray(high))
+        accept = np.random.default_rng(seed).random(n.shape[:2]) < 0.5
+        cells = cells_of(*((n * one[..., None]).sum(1) for one in (accept, ~accept)))
+        for rate in ("selection_rate", "true_positive_rate"):
+            ends = adversary.bounds(cells, RATIOS[rate])
+            exact = rate_bounds(n, between, accept * 1.0, rate, Certified() if labelled else Soft())
+            assert (ends[0] <= exact[0] + 1e-6).all()
+            assert (ends[1] >= exact[1] - 1e-6).all()
+            if keep == KEEPS[0]:
+                np.testing.assert_allclose(ends, exact, atol=1e-6)
+            else:
+                assert max(np.abs(ends[i] - exact[i]).max() for i in (0, 1)) <= 0.25
+            worst = adversary.shares(cells, RATIOS[rate])
+            won = (worst * np.array(RATIOS[rate].a)).sum((1, 2))
+            np.testing.assert_allclose(won, ends[0], atol=1e-9)
+
+
+def test_ends_of_entries_that_no_table_has_are_refused() -> None:
+    narrow = Range(np.full((2, 2), 0.5), np.full((2, 2), 0.5), "noisy-given-true")
+    with pytest.raises(ValueError, match=r"P\(noisy \| true\) that the survey leaves open cannot make"):
+        entry_ends(np.array([0.9, 0.1]), narrow)
 
 
 @pytest.mark.parametrize("keep", KEEPS)

@@ -79,7 +79,7 @@ class Robust(Repairer):
     constraint: str = param(
         "demographic_parity",
         "what is held alike among the true groups; minimax: the largest error rate of a true group is as small as "
-        "thresholds can make it, without a slack",
+        "thresholds, or mixtures of models, can make it, without a slack",
         choices=tuple(COMPARISONS),
     )
     sides: str = param(
@@ -145,11 +145,12 @@ class Robust(Repairer):
         super().__post_init__()
         if self.constraint != "minimax":
             return
-        for name, usual in (("slack", Robust.slack), ("sides", "both"), ("solver", "thresholds")):
-            if (given := getattr(self, name)) != usual:
+        given = {"slack": (Robust.slack,), "sides": ("both",), "solver": ("thresholds", "oracle")}
+        for name, usual in given.items():
+            if (value := getattr(self, name)) not in usual:
                 raise UsageError(
-                    f"{self.name}: `{name}={given}` does not go with `constraint=minimax`, which is the least largest "
-                    f"error that thresholds can have; leave out `{name}`"
+                    f"{self.name}: `{name}={value}` does not go with `constraint=minimax`, which is the least largest "
+                    f"error that thresholds, or models of `solver=oracle`, can have; leave out `{name}`"
                 )
 
     @property
@@ -204,10 +205,10 @@ class Robust(Repairer):
             return self.assumption
         if noise.membership is not None:
             return "identified" if noise.independent else "soft"
-        if self.solver == "dro" or noise.table is None:
-            return "radii"
         if self.solver == "soft":
             return "soft"
+        if self.solver == "dro" or noise.table is None:
+            return "radii"
         if self.solver == "thresholds" and noise.class_conditional:
             return "identified"
         if self.solver == "thresholds" and noise.epsilon is not None:

@@ -17,8 +17,9 @@ from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import design_of, label_of, mean_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.robust.assumed import assumption_of, surveyed
 from fairfix.methods.robust.notes import cut_note, extremes, reliance
-from fairfix.methods.robust.rows import Binned, RowNoise, bin_edges, bins_of
+from fairfix.methods.robust.rows import Binned, Kinds, RowNoise, bin_edges, bins_of, shares_of
 from fairfix.methods.robust.trained import require_trainable
 from fairfix.models.learners import fit_mean
 from fairfix.models.members import Member
@@ -26,8 +27,7 @@ from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Certified, Radii, Soft
-from fairfix.noisy.oracle import MixedModels, mix_models
+from fairfix.noisy.oracle import COIN, MixedModels, mix_models
 from fairfix.noisy.rates import DEMANDS, LABELS
 from fairfix.noisy.training import Rows
 
@@ -50,30 +50,37 @@ class OracleMixture(Solver):
     sees_groups = False
     needs_rows = "it fits models to the features of rows; take `solver=thresholds`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins"), anything),
+        **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins", "survey_confidence"), anything),
         "assumption": only("auto", "soft", "certified", "radii"),
     }
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Mix models, and say what the mixture relies on."""
-        method, codes, many = self.method, problem.cells.codes, len(problem.cells.names)
+        method, weight = self.method, problem.weight / problem.weight.sum()
+        assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
-        assert problem.noise is not None
-        method.require_labels_of_certified(problem.noise)
         seed = int(rng.integers(2**31))
         scored = mean_of(problem, method.learner, "logistic", method.l2, seed)
-        noise, name = RowNoise.of_rows(problem), method.assumption_of(problem.noise)
-        assumed = Radii() if name == "radii" else Certified() if name == "certified" else Soft()
-        weight, label = problem.weight / problem.weight.sum(), label_of(problem).astype(np.int64)
+        kinds, own = Kinds.recorded(problem, blind=True), shares_of(problem)
+        if kinds.vectors is None:
+            noise = RowNoise.of_groups(problem, own)
+        else:
+            kinds = kinds.by_vector(problem)
+            noise = RowNoise((kinds.joint(weight),), None, None, None)
+        noise = surveyed(method, problem, noise, own)
+        label, many = label_of(problem).astype(np.int64), kinds.rules.size
         learner = _Learner(problem, method, seed)
-        rows = Rows(None, label, codes, weight, many)
+        rows = Rows(None, label, kinds.codes, weight, many)
         try:
-            best = mix_models(rows, noise.adversary(assumed), method.parity, min(method.slack, 1.0), learner)
+            slack = min(method.slack_of_all or 0.0, 1.0)
+            best = mix_models(rows, noise.adversary(assumed), method.parity, slack, learner)
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
         rule = learner.mixture(best)
         chance = rule.predict(problem.table)
-        binned, of_bins = Binned.decided(problem, np.repeat(chance[:, None], many, 1))
+        binned, of_bins = Binned.decided(problem, np.repeat(chance[:, None], many, 1), kinds)
+        if kinds.vectors is not None:
+            noise = RowNoise.of(problem, binned)
         notes = (
             *self._notes(best, rule),
             *extremes(problem, scored.scores, chance),
@@ -95,10 +102,16 @@ class OracleMixture(Solver):
                 "selection",
             )
         end = (
-            "and made none that makes the error smaller"
+            "and made none that makes it better"
             if best.at_end
-            else "the most that it is asked for, and more might make the error smaller"
+            else "the most that it is asked for, and more might make it better"
         )
+        if self.method.constraint == "minimax":
+            yield Note(
+                "the largest error rate of a true group, on the rows of the fit and under the assumption, is at most "
+                f"{best.largest:z.4f}; that no mixture of the learner's models has a smaller one is not known",
+                "worst_case",
+            )
         never = 1.0 - float(rule.weights.sum()) - rule.always
         parts = [f"{share:.1%} a model at a threshold" for share in rule.weights]
         parts += [
@@ -140,7 +153,7 @@ class _Learner:
             seed=self.seed,
         )
         score = member.predict(self.design.matrix)
-        edges = bin_edges(score[self.asked], self.weight[self.asked], self.bins, -np.inf)
+        edges = bin_edges(score, self.weight, self.asked, self.bins, -np.inf)
         self.made.append((member, edges))
         return bins_of(edges, score)
 
@@ -148,6 +161,9 @@ class _Learner:
         """Return the models that have a share, each with the least score that it accepts."""
         models, thresholds, weights, always = [], [], [], 0.0
         for (number, cut), share in zip(best.rules, best.shares.tolist(), strict=True):
+            if (number, cut) == COIN:
+                always += share / 2
+                continue
             member, edges = self.made[number]
             if cut == 0:
                 always += share

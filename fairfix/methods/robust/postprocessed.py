@@ -19,13 +19,13 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.robust.assumed import assumption_of, surveyed
 from fairfix.methods.robust.notes import cut_note, extremes, reliance
 from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Assumption, Certified, Identified, Independent, Radii, Sensitive, Soft
-from fairfix.noisy.description import Noise
+from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
 from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
@@ -59,17 +59,14 @@ class Postprocessed(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the program and say what it relies on."""
         method, groups = self.method, problem.cells
-        assert problem.noise is not None
-        assumed = self._assumed(problem, problem.noise)
+        assumed = assumption_of(method, problem)
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
         blind = method.thresholds == "blind"
         kinds = Kinds.recorded(problem, blind=blind)
         fine = kinds if kinds.vectors is None else kinds.by_vector(problem)
         rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)), fine)
         noise = RowNoise.of(problem, rows)
-        if not isinstance(method.survey_confidence, str):
-            self._require_survey(problem.noise, assumed)
-            noise = noise.surveyed(problem, rows.n.sum(1), method.survey_confidence)
+        noise = surveyed(method, problem, noise, rows.n.sum(1))
         if isinstance(assumed, Identified):
             assumed = Identified(method.z, rows.rows)
         if isinstance(
@@ -107,70 +104,6 @@ class Postprocessed(Solver):
             tuple(Piecewise.steps(rows.edges, row) for row in chance[of_rule]),
             trace=trace,
         )
-
-    def _assumed(self, problem: RepairProblem, noise: Noise) -> Assumption:
-        """Return the assumption in force; UsageError where it does not go with the table, constraint or score."""
-        method, name = self.method, self.method.assumption_of(noise)
-        if noise.membership is not None:
-            return self._by_membership(noise, name)
-        if noise.table is None and name != "radii":
-            raise UsageError(
-                f"{method.name}: `noise_radius` alone does not tell what `assumption={name}` needs; give a noise table "
-                "with `noise`, or take `assumption=radii`"
-            )
-        if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
-            raise UsageError(
-                f"{method.name}: the noise table has no labels, and without them {method.constraint} can hardly be "
-                "guaranteed by any rule. Add a column label to the table, or choose `assumption=identified` or epsilon "
-                "(which assume more), or soft (which may accept nobody)"
-            )
-        method.require_labels_of_certified(noise)
-        used = [column for column in problem.cells.columns if column in problem.seen_by_model]
-        if used and name in ("identified", "epsilon"):
-            raise UsageError(
-                f"{method.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
-                "use the noisy group. Take `assumption=certified` or soft, or a model without it"
-            )
-        if name == "epsilon":
-            return Sensitive(method.epsilon_of(noise))
-        if name == "identified":
-            return Identified(method.z)
-        return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
-
-    def _require_survey(self, noise: Noise, assumed: Assumption) -> None:
-        """Raise a UsageError where there is no survey, or its sampling error has no part in the program."""
-        who = f"{self.method.name}: `survey_confidence={self.method.survey_confidence:g}`"
-        if noise.table is None or noise.table.form != "count":
-            raise UsageError(
-                f"{who} is about a noise table of counts (`noise=FILE`); without one leave it out"
-            )
-        if isinstance(assumed, Identified):
-            raise UsageError(
-                f"{who} does not go with `assumption=identified`, an estimate by one table; take `assumption=epsilon`, "
-                "certified or soft, or leave it out"
-            )
-        if isinstance(assumed, Radii) and noise.radii is not None:
-            raise UsageError(f"{who}: `noise_radius` is no survey; leave one of them out")
-
-    def _by_membership(self, noise: Noise, name: str) -> Assumption:
-        """Return the assumption in force of probabilities of membership; UsageError where they say nothing of it."""
-        method = self.method
-        if isinstance(self, Ideal):
-            raise UsageError(
-                f"{method.name}: `solver=ideal` knows no probabilities of membership; take `solver=thresholds`"
-            )
-        if name not in ("soft", "identified"):
-            raise UsageError(
-                f"{method.name}: `assumption={name}` is about recorded groups, and `noise_membership` gives "
-                "probabilities; take `assumption=soft` or identified"
-            )
-        if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
-            raise UsageError(
-                f"{method.name}: `noise_membership` says nothing of labels, and without that {method.constraint} can "
-                "hardly be guaranteed by any rule. Choose `assumption=identified` (which assumes more), or soft (which "
-                "may accept nobody)"
-            )
-        return Soft() if name == "soft" else Independent(method.z)
 
     def _notes(
         self, problem: RepairProblem, best: NoisyRepair, chance: Floats, score: Floats
@@ -262,7 +195,11 @@ class Ideal(Postprocessed):
     option = "`solver=ideal`"
     reads: ClassVar = {
         **dict.fromkeys(
-            ("constraint", "sides", "thresholds", "bins", "decisions", "learner", "l2"), anything
+            (
+                *("constraint", "sides", "thresholds", "bins", "decisions", "learner", "l2"),
+                "survey_confidence",
+            ),
+            anything,
         ),
         "assumption": only("auto", "certified", "soft", "radii"),
     }
@@ -283,7 +220,10 @@ class Ideal(Postprocessed):
         self, problem: RepairProblem, rows: Binned, noise: RowNoise, assumed: Assumption
     ) -> NoisyRepair:
         """Search all rules."""
-        adversary = noise.adversary(assumed)
+        try:
+            adversary = noise.adversary(assumed)
+        except ValueError as error:
+            raise DataError(f"{self.method.name}: {error}") from error
         blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.names import attribute_name
 from fairfix.errors import DataError, UsageError
@@ -18,7 +18,7 @@ from fairfix.noisy.balls import Balls, balls_for, balls_of, recorded_in
 from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive, Soft
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import merged
-from fairfix.noisy.polytope import Range, largest_radii
+from fairfix.noisy.polytope import Range, entry_ends, largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
 from fairfix.noisy.training import Adversary, Either, Near, Within
 
@@ -114,6 +114,8 @@ class RowNoise:
     """All that a survey leaves open of what may hold for the rows, the recording last; none where a table is known."""
     plain_ranges: tuple[Range, ...] = ()
     """The same without labels."""
+    masses: Floats | None = None
+    """Of recorded groups by label, shape (K, 2), of total 1, where a survey leaves the table open."""
     members: Floats | None = None
     """Sums by probabilities of membership, (2, J, K, B, 2), as :class:`fairfix.noisy.binned.Independent` has them."""
 
@@ -158,13 +160,6 @@ class RowNoise:
         recording = None if recording is None else recording[..., here]
         return cls(tuple(tables), recording, noise.conditional(masses)[..., here], given)
 
-    @classmethod
-    def of_rows(cls, problem: RepairProblem) -> RowNoise:
-        """Carry the table over to the rows of a problem."""
-        many, label = len(problem.cells.names), label_of(problem).astype(np.int64)
-        own = np.bincount(2 * problem.cells.codes + label, problem.weight, 2 * many).reshape(many, 2)
-        return cls.of_groups(problem, own / problem.weight.sum())
-
     @property
     def by_label(self) -> bool:
         """Whether the table is by label."""
@@ -188,7 +183,7 @@ class RowNoise:
             masses = own.sum(1)
             radii = np.max([largest_radii(masses, one, balls.home) for one in plain], axis=0)
             balls = replace(balls, radii=radii)
-        return replace(self, ranges=ranges(table.entries), plain_ranges=plain, balls=balls)
+        return replace(self, ranges=ranges(table.entries), plain_ranges=plain, balls=balls, masses=own)
 
     def of_assumption(self, assumed: Assumption) -> tuple[Floats | Range, ...]:
         """Return the tables, or ranges of them, that an assumption is about."""
@@ -209,8 +204,33 @@ class RowNoise:
         if isinstance(assumed, Radii):
             assert self.balls is not None
             return Near(self.balls.radii, self.balls.home)
-        each = tuple(Within(one) for one in self.of_assumption(assumed) if isinstance(one, np.ndarray))
+        each = tuple(self._within(one) for one in self.of_assumption(assumed))
         return each[0] if len(each) == 1 else Either(each)
+
+    def _within(self, table: Floats | Range) -> Within:
+        """Return any noise that fits a table, or tables whose entries are between the ends of those of a range.
+
+        Where the range is of ``P(noisy | true)`` these are a few more than it holds.
+
+        Raises
+        ------
+        ValueError
+            A range holds no table.
+        """
+        if isinstance(table, np.ndarray):
+            return Within(table)
+        assert self.masses is not None
+        if table.ndim == 2:
+            return Within(*entry_ends(self.masses.sum(1), table))
+        low, high = zip(*(entry_ends(self.masses[:, y], table[y]) for y in (0, 1)), strict=True)
+        return Within(np.stack(low), np.stack(high))
+
+
+def shares_of(problem: RepairProblem) -> Floats:
+    """Return the masses of recorded groups by label, shape (K, 2), of total 1."""
+    many, label = len(problem.cells.names), label_of(problem).astype(np.int64)
+    own = np.bincount(2 * problem.cells.codes + label, problem.weight, 2 * many).reshape(many, 2)
+    return np.asarray(own / problem.weight.sum())
 
 
 def _require_cells(problem: RepairProblem, noise: Noise) -> None:
@@ -223,8 +243,9 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
         what = noise.table.source if noise.table is not None else "`noise_radius`"
         raise UsageError(
             f"robust: `protected` names {', '.join(columns)}, whose cells are the groups, such as {names[0]!r}, and "
-            f"{what} says nothing of these: describe the noise of the cells under such names, or name the one column "
-            "that it is about"
+            f"{what} says nothing of these: describe the noise of the cells under such names (a file with a row per "
+            "person is counted so by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it is "
+            "about"
         )
 
 
@@ -253,7 +274,7 @@ class Binned:
         asked = (weight > 0) & (label == 1) if of_label else weight > 0
         if not asked.any():
             raise DataError(f"there is no row with label 1, which {constraint} needs")
-        edges = bin_edges(score[asked], weight[asked], bins, 2.0 * problem.table.reading.cut - 1.0)
+        edges = bin_edges(score, weight, asked, bins, 2.0 * problem.table.reading.cut - 1.0)
         return cls.counted(problem, bins_of(edges, score), edges, kinds)
 
     @classmethod
@@ -267,8 +288,10 @@ class Binned:
         return cls(n / n.sum(), edges, rows, kinds, at)
 
     @classmethod
-    def decided(cls, problem: RepairProblem, each: Floats) -> tuple[Binned, Floats]:
-        """Return rows counted by what each group's rule decides, (n, K), and the chances of these bins, (K, B).
+    def decided(
+        cls, problem: RepairProblem, each: Floats, kinds: Kinds | None = None
+    ) -> tuple[Binned, Floats]:
+        """Return rows counted by what each kind's rule decides, (n, K), and the chances of these bins, (K, B).
 
         Edges are the mean chances of the bins, of which there is one score for all groups.
         """
@@ -276,7 +299,7 @@ class Binned:
         own = problem.weight > 0  # a row without weight makes no bin
         levels, into = np.unique(each[own], axis=0, return_inverse=True)
         at[own] = into.ravel()
-        kinds = Kinds.recorded(problem, blind=False)
+        kinds = kinds or Kinds.recorded(problem, blind=False)
         return cls.counted(problem, at, 2.0 * levels.mean(1) - 1.0, kinds), levels.T
 
     def merged(self, chance: Floats) -> Merged:
@@ -320,14 +343,27 @@ def over_labels(table: Floats) -> Floats:
     return np.asarray(table.sum(0)) if table.ndim == 3 else table
 
 
-def bin_edges(score: Floats, weight: Floats, bins: int, cut: float) -> Floats:
-    """Return where bins begin: at quantiles of the scores, one of them moved to the base's threshold."""
-    levels, inverse = np.unique(score, return_inverse=True)
-    total = np.cumsum(np.bincount(inverse, weight))
+def bin_edges(score: Floats, weight: Floats, asked: Bools, bins: int, cut: float) -> Floats:
+    """Return where bins begin: at quantiles of the scores that are asked for, one moved to the base's threshold.
+
+    The rows that score less than all of these are a bin of their own, where they weigh as much as those of a bin: that
+    they are refused costs nobody whom the constraint is about.
+    """
+    below, own = (weight > 0) & (score < score[asked].min()), weight[asked].sum()
+    if bins > 2 and weight[below].sum() * bins >= own:
+        rest = bin_edges(score[~below], weight[~below], asked[~below], bins - 1, cut)
+        return np.append(score[below].min(), rest)
+    levels, inverse = np.unique(score[asked], return_inverse=True)
+    total = np.cumsum(np.bincount(inverse, weight[asked]))
     first = np.searchsorted(total * bins, np.arange(bins) * total[-1], side="right")
     edges = levels[np.minimum(first, levels.size - 1)]
     edges = np.unique(np.append(edges, levels[0]))
-    if levels[0] < cut <= levels[-1]:  # in place of the nearest, so that no bin is nearly empty
-        near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
+    if levels[0] < cut <= levels[-1]:
+        accepted = levels[np.searchsorted(levels, cut)]  # the least score that the base accepts
+        near = int(np.searchsorted(edges, accepted))
+        if (
+            near == edges.size or edges[near] != accepted
+        ):  # in place of the nearest, so that no bin is nearly empty
+            near = 1 + int(np.argmin(np.abs(edges[1:] - cut))) if edges.size > 1 else 1
         edges = np.unique(np.append(np.delete(edges, near) if edges.size > near else edges, cut))
     return edges

@@ -21,14 +21,14 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.robust.assumed import assumption_of, surveyed
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
-from fairfix.methods.robust.rows import Binned, Merged, RowNoise
+from fairfix.methods.robust.rows import Binned, Merged, RowNoise, shares_of
 from fairfix.models.features import Features
 from fairfix.models.members import LinearMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import ScoreCurves, Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Certified, Radii, Soft
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.training import Trained, train
 from fairfix.optim.piecewise import Piecewise
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 def require_trainable(problem: RepairProblem, who: str) -> None:
     """Raise where there is nothing to train on, or the recorded group is named among the features."""
-    if problem.noise is not None and problem.noise.membership is not None:
-        raise UsageError(f"{who} knows no probabilities of membership; take `solver=thresholds`")
     if not problem.features:
         raise UsageError(
             f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or take "
@@ -64,23 +62,17 @@ class TrainedRule(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
+        assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
-        assert problem.noise is not None
-        method.require_labels_of_certified(problem.noise)
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
         design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
-        noise = RowNoise.of_rows(problem)
-        if method.solver == "soft" and not noise.tables:
-            raise UsageError(
-                f"{method.name}: `solver=soft` needs a noise table (`noise=FILE`); radii are for `solver=dro`"
-            )
-        certified = method.assumption == "certified"
-        assumed = Radii() if method.solver == "dro" else Certified() if certified else Soft()
-        adversary = noise.adversary(assumed)
+        own = shares_of(problem)
+        noise = surveyed(method, problem, RowNoise.of_groups(problem, own), own)
         member = scored.scorer.member
         start = np.append(member.coef[:, 0], member.intercept) if isinstance(member, LinearMember) else None
         given = design.matrix, label, codes, weight, many
         try:
+            adversary = noise.adversary(assumed)
             best = train(*given, adversary, method.parity, min(method.slack, 1.0), l2=method.l2, start=start)
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
@@ -139,7 +131,7 @@ class Dro(TrainedRule):
 
     option = "`solver=dro`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2"), anything),
+        **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
         "assumption": only("auto", "radii"),
         "learner": only("linear"),
     }
@@ -168,7 +160,7 @@ class SoftGroups(TrainedRule):
 
     option = "`solver=soft`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2"), anything),
+        **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
         "assumption": only("auto", "soft", "certified"),
         "learner": only("linear"),
     }
