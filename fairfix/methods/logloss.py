@@ -50,6 +50,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, param
+from fairfix.methods.cells import within_strata
 from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.learners import fit_classes
@@ -80,6 +81,7 @@ class LogLoss(Repairer):
         "positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
+    knows_strata: ClassVar[bool] = True
     learns: ClassVar[bool] = True
     rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "": {},
@@ -187,7 +189,7 @@ class LogLoss(Repairer):
             (*tried, *game.notes(rule, best, base)),
             base=Unrepaired(game.scorer(base)),
             certificates=tuple(self._certificates(game, best)),
-            quantities=tuple(self._quantities(best, l2, problem.cells)),
+            quantities=tuple(self._quantities(best, l2, game.groups)),
         )
         if self.group == "estimated" and not problem.many_fits:
             trace = replace(trace, aware=replace(self, group="recorded", l2=l2)._fit(problem, rng))
@@ -207,7 +209,7 @@ class LogLoss(Repairer):
                 ),
                 best.objective,
                 best.objective - best.gap,
-                f"linear scores whose probabilities hold the slack in the {_gap(self.constraint)}{game.told_by}",
+                f"linear scores whose probabilities hold the slack in the {game.gap}{game.told_by}",
             )
 
     def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
@@ -240,6 +242,28 @@ class Game:
         return [np.full(self.y.size, True) if label is None else self.y == label for label in events]
 
     @property
+    def groups(self) -> Groups:
+        """The groups inside each stratum; those of the problem where there are no strata."""
+        return within_strata(self.problem)[0]
+
+    @cached_property
+    def events(self) -> Ints:
+        """The event of each group in each event of the constraint, strata apart, one after the other, shape (E K,)."""
+        stratum = within_strata(self.problem)[1]
+        many = int(stratum.max()) + 1
+        return np.concatenate([stratum + many * number for number in range(len(self.inside))])
+
+    @property
+    def gap(self) -> str:
+        """Words for the gap that the slack bounds."""
+        of = Comparison.parse(between_groups(self.method.constraint))
+        return (of if self.problem.strata is None else of.to("within_strata")).title
+
+    def gap_of(self, rates: Floats) -> float:
+        """Return the largest difference of rates, (E K,), inside an event."""
+        return max(float(np.ptp(rates[self.events == event])) for event in range(self.events.max() + 1))
+
+    @property
     def told_by(self) -> str:
         """Words for how it is known of a row which rates it is part of."""
         return ", given the true labels" if self.method.about_labels else ""
@@ -247,11 +271,11 @@ class Game:
     @cached_property
     def cells(self) -> Cells:
         """The group in the event of each row, events one after the other."""
-        codes, many = self.problem.cells.codes, len(self.problem.cells.levels)
+        codes, many = self.groups.codes, len(self.groups.levels)
         cell = np.full(self.y.size, -1, dtype=np.int64)
         for number, inside in enumerate(self.inside):
             cell[inside] = codes[inside] + number * many
-        return Cells(cell, np.repeat(np.arange(len(self.inside)), many))
+        return Cells(cell, self.events)
 
     def solve(
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
@@ -281,18 +305,18 @@ class Game:
 
     def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
-        groups = self.problem.cells
+        groups = self.groups
         return TruncatedLogit(groups.columns, groups.levels, self.scorer(best), self.prices(best), rounded)
 
     def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
         """Return the probabilities of held-out rows by a solution on the rest."""
         score = self.score(best, held)
-        zero, one = self.prices(best)[:, self.problem.cells.codes[held]]
+        zero, one = self.prices(best)[:, self.groups.codes[held]]
         return marginal(score, zero, one)[0] if self.method.about_labels else truncated(score, one)
 
     def prices(self, best: Solution) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""
-        c = np.zeros((2, len(self.problem.cells.levels)))
+        c = np.zeros((2, len(self.groups.levels)))
         own = (best.prices / best.shares).reshape(-1, c.shape[1])
         for label, price in zip(EVENTS[self.method.constraint], own, strict=True):
             c[slice(None) if label is None else label] = price
@@ -300,12 +324,12 @@ class Game:
 
     def masses(self, weight: Floats) -> Floats:
         """Return the sums of weights, shape (n,), over each group in each event of the constraint, shape (E, K)."""
-        groups = self.problem.cells
+        groups = self.groups
         return np.stack([np.bincount(groups.codes, weight * one, len(groups.levels)) for one in self.inside])
 
     def check_events(self) -> None:
         """Raise where a group has no rows in an event."""
-        groups, constraint = self.problem.cells, self.method.constraint
+        groups, constraint = self.groups, self.method.constraint
         for label, mass in zip(EVENTS[constraint], self.masses(self.problem.table.weight), strict=True):
             if not mass.all():
                 name = groups.names[int(np.argmin(mass))]
@@ -356,15 +380,14 @@ class Game:
         table = self.problem.table
         chance, cut, w = rule.of_scores(table, self.score(best)), table.reading.cut, table.weight
         if self.method.about_labels and not self.method.estimates:
-            given = float(np.ptp(best.rates.reshape(len(self.inside), -1), axis=1).max())
-            after = float(np.ptp(self.masses(w * chance) / self.masses(w), axis=1).max())
+            after = self.gap_of((self.masses(w * chance) / self.masses(w)).ravel())
             yield Note(
-                f"on the rows of the fit, the {_gap(self.method.constraint)} is {given:.4f} given the true "
-                f"labels, and {after:.4f} for the rule as it is used, which does not know them",
+                f"on the rows of the fit, the {self.gap} is {self.gap_of(best.rates):.4f} given the true labels, and "
+                f"{after:.4f} for the rule as it is used, which does not know them",
                 "reached",
             )
         if rule.rounded:
-            yield from _alike(self.problem.cells, chance, self.score(base), cut)
+            yield from _alike(self.groups, chance, self.score(base), cut)
         elif cut != 0.5:
             yield Caution(
                 f"decisions are drawn with the probability, and the threshold of {cut:g} has no part in them: it is of "
@@ -383,9 +406,10 @@ def _unconstrained(problem: RepairProblem, constraint: str, intercept: str, l2: 
 @once_per_problem
 def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
     """Return the class of each row, shape (n,), and of each class with rows its group + K label, shape (C,)."""
-    code = problem.cells.codes
+    groups, _ = within_strata(problem)
+    code = groups.codes
     if about_labels:
-        code = code + len(problem.cells.levels) * label_of(problem).astype(np.int64)
+        code = code + len(groups.levels) * label_of(problem).astype(np.int64)
     there = np.unique(code[problem.table.weight > 0])
     return np.minimum(np.searchsorted(there, code), there.size - 1), there
 
@@ -405,6 +429,7 @@ class EstimatedGame(Game):
     """The same where a rule goes by chances of what a row does not tell: its label, and perhaps its group.
 
     A class is a group, or a group and a label where the constraint is about labels; those without rows are left out.
+    Groups of different strata are different groups, and a row tells its stratum.
     """
 
     @property
@@ -416,7 +441,7 @@ class EstimatedGame(Game):
     @cached_property
     def _coded(self) -> tuple[Ints, Ints, Ints]:
         """The class of each row, shape (n,); of each class the group and the cell, -1 for none, shape (C,) each."""
-        events, many = EVENTS[self.method.constraint], len(self.problem.cells.levels)
+        events, many = EVENTS[self.method.constraint], len(self.groups.levels)
         code, there = _classes(self.problem, self.method.about_labels)
         label = (there // many).tolist() if self.method.about_labels else [None] * there.size
         event = np.array([events.index(own) if own in events else -1 for own in label])
@@ -427,17 +452,21 @@ class EstimatedGame(Game):
         numbers = None if isinstance(rows, slice) else rows.tobytes()
         return _class_model(self.problem, self.method.about_labels, numbers)
 
-    @property
-    def _owners(self) -> Ints:
-        """The group, among those that the rule tells apart, of each class."""
-        owners = self._coded[1]
-        return np.zeros_like(owners) if self.method.group == "estimated" else owners
+    @cached_property
+    def _told(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Ints, Ints]:
+        """What the rule tells rows apart by: columns, levels, the level of each row, (n,), and of each class, (C,)."""
+        groups, owners = self.groups, self._coded[1]
+        if self.method.group == "recorded":
+            return groups.columns, groups.levels, groups.codes, owners
+        strata, (_, stratum) = self.problem.strata, within_strata(self.problem)
+        if strata is None:
+            return (), ((),), np.zeros_like(groups.codes), np.zeros_like(owners)
+        return strata.columns, strata.levels, strata.codes, stratum[owners]
 
     def classes(self, rows: Ints | slice, member: Member) -> Floats:
         """Return the chances of the classes of some rows given all that the rule looks at, shape (n, C)."""
-        codes = self.problem.cells.codes[rows]
-        codes = np.zeros_like(codes) if self.method.group == "estimated" else codes
-        return of_own_group(member.predict(self.design.matrix[rows]), self._owners, codes)
+        _, _, codes, owners = self._told
+        return of_own_group(member.predict(self.design.matrix[rows]), owners, codes[rows])
 
     def class_prices(self, best: Solution) -> Floats:
         """Return ``c`` of each class, shape (C,)."""
@@ -460,15 +489,15 @@ class EstimatedGame(Game):
 
     def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
-        groups, blind = self.problem.cells, self.method.group == "estimated"
+        columns, levels, _, owners = self._told
         return EstimatedLogit(
-            () if blind else groups.columns,
-            ((),) if blind else groups.levels,
+            columns,
+            levels,
             self.scorer(best),
             self.class_prices(best),
             rounded,
             classifier=Scorer(self.design.features, self.member(slice(None))),
-            owners=self._owners,
+            owners=owners,
         )
 
     def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
@@ -500,8 +529,3 @@ def _log_loss(chance: Floats, label: Any, weight: Floats | None) -> float:
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(label == 1, chance, 1.0 - chance))
     return float(np.average(loss, weights=weight))
-
-
-def _gap(constraint: str) -> str:
-    """Return the words for the gap that the slack bounds."""
-    return Comparison.parse(between_groups(constraint)).title
