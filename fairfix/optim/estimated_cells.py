@@ -55,8 +55,10 @@ class EstimatedGame(Game):
         cells: Cells,
         slack: float,
         ridge: Floats,
+        given: Floats | None = None,
     ) -> None:
         self.X, self.y, self.w, self.events = X, y, w, cells.events
+        self.given = np.zeros_like(w) if given is None else given
         self.slack, self.ridge, self.hessians = slack, ridge, 0
         self.recorded, self.shares, self.counts = recorded, w @ recorded, recorded.sum(axis=0)
         self.per_price = cell_chances / self.shares
@@ -192,23 +194,65 @@ def solve_estimated(
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
     full = np.column_stack([X, np.ones(y.size)])
+    game = _game(full, y, cells, cell_chances, w, slack, ridge)
+    at = _solved(game, np.append(start.coef, start.intercept), start.prices)
+    return replace(_solution(game, at), coef=at.theta[:-1], intercept=float(at.theta[-1]))
+
+
+def solve_estimated_prices(
+    z: Floats,
+    y: Floats,
+    cells: Cells,
+    cell_chances: Floats,
+    weight: Floats | None = None,
+    *,
+    slack: float = 0.0,
+    start: Floats,
+) -> Solution:
+    """Return the prices at which recorded rates hold the slack, where the linear scores ``z``, shape (n,), are given.
+
+    ``start``: prices near them, shape (K,). The others are as for :func:`solve_estimated`; ``coef`` is empty.
+    """
+    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    game = _game(np.zeros((y.size, 1)), y, cells, cell_chances, w, slack, np.array([FREE]), z)
+    return _solution(game, _solved(game, np.zeros(1), start))
+
+
+def _game(
+    full: Floats,
+    y: Floats,
+    cells: Cells,
+    cell_chances: Floats,
+    w: Floats,
+    slack: float,
+    ridge: Floats,
+    given: Floats | None = None,
+) -> EstimatedGame:
     recorded = (cells.codes[:, None] == np.arange(cells.events.size)).astype(np.float64)
-    game = EstimatedGame(full, y.astype(np.float64), w, cell_chances, recorded, cells, slack, ridge)
-    theta = np.append(start.coef, start.intercept)
+    return EstimatedGame(full, y.astype(np.float64), w, cell_chances, recorded, cells, slack, ridge, given)
+
+
+def _solved(game: EstimatedGame, theta: Floats, prices: Floats) -> Point:
+    """Return the point where steps from coefficients and prices, or other ways from these coefficients, lead."""
 
     def placed(prices: Floats) -> Point:
         at = game.at(theta, prices, np.zeros(len(game.matrix)))
         mass = game.matrix * game.shares
         return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z)
 
-    free = np.zeros(cells.events.size)
-    at = newton(game, placed(start.prices if start.prices.size == free.size else free), 0.1 * TOLERANCE)
+    free = np.zeros(game.events.size)
+    at = newton(game, placed(prices if prices.size == free.size else free), 0.1 * TOLERANCE)
     for other in (game.followed, game.searched):
         if at.merit > SOLVED:
             at = min(at, other(placed(free)), key=lambda point: point.merit)
+    return at
+
+
+def _solution(game: EstimatedGame, at: Point) -> Solution:
+    """Return a point as a solution without coefficients."""
     return Solution(
-        coef=at.theta[:-1],
-        intercept=float(at.theta[-1]),
+        coef=np.zeros(0),
+        intercept=0.0,
         prices=at.prices,
         shares=game.shares,
         rates=at.rates,
