@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from fairfix.optim.arrays import Floats
-from fairfix.optim.robust_log_loss import FREE, TOLERANCE, Cells, Game, Point, Solution, newton
+from fairfix.optim.robust_log_loss import FREE, TOLERANCE, Cells, Game, Point, Solution, newton, placed
 
 SOLVED = 1e-8
 """Residual from which on the slack holds and the point is optimal, as far as anything shows it."""
@@ -34,6 +35,10 @@ STAGES = 40
 
 TRIALS = 300
 """Points that the search by Levenberg and Marquardt looks at, at most; it takes 10 to 100."""
+
+RAISED = (1.0, 2.0, 4.0, 8.0)
+"""How many times the prices of a start, or the least that may cap a row, are tried where scores are given. Rates do not
+change with prices that cap no row, and no step leads away from there: solutions are looked for from beyond."""
 
 ROUNDING = 1e-15
 """Excess of a rate that is rounding of sums."""
@@ -215,7 +220,18 @@ def solve_estimated_prices(
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     game = _game(np.zeros((y.size, 1)), y, cells, cell_chances, w, slack, np.array([FREE]), z)
-    return _solution(game, _solved(game, np.zeros(1), start))
+    free = placed(game, np.zeros(1), np.zeros_like(start))
+    over = free.rates - free.rate[cells.events]
+    begun = np.where(start == 0, np.sign(over) * game.shares, start)
+    held = np.array([np.ptp(free.rates[row > 0]) <= slack for row in game.matrix])[cells.events]
+    best = newton(game, placed(game, np.zeros(1), start), 0.1 * TOLERANCE)
+    for times, few in product(RAISED, (True, False)):
+        for search in (newton, EstimatedGame.searched):
+            if best.merit > SOLVED:
+                prices = np.where(held & few, 0.0, begun)
+                prices = prices * (times / min(max(float(np.abs(game.costs(prices)).max()), 1e-300), 1.0))
+                best = min(best, search(game, placed(game, np.zeros(1), prices)), key=lambda at: at.merit)
+    return _solution(game, best)
 
 
 def _game(
@@ -234,17 +250,11 @@ def _game(
 
 def _solved(game: EstimatedGame, theta: Floats, prices: Floats) -> Point:
     """Return the point where steps from coefficients and prices, or other ways from these coefficients, lead."""
-
-    def placed(prices: Floats) -> Point:
-        at = game.at(theta, prices, np.zeros(len(game.matrix)))
-        mass = game.matrix * game.shares
-        return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z)
-
     free = np.zeros(game.events.size)
-    at = newton(game, placed(prices if prices.size == free.size else free), 0.1 * TOLERANCE)
+    at = newton(game, placed(game, theta, prices if prices.size == free.size else free), 0.1 * TOLERANCE)
     for other in (game.followed, game.searched):
         if at.merit > SOLVED:
-            at = min(at, other(placed(free)), key=lambda point: point.merit)
+            at = min(at, other(placed(game, theta, free)), key=lambda point: point.merit)
     return at
 
 

@@ -445,7 +445,7 @@ def solve_prices(
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     game = _ordered(np.zeros((y.size, 1)), y, cells, w, slack, np.array([FREE]), z)
-    at = _settled(game, newton(game, _placed(game, np.zeros(1), start)), TOLERANCE)
+    at = _settled(game, newton(game, placed(game, np.zeros(1), start)), TOLERANCE)
     return Solution(
         np.zeros(0),
         0.0,
@@ -484,7 +484,7 @@ def _ordered(
 def _settled(game: Game, at: Point, tolerance: float) -> Point:
     """Return where rounds of multipliers lead from where Newton steps ended too soon."""
     if not game.sensible(at):
-        at = _placed(game, at.theta, np.zeros_like(at.prices))
+        at = placed(game, at.theta, np.zeros_like(at.prices))
     best, tau = at, 1.0
     for _ in range(ROUNDS):
         if at.merit <= tolerance:
@@ -503,16 +503,16 @@ def _first(game: Game, start: Solution | None) -> Point:
     if start is not None:
         alike = start.prices.size == game.shares.size
         prices = start.prices if alike else np.zeros(game.shares.size)
-        return newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
+        return newton(game, placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
     theta[-1] = math.log(mean / (1.0 - mean))
     if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
         return _cold(game, theta)
-    return newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
+    return newton(game, _sampled(game, placed(game, theta, np.zeros(game.shares.size))))
 
 
-def _placed(game: Game, theta: Floats, prices: Floats) -> Point:
+def placed(game: Game, theta: Floats, prices: Floats) -> Point:
     """Return the game at coefficients and prices, with the mean rate of each event's cells."""
     at = game.at(theta, prices, np.zeros(len(game.matrix)))
     mass = game.matrix * game.shares
@@ -525,7 +525,7 @@ def _cold(game: Game, theta: Floats, tolerance: float = TOLERANCE) -> Point:
     Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
     regression and the best prices near none are a better start there.
     """
-    none = _placed(game, theta, np.zeros(game.shares.size))
+    none = placed(game, theta, np.zeros(game.shares.size))
     at = newton(game, none, tolerance)
     if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
         return at
@@ -558,7 +558,7 @@ def _sampled(game: Game, at: Point) -> Point:
     game.hessians += part.hessians
     if not settled.merit < 1e-3:
         return at
-    at, system = _placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
+    at, system = placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
     return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 
