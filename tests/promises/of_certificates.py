@@ -17,6 +17,7 @@ import pyarrow as pa
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.tasks.fitting import split_rows
+from scipy.interpolate import CubicSpline
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, promise
 from tests.promises.of_group_loss import HOLDOUT, Truth, World, bounded
@@ -149,11 +150,14 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     asked = ("--protected", "group", "--label", "label", "--method", "logloss", "--l2", l2, "--slack", slack)
     strata = ("town",) if towns > 1 else ()
     asked += ("--strata", "town") if strata else ()
+    basis = ("linear", "splines")[int(rng.integers(2))]
     told = (
         "--features",
         ",".join(frame.columns[:width]),
         "--holdout",
         HOLDOUT,
+        "--basis",
+        basis,
         "-o",
         shell.folder / "r.fairfix",
     )
@@ -164,7 +168,13 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     table = read_table(pa.Table.from_pandas(frame[["group", "town", "label"]]), reading)
     fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
     Z, label = (X[fit] - X[fit].mean(axis=0)) / X[fit].std(axis=0), y[fit]
-    v, b, P, center = cvxpy.Variable(width), cvxpy.Variable(), cvxpy.Variable(fit.size), cvxpy.Variable(towns)
+    Z = np.hstack([Z, *map(_natural, Z.T)]) if basis == "splines" else Z
+    v, b, P, center = (
+        cvxpy.Variable(Z.shape[1]),
+        cvxpy.Variable(),
+        cvxpy.Variable(fit.size),
+        cvxpy.Variable(towns),
+    )
     z = Z @ v + b
     cells = [(t, (code[fit] == k) & (town[fit] == t)) for t in range(towns) for k in range(groups)]
     held = [cvxpy.abs(P[own].sum() / own.sum() - center[t]) <= slack / 2 for t, own in cells if own.any()]
@@ -172,4 +182,18 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     cost = cvxpy.sum(each) / fit.size + l2 / 2 * cvxpy.sum_squares(v)
     best = float(cvxpy.Problem(cvxpy.Minimize(cost), held).solve(solver="CLARABEL"))
     one = proven(done, shell)
-    return bracket(one, one["value"], best, 1e-6, f"l2 {l2}, slack {slack}, {towns} strata")
+    return bracket(one, one["value"], best, 1e-6, f"{basis}, l2 {l2}, slack {slack}, {towns} strata")
+
+
+def _natural(x: Floats) -> Floats:
+    """Return natural cubic splines of different values by scipy, uncorrelated with these and of variance 1, (n, 5)."""
+    row, knots = -1, []
+    for left in range(7, 0, -1):  # even between .025 and .975, as far as rows go
+        level = 0.025 if row < 0 else (row + 1) / x.size + (0.975 - (row + 1) / x.size) / left
+        row = math.ceil(level * x.size - 1e-6) - 1
+        knots.append(np.sort(x)[row])
+    each = CubicSpline(knots, np.eye(7), bc_type="natural")
+    inside = np.clip(x, knots[0], knots[-1])
+    curves = each(inside) + (x - inside)[:, None] * each(inside, 1)
+    basis = np.linalg.qr(np.column_stack([np.ones(x.size), x, curves[:, 1:-1]]))[0]
+    return basis[:, 2:] * math.sqrt(x.size)

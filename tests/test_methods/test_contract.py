@@ -101,6 +101,13 @@ class WithinStrata(LogLoss):
 
 
 @dataclass(frozen=True)
+class OnSplines(LogLoss):
+    """Log loss of a score that is no line in its feature: other features, and another kind of member."""
+
+    basis: str = param("splines", "", choices=("linear", "splines"))
+
+
+@dataclass(frozen=True)
 class Directed(Sensei):
     """A linear model without a part along what tells the group, both labels weighing alike."""
 
@@ -155,6 +162,7 @@ VARIANTS = [
     Numbers,
     Blind,
     WithinStrata,
+    OnSplines,
     Directed,
     Surveyed,
     InRadii,
@@ -204,6 +212,7 @@ EXCEPTIONS = {
             "SoftRates",
             "Numbers",
             "WithinStrata",
+            "OnSplines",
             "Directed",
             "Surveyed",
             "InRadii",
@@ -239,7 +248,8 @@ def problem_of(method: type[Repairer], table: Table, groups: Groups | None = Non
     """Return the problem of a table; a method that knows noise is told that there is none."""
     names = (table.groups() if groups is None else groups).names
     none = NoiseTable("table", names, names, 1e4 * np.eye(len(names)), "count")
-    return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
+    features = ("x",) if method is OnSplines else None
+    return RepairProblem(table, groups, features=features, noise=Noise(none) if method.knows_noise else None)
 
 
 def fitted(method: type[Repairer], slack: float | None = None) -> tuple[Table, RepairedPredictor]:
