@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints, rows_of_each
 from fairfix.data.names import group_name
-from fairfix.data.table import Table
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
@@ -100,9 +100,9 @@ class Cells:
 @once_per_problem
 def cells_of(problem: RepairProblem) -> Cells:
     """Return the rows by cell; DataError where unlabelled rows are of a cell that no labelled row has."""
-    table = problem.table
-    columns, levels, stratum, code = _coded(problem)
-    parts = [(code, table.ranking, table.rows.weight)]
+    table, (groups, stratum) = problem.table, within_strata(problem)
+    columns, levels = groups.columns, groups.levels
+    parts = [(groups.codes, table.ranking, table.rows.weight)]
     if problem.unlabelled is not None:
         parts.append(_more(problem.unlabelled, columns, levels))
         if (parts[0][2] is None) != (parts[1][2] is None):
@@ -115,22 +115,24 @@ def cells_of(problem: RepairProblem) -> Cells:
         labels = None if table.rows.label is None else partial(table.rows.label.__getitem__, rows[0][k])
         square = None if table.rows.entries is None else table.square_weight[rows[0][k]]
         cells.append(ScoredCell(group_name(level), score, _joined(heavy) if heavy else None, labels, square))
-    return Cells(columns, levels, tuple(cells), stratum)
+    return Cells(columns, levels, tuple(cells), tuple(stratum.tolist()))
 
 
-def _coded(
-    problem: RepairProblem,
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int, ...], Ints]:
-    """Return columns, levels and strata of the cells, and the cell of each row."""
+@once_per_problem
+def within_strata(problem: RepairProblem) -> tuple[Groups, Ints]:
+    """Return the groups inside each stratum that have rows, as groups of the columns of both, and the stratum of each.
+
+    Strata are counted from 0; without them the groups are as they are, all of stratum 0.
+    """
     groups, strata = problem.cells, problem.strata
     if strata is None:
-        return groups.columns, groups.levels, (0,) * len(groups.levels), groups.codes
+        return groups, np.zeros(len(groups.levels), dtype=np.int64)
     many = len(groups.levels)
     seen, code = np.unique(strata.codes * many + groups.codes, return_inverse=True)
     levels = tuple(
         (*strata.levels[s], *groups.levels[g]) for s, g in zip(seen // many, seen % many, strict=True)
     )
-    return (*strata.columns, *groups.columns), levels, tuple(int(s) for s in seen // many), code
+    return Groups((*strata.columns, *groups.columns), levels, code.astype(np.int64)), seen // many
 
 
 def _more(

@@ -50,15 +50,17 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, param
-from fairfix.methods.learned import FOLDS, MOST_L2, Design, design_of, label_of
+from fairfix.methods.bases import BASES, Expanded, expanded
+from fairfix.methods.cells import within_strata
+from fairfix.methods.learned import FOLDS, MOST_L2, label_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.estimated_cells import solve_estimated
-from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, truncated
+from fairfix.optim.estimated_cells import solve_estimated, solve_estimated_prices
+from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
 
 DEFAULT = 1e-3
 """Penalty where none is given or chosen."""
@@ -80,6 +82,7 @@ class LogLoss(Repairer):
         "positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
+    knows_strata: ClassVar[bool] = True
     learns: ClassVar[bool] = True
     rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "": {},
@@ -101,6 +104,13 @@ class LogLoss(Repairer):
         "for which rule a constraint about labels holds: the one that is used, which knows no label, or as in the "
         "paper the one that is given the label, and is then averaged over it",
         choices=("as-used", "given-label"),
+    )
+    basis: str = param(
+        "linear",
+        "what the score is linear in: the features as they are; cubic splines of those that are numbers, too; or the "
+        "log-odds of boosted trees as one more feature",
+        choices=tuple(BASES),
+        selectable=True,
     )
     l2: float | str = param(
         DEFAULT,
@@ -154,6 +164,8 @@ class LogLoss(Repairer):
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows: cross validation divides them, and a model of the group learns from each."""
+        if self.basis != "linear":
+            return f"`basis={self.basis}` is made of feature columns, of which counts know nothing; leave out `basis`"
         if self.group == "estimated":
             return "without the group it has to learn from single rows who is of which; take `group=recorded`"
         return "" if self.l2 != "cv" else "`l2=cv` divides the rows into folds; give a number"
@@ -175,8 +187,10 @@ class LogLoss(Repairer):
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
-        base = _unconstrained(problem, self.constraint, self.intercept, l2)
+        base = _unconstrained(problem, self.constraint, self.basis, self.intercept, l2)
         best = game.solve(l2, self.slack, start=base if self.estimates else None)
+        if game.design.differs and self.slack < 1.0:
+            best = game.settled(best)
         rounded = self.decisions == "deterministic"
         rule = game.rule(best, rounded)
         trace = FitTrace(
@@ -187,7 +201,7 @@ class LogLoss(Repairer):
             (*tried, *game.notes(rule, best, base)),
             base=Unrepaired(game.scorer(base)),
             certificates=tuple(self._certificates(game, best)),
-            quantities=tuple(self._quantities(best, l2, problem.cells)),
+            quantities=tuple(self._quantities(best, l2, game.groups)),
         )
         if self.group == "estimated" and not problem.many_fits:
             trace = replace(trace, aware=replace(self, group="recorded", l2=l2)._fit(problem, rng))
@@ -196,18 +210,19 @@ class LogLoss(Repairer):
         return replace(rule, trace=trace)
 
     def _certificates(self, game: Game, best: Solution) -> Iterator[Certificate]:
-        """Yield what is proven of a solution; nothing where records and chances did not come together."""
-        if best.converged or not self.estimates:
+        """Yield what is proven of a solution; nothing where records and chances did not come together.
+
+        Where the rule sees other sums of trees than its coefficients were learned from, that is about its prices.
+        """
+        if (best.converged or not self.estimates) and not (game.design.differs and self.slack >= 1.0):
+            given, scores = game.design.differs, BASES[self.basis]
             yield Certificate(
-                "log loss against the fair adversary plus the penalty"
-                + (
-                    " (of the probabilities before they are rounded)"
-                    if self.decisions == "deterministic"
-                    else ""
-                ),
+                f"log loss against the fair adversary{'' if given else ' plus the penalty'}"
+                f"{' (of the probabilities before they are rounded)' * (self.decisions == 'deterministic')}",
                 best.objective,
                 best.objective - best.gap,
-                f"linear scores whose probabilities hold the slack in the {_gap(self.constraint)}{game.told_by}",
+                f"{'probabilities with these scores that' if given else f'{scores} whose probabilities'} hold the "
+                f"slack in the {game.gap}{game.told_by}",
             )
 
     def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
@@ -229,15 +244,37 @@ class Game:
     y: Floats
 
     @cached_property
-    def design(self) -> Design:
-        """Features."""
-        return design_of(self.problem, "linear")
+    def design(self) -> Expanded:
+        """Features, as the score is linear in them."""
+        return expanded(self.problem, self.method.basis)
 
     @cached_property
     def inside(self) -> list[Bools]:
         """Rows of each event of the constraint."""
         events = EVENTS[self.method.constraint]
         return [np.full(self.y.size, True) if label is None else self.y == label for label in events]
+
+    @property
+    def groups(self) -> Groups:
+        """The groups inside each stratum; those of the problem where there are no strata."""
+        return within_strata(self.problem)[0]
+
+    @cached_property
+    def events(self) -> Ints:
+        """The event of each group in each event of the constraint, strata apart, one after the other, shape (E K,)."""
+        stratum = within_strata(self.problem)[1]
+        many = int(stratum.max()) + 1
+        return np.concatenate([stratum + many * number for number in range(len(self.inside))])
+
+    @property
+    def gap(self) -> str:
+        """Words for the gap that the slack bounds."""
+        of = Comparison.parse(between_groups(self.method.constraint))
+        return (of if self.problem.strata is None else of.to("within_strata")).title
+
+    def gap_of(self, rates: Floats) -> float:
+        """Return the largest difference of rates, (E K,), inside an event."""
+        return max(float(np.ptp(rates[self.events == event])) for event in range(self.events.max() + 1))
 
     @property
     def told_by(self) -> str:
@@ -247,17 +284,34 @@ class Game:
     @cached_property
     def cells(self) -> Cells:
         """The group in the event of each row, events one after the other."""
-        codes, many = self.problem.cells.codes, len(self.problem.cells.levels)
+        codes, many = self.groups.codes, len(self.groups.levels)
         cell = np.full(self.y.size, -1, dtype=np.int64)
         for number, inside in enumerate(self.inside):
             cell[inside] = codes[inside] + number * many
-        return Cells(cell, np.repeat(np.arange(len(self.inside)), many))
+        return Cells(cell, self.events)
 
     def solve(
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
     ) -> Solution:
         """Return the saddle point on some rows."""
         return solve(*self._rows(rows), slack=slack, l2=l2, penalize_intercept=self._penalised, start=start)
+
+    def settled(self, best: Solution) -> Solution:
+        """Return a solution with prices by what the finished rule sees of the rows, its coefficients as they are."""
+        settings: dict[str, Any] = {"slack": self.method.slack, "start": best.prices}
+        z = self.design.shipped @ best.coef + best.intercept
+        priced = self.priced(z, settings)
+        return replace(
+            priced,
+            coef=best.coef,
+            intercept=best.intercept,
+            steps=best.steps + priced.steps,
+            converged=best.converged and priced.converged,
+        )
+
+    def priced(self, z: Floats, settings: dict[str, Any]) -> Solution:
+        """Return the best prices of given scores, shape (n,)."""
+        return solve_prices(z, self.y, self.cells, self.problem.table.rows.weight, **settings)
 
     def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, Cells, Floats | None]:
         """Return features, labels, cells and weights of some rows."""
@@ -277,22 +331,22 @@ class Game:
     def scorer(self, best: Solution) -> Scorer:
         """Return the logistic score of a solution."""
         member = LinearMember(best.coef[:, None], np.array([best.intercept]), "sigmoid")
-        return Scorer(self.design.features, member)
+        return Scorer(self.design.features, self.design.member(member))
 
     def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
-        groups = self.problem.cells
+        groups = self.groups
         return TruncatedLogit(groups.columns, groups.levels, self.scorer(best), self.prices(best), rounded)
 
     def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
         """Return the probabilities of held-out rows by a solution on the rest."""
         score = self.score(best, held)
-        zero, one = self.prices(best)[:, self.problem.cells.codes[held]]
+        zero, one = self.prices(best)[:, self.groups.codes[held]]
         return marginal(score, zero, one)[0] if self.method.about_labels else truncated(score, one)
 
     def prices(self, best: Solution) -> Floats:
         """Return ``c`` by label and group, shape (2, K)."""
-        c = np.zeros((2, len(self.problem.cells.levels)))
+        c = np.zeros((2, len(self.groups.levels)))
         own = (best.prices / best.shares).reshape(-1, c.shape[1])
         for label, price in zip(EVENTS[self.method.constraint], own, strict=True):
             c[slice(None) if label is None else label] = price
@@ -300,12 +354,12 @@ class Game:
 
     def masses(self, weight: Floats) -> Floats:
         """Return the sums of weights, shape (n,), over each group in each event of the constraint, shape (E, K)."""
-        groups = self.problem.cells
+        groups = self.groups
         return np.stack([np.bincount(groups.codes, weight * one, len(groups.levels)) for one in self.inside])
 
     def check_events(self) -> None:
         """Raise where a group has no rows in an event."""
-        groups, constraint = self.problem.cells, self.method.constraint
+        groups, constraint = self.groups, self.method.constraint
         for label, mass in zip(EVENTS[constraint], self.masses(self.problem.table.weight), strict=True):
             if not mass.all():
                 name = groups.names[int(np.argmin(mass))]
@@ -354,17 +408,16 @@ class Game:
     def notes(self, rule: TruncatedLogit, best: Solution, base: Solution) -> Iterator[Note]:
         """Yield both gaps of a constraint given the label, and what the threshold does: nothing, or too much."""
         table = self.problem.table
-        chance, cut, w = rule.of_scores(table, self.score(best)), table.reading.cut, table.weight
+        chance, cut, w = rule.predict(table), table.reading.cut, table.weight
         if self.method.about_labels and not self.method.estimates:
-            given = float(np.ptp(best.rates.reshape(len(self.inside), -1), axis=1).max())
-            after = float(np.ptp(self.masses(w * chance) / self.masses(w), axis=1).max())
+            after = self.gap_of((self.masses(w * chance) / self.masses(w)).ravel())
             yield Note(
-                f"on the rows of the fit, the {_gap(self.method.constraint)} is {given:.4f} given the true "
-                f"labels, and {after:.4f} for the rule as it is used, which does not know them",
+                f"on the rows of the fit, the {self.gap} is {self.gap_of(best.rates):.4f} given the true labels, and "
+                f"{after:.4f} for the rule as it is used, which does not know them",
                 "reached",
             )
         if rule.rounded:
-            yield from _alike(self.problem.cells, chance, self.score(base), cut)
+            yield from _alike(self.groups, chance, self.scorer(base)(table), cut)
         elif cut != 0.5:
             yield Caution(
                 f"decisions are drawn with the probability, and the threshold of {cut:g} has no part in them: it is of "
@@ -374,28 +427,31 @@ class Game:
 
 
 @once_per_problem
-def _unconstrained(problem: RepairProblem, constraint: str, intercept: str, l2: float) -> Solution:
+def _unconstrained(
+    problem: RepairProblem, constraint: str, basis: str, intercept: str, l2: float
+) -> Solution:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
-    method = LogLoss(constraint=constraint, intercept=intercept)
+    method = LogLoss(constraint=constraint, basis=basis, intercept=intercept)
     return Game(method, problem, label_of(problem)).solve(l2, math.inf)
 
 
 @once_per_problem
 def _classes(problem: RepairProblem, about_labels: bool) -> tuple[Ints, Ints]:
     """Return the class of each row, shape (n,), and of each class with rows its group + K label, shape (C,)."""
-    code = problem.cells.codes
+    groups, _ = within_strata(problem)
+    code = groups.codes
     if about_labels:
-        code = code + len(problem.cells.levels) * label_of(problem).astype(np.int64)
+        code = code + len(groups.levels) * label_of(problem).astype(np.int64)
     there = np.unique(code[problem.table.weight > 0])
     return np.minimum(np.searchsorted(there, code), there.size - 1), there
 
 
 @once_per_problem
-def _class_model(problem: RepairProblem, about_labels: bool, numbers: bytes | None) -> Member:
+def _class_model(problem: RepairProblem, about_labels: bool, basis: str, numbers: bytes | None) -> Member:
     """Return the model of the classes fitted to some rows, their numbers as bytes, or to all: that of every slack."""
     rows = slice(None) if numbers is None else np.frombuffer(numbers, dtype=np.intp)
     code, there = _classes(problem, about_labels)
-    X, weight = design_of(problem, "linear").matrix[rows], problem.table.rows.weight
+    X, weight = expanded(problem, basis).matrix[rows], problem.table.rows.weight
     weight = None if weight is None else weight[rows]
     return fit_classes(X, code[rows], there.size, weight, learner="linear", l2=DEFAULT / 2.0, seed=0)
 
@@ -405,6 +461,7 @@ class EstimatedGame(Game):
     """The same where a rule goes by chances of what a row does not tell: its label, and perhaps its group.
 
     A class is a group, or a group and a label where the constraint is about labels; those without rows are left out.
+    Groups of different strata are different groups, and a row tells its stratum.
     """
 
     @property
@@ -416,7 +473,7 @@ class EstimatedGame(Game):
     @cached_property
     def _coded(self) -> tuple[Ints, Ints, Ints]:
         """The class of each row, shape (n,); of each class the group and the cell, -1 for none, shape (C,) each."""
-        events, many = EVENTS[self.method.constraint], len(self.problem.cells.levels)
+        events, many = EVENTS[self.method.constraint], len(self.groups.levels)
         code, there = _classes(self.problem, self.method.about_labels)
         label = (there // many).tolist() if self.method.about_labels else [None] * there.size
         event = np.array([events.index(own) if own in events else -1 for own in label])
@@ -425,19 +482,26 @@ class EstimatedGame(Game):
     def member(self, rows: Ints | slice) -> Member:
         """Return the model of the classes fitted to some rows."""
         numbers = None if isinstance(rows, slice) else rows.tobytes()
-        return _class_model(self.problem, self.method.about_labels, numbers)
+        return _class_model(self.problem, self.method.about_labels, self.method.basis, numbers)
 
-    @property
-    def _owners(self) -> Ints:
-        """The group, among those that the rule tells apart, of each class."""
-        owners = self._coded[1]
-        return np.zeros_like(owners) if self.method.group == "estimated" else owners
+    @cached_property
+    def _told(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Ints, Ints]:
+        """What the rule tells rows apart by: columns, levels, the level of each row, (n,), and of each class, (C,)."""
+        groups, owners = self.groups, self._coded[1]
+        if self.method.group == "recorded":
+            return groups.columns, groups.levels, groups.codes, owners
+        strata, (_, stratum) = self.problem.strata, within_strata(self.problem)
+        if strata is None:
+            return (), ((),), np.zeros_like(groups.codes), np.zeros_like(owners)
+        return strata.columns, strata.levels, strata.codes, stratum[owners]
 
-    def classes(self, rows: Ints | slice, member: Member) -> Floats:
-        """Return the chances of the classes of some rows given all that the rule looks at, shape (n, C)."""
-        codes = self.problem.cells.codes[rows]
-        codes = np.zeros_like(codes) if self.method.group == "estimated" else codes
-        return of_own_group(member.predict(self.design.matrix[rows]), self._owners, codes)
+    def classes(self, X: Floats, rows: Ints | slice, member: Member) -> Floats:
+        """Return the chances of the classes of some rows given all that the rule looks at, shape (n, C).
+
+        ``X``: what is seen of all rows, shape (n, m).
+        """
+        _, _, codes, owners = self._told
+        return of_own_group(member.predict(X[rows]), owners, codes[rows])
 
     def class_prices(self, best: Solution) -> Floats:
         """Return ``c`` of each class, shape (C,)."""
@@ -452,28 +516,38 @@ class EstimatedGame(Game):
         if slack >= 1.0:  # rates differ by no more than 1
             return start
         X, y, cells, weight = self._rows(rows)
-        cell, classes = self._coded[2], self.classes(rows, self.member(rows))
-        cell_chances = np.zeros((y.size, cells.events.size))
-        cell_chances[:, cell[cell >= 0]] = classes[:, cell >= 0]
+        cell_chances = self.cell_chances(self.classes(self.design.matrix, rows, self.member(rows)))
         settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": self._penalised}
         return solve_estimated(X, y, cells, cell_chances, weight, start=start, **settings)
 
+    def cell_chances(self, classes: Floats) -> Floats:
+        """Return the chances of the cells of the constraint, shape (n, E K), by those of the classes, shape (n, C)."""
+        out, cell = np.zeros((len(classes), self.events.size)), self._coded[2]
+        out[:, cell[cell >= 0]] = classes[:, cell >= 0]
+        return out
+
+    def priced(self, z: Floats, settings: dict[str, Any]) -> Solution:
+        """Return the prices of given scores, shape (n,), at which recorded rates hold the slack."""
+        classes = self.classes(self.design.shipped, slice(None), self.member(slice(None)))
+        weight = self.problem.table.rows.weight
+        return solve_estimated_prices(z, self.y, self.cells, self.cell_chances(classes), weight, **settings)
+
     def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""
-        groups, blind = self.problem.cells, self.method.group == "estimated"
+        columns, levels, _, owners = self._told
         return EstimatedLogit(
-            () if blind else groups.columns,
-            ((),) if blind else groups.levels,
+            columns,
+            levels,
             self.scorer(best),
             self.class_prices(best),
             rounded,
-            classifier=Scorer(self.design.features, self.member(slice(None))),
-            owners=self._owners,
+            classifier=Scorer(self.design.features, self.design.member(self.member(slice(None)))),
+            owners=owners,
         )
 
     def chance(self, best: Solution, held: Ints, rest: Ints) -> Floats:
         """Return the probabilities of held-out rows by a solution on the rest."""
-        price = self.classes(held, self.member(rest)) @ self.class_prices(best)
+        price = self.classes(self.design.matrix, held, self.member(rest)) @ self.class_prices(best)
         return truncated(self.score(best, held), price)
 
 
@@ -500,8 +574,3 @@ def _log_loss(chance: Floats, label: Any, weight: Floats | None) -> float:
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(label == 1, chance, 1.0 - chance))
     return float(np.average(loss, weights=weight))
-
-
-def _gap(constraint: str) -> str:
-    """Return the words for the gap that the slack bounds."""
-    return Comparison.parse(between_groups(constraint)).title

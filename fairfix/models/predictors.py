@@ -87,6 +87,10 @@ class RepairedPredictor(Saved):
         """Whether some group column is needed at predict time, or what else is known of the group."""
         return bool(self.inputs)
 
+    def needs_beside(self, strata: Sequence[str]) -> bool:
+        """Whether it needs what is protected at predict time, where group columns may be strata, which are not."""
+        return self.needs_protected and not (self.inputs and set(self.inputs) <= set(strata))
+
     @property
     def needs_score(self) -> bool:
         """Whether the model's score is needed at predict time."""

@@ -208,7 +208,7 @@ class Repaired:
         """Return what prediction needs, as the manifest says it."""
         return {
             "columns": list(self.required),
-            "protected_at_predict": self.predictor.needs_protected,
+            "protected_at_predict": self.predictor.needs_beside(self.reading.columns.strata),
             "model_file": self.base["kind"] == "file",
         }
 
@@ -515,7 +515,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
 def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
     """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
-        reading.check(protected=bool(predictor.inputs))
+        reading.check(protected=not set(predictor.inputs) <= set(reading.columns.strata))
     except UsageError as error:
         raise ArtifactError(f"the manifest contradicts itself: {error}") from error
     if not set(predictor.inputs) <= set(reading.columns.cell_keys):

@@ -35,6 +35,7 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import OneRow, Table
+from fairfix.models.bases import KINDS
 from fairfix.models.features import Feature, Features
 from fairfix.models.members import Member
 from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
@@ -96,10 +97,10 @@ class Scorer:
         if isinstance(settings, Mapping) and "member" not in settings:
             need(not arrays, "a score that is taken as it is has arrays")
             return cls(**record(bounds=bounds)(settings))
-        member = record(kind=one_of(*Member.kinds), settings=as_is)
+        member = record(kind=one_of(*KINDS), settings=as_is)
         held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
         features = held["features"]
-        made = Member.kinds[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
+        made = KINDS[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
         gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
         width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
         need(made.width in (None, width), "a member is of another number of features")

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from fairfix.optim.arrays import Floats
-from fairfix.optim.robust_log_loss import FREE, TOLERANCE, Cells, Game, Point, Solution, newton
+from fairfix.optim.robust_log_loss import FREE, TOLERANCE, Cells, Game, Point, Solution, newton, placed
 
 SOLVED = 1e-8
 """Residual from which on the slack holds and the point is optimal, as far as anything shows it."""
@@ -34,6 +34,13 @@ STAGES = 40
 
 TRIALS = 300
 """Points that the search by Levenberg and Marquardt looks at, at most; it takes 10 to 100."""
+
+DRIFTS = 200
+"""Steps of prices that follow the gaps, at most; it takes 5 to 60."""
+
+GROWN = 1.3
+"""Times that the largest gap may grow in such a step: a gap that closes may open another. Of 200 random problems with
+given scores 190 are solved with it, with 1 or 2 some 30 fewer of those with many cells."""
 
 ROUNDING = 1e-15
 """Excess of a rate that is rounding of sums."""
@@ -55,8 +62,10 @@ class EstimatedGame(Game):
         cells: Cells,
         slack: float,
         ridge: Floats,
+        given: Floats | None = None,
     ) -> None:
         self.X, self.y, self.w, self.events = X, y, w, cells.events
+        self.given = np.zeros_like(w) if given is None else given
         self.slack, self.ridge, self.hessians = slack, ridge, 0
         self.recorded, self.shares, self.counts = recorded, w @ recorded, recorded.sum(axis=0)
         self.per_price = cell_chances / self.shares
@@ -138,6 +147,25 @@ class EstimatedGame(Game):
         self.slack = target
         return self.at(at.theta, at.prices, at.rate, at.z)
 
+    def drifted(self, start: Point) -> Point:
+        """Return where prices come to that rise where rates are too high and fall where they are too low.
+
+        Pseudo-transient continuation (Kelley and Keyes, SIAM J. Numer. Anal. 35, 1998): Newton's steps held back by a
+        pace, which doubles as long as gaps do not grow much. Where scores are given, rates do not change with prices
+        that cap no row, and Newton's steps lead nowhere; these go on at their pace.
+        """
+        at, pace = start, 1.0
+        for _ in range(DRIFTS):
+            if at.merit <= SOLVED:
+                break
+            step = self.step(self.system(at, 1.0 / pace), at)
+            tried = self.moved(at, step, self.slope(step), 1.0)
+            if tried.merit <= GROWN * at.merit:
+                at, pace = tried, 2.0 * pace
+            else:
+                pace /= 4.0
+        return at
+
     def searched(self, start: Point) -> Point:
         """Return where Levenberg and Marquardt's search for a root of the residual leads, and Newton's from there."""
         sizes = np.cumsum([start.theta.size, start.prices.size])
@@ -192,23 +220,64 @@ def solve_estimated(
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
     full = np.column_stack([X, np.ones(y.size)])
-    recorded = (cells.codes[:, None] == np.arange(cells.events.size)).astype(np.float64)
-    game = EstimatedGame(full, y.astype(np.float64), w, cell_chances, recorded, cells, slack, ridge)
-    theta = np.append(start.coef, start.intercept)
+    game = _game(full, y, cells, cell_chances, w, slack, ridge)
+    at = _solved(game, np.append(start.coef, start.intercept), start.prices)
+    return replace(_solution(game, at), coef=at.theta[:-1], intercept=float(at.theta[-1]))
 
-    def placed(prices: Floats) -> Point:
-        at = game.at(theta, prices, np.zeros(len(game.matrix)))
-        mass = game.matrix * game.shares
-        return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z)
 
-    free = np.zeros(cells.events.size)
-    at = newton(game, placed(start.prices if start.prices.size == free.size else free), 0.1 * TOLERANCE)
-    for other in (game.followed, game.searched):
+def solve_estimated_prices(
+    z: Floats,
+    y: Floats,
+    cells: Cells,
+    cell_chances: Floats,
+    weight: Floats | None = None,
+    *,
+    slack: float = 0.0,
+    start: Floats,
+) -> Solution:
+    """Return the prices at which recorded rates hold the slack, where the linear scores ``z``, shape (n,), are given.
+
+    ``start``: prices near them, shape (K,). The others are as for :func:`solve_estimated`; ``coef`` is empty.
+    """
+    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    game = _game(np.zeros((y.size, 1)), y, cells, cell_chances, w, slack, np.array([FREE]), z)
+    at = newton(game, placed(game, np.zeros(1), start), 0.1 * TOLERANCE)
+    for begin in (start, np.zeros_like(start)):
         if at.merit > SOLVED:
-            at = min(at, other(placed(free)), key=lambda point: point.merit)
+            drifted = game.drifted(placed(game, np.zeros(1), begin))
+            at = min(at, newton(game, drifted, 0.1 * TOLERANCE), key=lambda point: point.merit)
+    return _solution(game, at)
+
+
+def _game(
+    full: Floats,
+    y: Floats,
+    cells: Cells,
+    cell_chances: Floats,
+    w: Floats,
+    slack: float,
+    ridge: Floats,
+    given: Floats | None = None,
+) -> EstimatedGame:
+    recorded = (cells.codes[:, None] == np.arange(cells.events.size)).astype(np.float64)
+    return EstimatedGame(full, y.astype(np.float64), w, cell_chances, recorded, cells, slack, ridge, given)
+
+
+def _solved(game: EstimatedGame, theta: Floats, prices: Floats) -> Point:
+    """Return the point where steps from coefficients and prices, or other ways from these coefficients, lead."""
+    free = np.zeros(game.events.size)
+    at = newton(game, placed(game, theta, prices if prices.size == free.size else free), 0.1 * TOLERANCE)
+    for other in (game.followed, game.searched, game.drifted):
+        if at.merit > SOLVED:
+            at = min(at, other(placed(game, theta, free)), key=lambda point: point.merit)
+    return at
+
+
+def _solution(game: EstimatedGame, at: Point) -> Solution:
+    """Return a point as a solution without coefficients."""
     return Solution(
-        coef=at.theta[:-1],
-        intercept=float(at.theta[-1]),
+        coef=np.zeros(0),
+        intercept=0.0,
         prices=at.prices,
         shares=game.shares,
         rates=at.rates,

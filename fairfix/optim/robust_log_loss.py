@@ -143,10 +143,19 @@ class Game:
     """Rows in the order of their cells, those without one last, with all that does not change."""
 
     def __init__(
-        self, X: Floats, y: Floats, w: Floats, starts: Ints, events: Ints, slack: float, ridge: Floats
+        self,
+        X: Floats,
+        y: Floats,
+        w: Floats,
+        starts: Ints,
+        events: Ints,
+        slack: float,
+        ridge: Floats,
+        given: Floats | None = None,
     ) -> None:
         self.X, self.y, self.w, self.starts, self.events = X, y, w, starts, events
         self.slack, self.ridge, self.hessians = slack, ridge, 0
+        self.given = np.zeros_like(w) if given is None else given
         self.counts = np.diff(starts)
         self.sizes = np.append(self.counts, y.size - starts[-1])
         self.shares = self._per_cell(w)
@@ -170,7 +179,7 @@ class Game:
 
     def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> Point:
         """Return the game at a point."""
-        z = self.X @ theta if z is None else z
+        z = self.X @ theta + self.given if z is None else z
         s = _sigmoid(z)
         if self.counts.size:
             c = self.costs(prices)
@@ -197,7 +206,8 @@ class Game:
         cut = ~at.between
         phi[cut] = np.where(c[cut] > 0, at.z[cut], c[cut]) + np.log(np.abs(c[cut])) + 1.0
         tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
-        return float(self.w @ phi - self.wy @ at.theta + 0.5 * self.ridge @ at.theta**2) - tolled
+        moments = self.wy @ at.theta + (self.w * self.y) @ self.given
+        return float(self.w @ phi - moments + 0.5 * self.ridge @ at.theta**2) - tolled
 
     def system(self, at: Point, give: float) -> Solver:
         """Return what solves systems with the derivative of the residual."""
@@ -352,7 +362,7 @@ def _round(game: Game, at: Point, tau: float, tolerance: float) -> Point:
         """Return the proximal maximum at coefficients; that of the last ones is kept."""
         nonlocal last
         if theta is not last.theta or last is at:
-            z = game.X @ theta
+            z = game.X @ theta + game.given
             last = game.at(theta, *game.best_prices(expit(z), before, tau), z)
         return last
 
@@ -394,7 +404,7 @@ def solve(
     """
     w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
-    game = _ordered(X, y, cells, w, slack, ridge)
+    game = _ordered(np.column_stack([X, np.ones(y.size)]), y, cells, w, slack, ridge)
     at = _settled(game, _first(game, start), TOLERANCE)
     if game.certified(at) > CERTIFIED:
         more = newton(game, at, 1e-3 * TOLERANCE)
@@ -419,21 +429,62 @@ def solve(
     )
 
 
-def _ordered(X: Floats, y: Floats, cells: Cells, w: Floats, slack: float, ridge: Floats) -> Game:
-    """Return the game with its rows in the order of their cells; without cells where any rates will do."""
+def solve_prices(
+    z: Floats,
+    y: Floats,
+    cells: Cells,
+    weight: Floats | None = None,
+    *,
+    slack: float = 0.0,
+    start: Floats,
+) -> Solution:
+    """Return the best prices where the linear scores ``z``, shape (n,), are given.
+
+    Its value is the least of all probabilities that hold the slack, given these scores. ``start``: prices near the best
+    ones, shape (K,). The others are as for :func:`solve`; ``coef`` is empty and ``intercept`` 0, up to rounding.
+    """
+    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    game = _ordered(np.zeros((y.size, 1)), y, cells, w, slack, np.array([FREE]), z)
+    at = _settled(game, newton(game, placed(game, np.zeros(1), start)), TOLERANCE)
+    return Solution(
+        np.zeros(0),
+        0.0,
+        at.prices,
+        game.shares,
+        at.rates,
+        game.value(at),
+        game.certified(at),
+        game.hessians,
+        converged=at.merit <= 1e3 * TOLERANCE,
+    )
+
+
+def _ordered(
+    full: Floats,
+    y: Floats,
+    cells: Cells,
+    w: Floats,
+    slack: float,
+    ridge: Floats,
+    given: Floats | None = None,
+) -> Game:
+    """Return the game with its rows in the order of their cells; without cells where any rates will do.
+
+    ``full``: the matrix with a column for the intercept; ``given``: what scores begin with, 0 by default.
+    """
     if slack >= 1.0:  # rates differ by no more than 1
         cells, slack = Cells(np.full(y.size, -1), np.zeros(0, dtype=np.int64)), 0.0
     last = np.where(cells.codes < 0, cells.events.size, cells.codes)
     order = np.argsort(last, kind="stable")
     starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
-    full = np.column_stack([X[order], np.ones(y.size)])
-    return Game(full, y[order].astype(float), w[order], starts, cells.events, slack, ridge)
+    own = None if given is None else given[order]
+    return Game(full[order], y[order].astype(float), w[order], starts, cells.events, slack, ridge, own)
 
 
 def _settled(game: Game, at: Point, tolerance: float) -> Point:
     """Return where rounds of multipliers lead from where Newton steps ended too soon."""
     if not game.sensible(at):
-        at = _placed(game, at.theta, np.zeros_like(at.prices))
+        at = placed(game, at.theta, np.zeros_like(at.prices))
     best, tau = at, 1.0
     for _ in range(ROUNDS):
         if at.merit <= tolerance:
@@ -452,16 +503,16 @@ def _first(game: Game, start: Solution | None) -> Point:
     if start is not None:
         alike = start.prices.size == game.shares.size
         prices = start.prices if alike else np.zeros(game.shares.size)
-        return newton(game, _placed(game, np.append(start.coef, start.intercept), prices))
+        return newton(game, placed(game, np.append(start.coef, start.intercept), prices))
     theta = np.zeros(many)
     mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
     theta[-1] = math.log(mean / (1.0 - mean))
     if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
         return _cold(game, theta)
-    return newton(game, _sampled(game, _placed(game, theta, np.zeros(game.shares.size))))
+    return newton(game, _sampled(game, placed(game, theta, np.zeros(game.shares.size))))
 
 
-def _placed(game: Game, theta: Floats, prices: Floats) -> Point:
+def placed(game: Game, theta: Floats, prices: Floats) -> Point:
     """Return the game at coefficients and prices, with the mean rate of each event's cells."""
     at = game.at(theta, prices, np.zeros(len(game.matrix)))
     mass = game.matrix * game.shares
@@ -474,7 +525,7 @@ def _cold(game: Game, theta: Floats, tolerance: float = TOLERANCE) -> Point:
     Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
     regression and the best prices near none are a better start there.
     """
-    none = _placed(game, theta, np.zeros(game.shares.size))
+    none = placed(game, theta, np.zeros(game.shares.size))
     at = newton(game, none, tolerance)
     if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
         return at
@@ -501,12 +552,13 @@ def _sampled(game: Game, at: Point) -> Point:
     w = game.w[rows] / chance[rows]
     if not all(w[a:b].any() for a, b in pairwise(starts)):
         return at
-    part = Game(game.X[rows], game.y[rows], w / w.sum(), starts, game.events, game.slack, game.ridge)
+    own = game.events, game.slack, game.ridge, game.given[rows]
+    part = Game(game.X[rows], game.y[rows], w / w.sum(), starts, *own)
     settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
     game.hessians += part.hessians
     if not settled.merit < 1e-3:
         return at
-    at, system = _placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
+    at, system = placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
     return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
 
 

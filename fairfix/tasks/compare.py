@@ -241,7 +241,7 @@ class _Judge:
         point = replace(
             self._of(predictor, repaired, comparable),
             randomized=float(np.average(random, weights=self.held.rows.weight)),
-            needs_protected=predictor.needs_protected,
+            needs_protected=predictor.needs_beside(self.held.reading.columns.strata),
         )
         if self.points > 1:
             point = self.with_costs(point, self.surest._of(predictor, repaired, ()), repaired)

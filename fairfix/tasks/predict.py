@@ -105,7 +105,7 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
-    if repaired.predictor.needs_protected:
+    if repaired.predictor.needs_beside(repaired.reading.columns.strata):
         rule = repaired.predictor
         names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
         what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]

@@ -83,6 +83,8 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit": {"method": "logloss", "slack": 0.02, "features": FEATURES},
     "estimated logit": {"method": "logloss", "constraint": "equal_opportunity", "features": FEATURES},
+    "logit of splines": {"method": "logloss", "basis": "splines", "features": FEATURES},
+    "logit of trees": {"method": "logloss", "basis": "trees", "features": FEATURES},
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",

@@ -104,3 +104,49 @@ def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tri
     chance = shell.predict("r.fairfix", shell.write(fit.drop(columns="label"), "fit.parquet"))["p_positive"]
     gap = largest_gap(fit, chance, RATES[done.result["criterion"]])
     return judged(gap <= slack + 1e-6, f"{constraint}, {how}, {groups} groups, slack {slack}: gap {gap:.5f}")
+
+
+@promise(
+    "a rule of any basis holds the slack between groups, or between those of each stratum, on the rows of the fit",
+    level=0.0,
+    quick=4,
+    full=300,
+)
+def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
+    constraint = ("demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds")[
+        int(rng.integers(4))
+    ]
+    groups, towns = int(rng.integers(2, 4)), int(rng.integers(1, 5))
+    basis = ("linear", "splines", "trees")[int(rng.integers(3))]
+    frame = features(rng, int(rng.integers(900, 2500)), groups, ("half", "all")[int(rng.integers(2))])
+    frame["town"] = np.array([f"t{k}" for k in range(towns)])[rng.integers(0, towns, len(frame))]
+    if rng.random() < 0.3:  # a town of one group, where nothing is compared
+        frame.loc[frame["town"] == "t1", "race"] = "g0"
+    slack, how = float(rng.choice([0.0, 0.05])), ("recorded", "estimated")[int(rng.integers(2))]
+    strata = ("town",) if towns > 1 else ()
+    asked = ("--protected", "race", "--id", "id", "--features", "x1,x2", "--basis", basis)
+    asked += ("--strata", "town") if strata else ()
+    told = (
+        "--method",
+        "logloss",
+        "--constraint",
+        constraint,
+        "--slack",
+        slack,
+        "--group",
+        how,
+        "-o",
+        "r.fairfix",
+    )
+    done = shell.run("repair", data := shell.write(frame), *asked, *told)
+    assert done.status == 0, done.err
+    if "not_converged" in [one["code"] for one in done.result["messages"]]:
+        return NOT_SAID
+    reading = Reading(Columns(("race",), label="label", id="id", strata=strata))
+    fit, _ = parts_of(frame, data, reading)
+    fit["p"] = shell.predict("r.fairfix", shell.write(fit.drop(columns="label"), "fit.parquet"))["p_positive"]
+    rows = RATES[done.result["criterion"].replace("within_strata", "between_groups")]
+    gap = max(largest_gap(own, own["p"], rows) for _, own in fit.groupby("town"))
+    return judged(
+        gap <= slack + 1e-6, f"{constraint}, {how}, {basis}, {groups} groups, {towns} towns: gap {gap:.5f}"
+    )

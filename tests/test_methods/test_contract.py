@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fairfix.methods
 import numpy as np
@@ -94,6 +94,20 @@ class Blind(LogLoss):
 
 
 @dataclass(frozen=True)
+class WithinStrata(LogLoss):
+    """Log loss whose groups are alike within each stratum: another criterion, and rules by stratum and group."""
+
+    criterion: ClassVar[str] = "selection_rate.difference.within_strata"
+
+
+@dataclass(frozen=True)
+class OnSplines(LogLoss):
+    """Log loss of a score that is no line in its feature: other features, and another kind of member."""
+
+    basis: str = param("splines", "", choices=("linear", "splines"))
+
+
+@dataclass(frozen=True)
 class Directed(Sensei):
     """A linear model without a part along what tells the group, both labels weighing alike."""
 
@@ -147,6 +161,8 @@ VARIANTS = [
     SoftRates,
     Numbers,
     Blind,
+    WithinStrata,
+    OnSplines,
     Directed,
     Surveyed,
     InRadii,
@@ -159,6 +175,9 @@ METHODS = [*available().values(), *VARIANTS]
 
 PROTECTED = ["race"]
 """Protected columns of the tables of the method at hand."""
+
+STRATA: list[str] = []
+"""Columns of strata of the tables of the method at hand."""
 
 READ: dict[str, Any] = {"thresholds": (0.5,)}
 """How the tables of the method at hand are read."""
@@ -192,6 +211,8 @@ EXCEPTIONS = {
             "SoftGroups",
             "SoftRates",
             "Numbers",
+            "WithinStrata",
+            "OnSplines",
             "Directed",
             "Surveyed",
             "InRadii",
@@ -205,7 +226,7 @@ EXCEPTIONS = {
 
 def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
     """Return the validated table of a frame."""
-    columns = Columns(tuple(PROTECTED), label="label", score="score", weight=weight)
+    columns = Columns(tuple(PROTECTED), label="label", score="score", weight=weight, strata=tuple(STRATA))
     members = [name for name in data.column_names if name.startswith("in_")]
     return read_table(data, Reading(columns, **READ), columns=("x", *members))
 
@@ -227,7 +248,8 @@ def problem_of(method: type[Repairer], table: Table, groups: Groups | None = Non
     """Return the problem of a table; a method that knows noise is told that there is none."""
     names = (table.groups() if groups is None else groups).names
     none = NoiseTable("table", names, names, 1e4 * np.eye(len(names)), "count")
-    return RepairProblem(table, groups, noise=Noise(none) if method.knows_noise else None)
+    features = ("x",) if method is OnSplines else None
+    return RepairProblem(table, groups, features=features, noise=Noise(none) if method.knows_noise else None)
 
 
 def fitted(method: type[Repairer], slack: float | None = None) -> tuple[Table, RepairedPredictor]:
@@ -282,6 +304,8 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     found: type[Repairer] = request.param
     if found is EachColumn:
         monkeypatch.setattr(sys.modules[__name__], "PROTECTED", ["race", "job"])
+    if found is WithinStrata:
+        monkeypatch.setattr(sys.modules[__name__], "STRATA", ["job"])
     if found is Quantile:
         monkeypatch.setattr(sys.modules[__name__], "READ", {"task": "regression"})
     if found in (SoftGroups, SoftRates, Numbers):
@@ -476,7 +500,7 @@ def test_a_single_row_is_a_row_of_the_batch(method: type[Repairer]) -> None:
     """A dict gets what its row gets among all, to the bit, without Arrow; what is odd gets the rules of all data."""
     table, predictor = fitted(method)
     reading = at_predict_time(table.reading, predictor)
-    identity = {"race": "text", "score": "number", "x": "number"}
+    identity = {"race": "text", "job": "text", "score": "number", "x": "number"}
     parts = (method.name, method().parameters, predictor, reading, "error", identity, b"key")
     repaired = Repaired(*parts, {"kind": "column", "name": "score"}, {}, 0)
     rows = scored().drop_columns(["label", "weight"]).to_pylist()

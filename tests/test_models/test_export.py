@@ -76,6 +76,14 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "features": FEATURES,
     },
     "estimated logit": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
+    "logit of strata": {"method": "logloss", "group": "estimated", "strata": "sex", "features": FEATURES},
+    "logit of splines": {"method": "logloss", "basis": "splines", "features": FEATURES},
+    "logit of trees": {
+        "method": "logloss",
+        "basis": "trees",
+        "constraint": "equal_opportunity",
+        "features": FEATURES,
+    },
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",

@@ -130,7 +130,12 @@ class Rule:
         if kind == "constant":
             return [program.constant(one) for one in arrays["value"].tolist()]
         X = [step for one in settings["features"] for step in self._columns(one, gaps=kind == "trees")]
-        if kind == "linear":
+        if kind == "splines":
+            X = self._splined(X, arrays)
+        if kind == "boosted":
+            roots, start = arrays["roots"].tolist(), float(arrays["baseline"][0])
+            X = [*X, program.add("trees", *X, **tree_settings(arrays, roots, start))]
+        if kind in ("linear", "splines", "boosted"):
             sums = [
                 program.add("add", self.dot(X, weights), program.constant(shift))
                 for weights, shift in zip(arrays["coef"].T, arrays["intercept"].tolist(), strict=True)
@@ -153,6 +158,21 @@ class Rule:
             roots = arrays["roots"][arrays["classes"] == k].tolist()
             sums.append(program.add("trees", *X, **tree_settings(arrays, roots, start)))
         return self._linked(sums, own["link"])
+
+    def _splined(self, X: list[int], arrays: Mapping[str, npt.NDArray[Any]]) -> list[int]:
+        """The columns of a matrix, some between their ends, and their curves; see :mod:`fairfix.models.bases`."""
+        program, zero, more = self.program, self.program.constant(0.0), list[int]()
+        own = (arrays[name] for name in ("column", "knots", "ends", "curves"))
+        for column, t, ends, curves in zip(*own, strict=True):
+            x = X[column] = program.clip(X[column], float(ends[0]), float(ends[1]))
+            last = program.constant(float(t[-1]))
+            u = program.add("minimum", x, last)
+            terms = [u, program.add("maximum", program.add("subtract", x, last), zero)]
+            for knot in t.tolist():
+                over = program.add("maximum", program.affine(u, 1.0, -knot), zero)
+                terms.append(program.add("multiply", program.add("multiply", over, over), over))
+            more += [program.affine(self.dot(terms, one[1:]), 1.0, float(one[0])) for one in curves]
+        return [*X, *more]
 
     def dot(self, X: Sequence[int], weights: npt.NDArray[np.float64]) -> int:
         """The sum of numbers times weights."""

@@ -1,0 +1,239 @@
+"""Members that are linear in more than the columns of their matrix: in cubic splines of some, or in a sum of trees.
+
+A basis makes further columns of a matrix; a member of it is linear in the columns and in these. What was learned of the
+basis is kept in the member, so that it takes a matrix as any other does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairfix.data.codec import Array, Inner, Part, Setting, whole
+from fairfix.data.counts import Floats, Ints
+from fairfix.models.members import LinearMember, Member, TreesMember
+
+LINEAR: Mapping[str, Part] = LinearMember.parts
+
+KNOTS = 7
+"""Knots of a spline: the most that Harrell, *Regression Modeling Strategies* (2nd ed., 2.4.6), finds of use; what the
+rows do not show of so many, the penalty keeps small."""
+
+OUTER = 0.025
+"""Share of the rows beyond the first knot, and beyond the last: Harrell's for seven knots."""
+
+SHOWN = 1e-6
+"""Least part of a curve, by its size on the rows, that is not in the curves before it; less is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Splines:
+    r"""Natural cubic splines of some columns: linear beyond the outer knots, and constant beyond the ends.
+
+    With ``x`` moved between the ends, ``u = min(x, t_K)`` and the knots ``t_1 < ... < t_K``, a curve is
+
+    .. math:: a + b u + \sum_k g_k (u - t_k)_+^3 + s\, (x - t_K)_+ .
+
+    Attributes
+    ----------
+    column
+        Which column each is of, shape (C,).
+    knots
+        Shape (C, K); the last is repeated where there are fewer.
+    ends
+        Least and greatest value, shape (C, 2).
+    curves
+        ``a``, ``b``, ``s`` and ``g`` of each curve, shape (C, M, 3 + K); all 0 where there are fewer.
+    """
+
+    column: Ints
+    knots: Floats
+    ends: Floats
+    curves: Floats
+
+    @classmethod
+    def learn(cls, X: Floats, columns: Mapping[int, int | None], weight: Floats) -> Splines:
+        """Return the splines of columns of a matrix, shape (n, d).
+
+        ``columns``: numbers of columns, each with that of the indicator of missing entries, None where none are.
+        ``weight``: of the rows, shape (n,), not negative. A column in which fewer than three knots can be told apart
+        has none and stays linear. Curves have, on the rows, the mean 0 and the variance 1, and do not go with one
+        another or with the column: the squared coefficients are variances of what each adds to the sum.
+        """
+        made = []
+        for column, gone in columns.items():
+            there = weight > 0 if gone is None else (weight > 0) & (X[:, gone] == 0)
+            value, place = np.unique(X[there, column], return_inverse=True)
+            mass = np.bincount(place, weight[there], value.size).astype(np.float64)
+            knots = knots_of(value, mass)
+            curves = _uncorrelated(knots, value, mass) if knots.size >= 3 else None
+            if curves is not None:
+                wide = np.zeros((KNOTS - 2, 3 + KNOTS))
+                wide[: len(curves), : curves.shape[1]] = curves
+                padded = np.pad(knots, (0, KNOTS - knots.size), mode="edge")
+                made.append((column, padded, value[[0, -1]], wide))
+        numbers = [one[1:] for one in made]
+        shapes = (KNOTS,), (2,), (KNOTS - 2, 3 + KNOTS)
+        parts = [
+            np.array([one[i] for one in numbers], dtype=np.float64).reshape(-1, *shape)
+            for i, shape in enumerate(shapes)
+        ]
+        return cls(np.array([one[0] for one in made], dtype=np.int64), *parts)
+
+    def expand(self, X: Floats) -> Floats:
+        """Return the matrix with its splined columns between their ends, and after them the curves, (n, d + C M)."""
+        many, each = len(self.column), self.curves.shape[1]
+        out = np.empty((X.shape[1] + many * each, len(X)))
+        out[: X.shape[1]] = X.T
+        for i, column in enumerate(self.column.tolist()):
+            out[column] = np.minimum(np.maximum(out[column], self.ends[i, 0]), self.ends[i, 1])
+            first = X.shape[1] + i * each
+            out[first : first + each] = curves_at(self.knots[i], self.curves[i], out[column])
+        return out.T
+
+
+def knots_of(value: Floats, mass: Floats) -> Floats:
+    """Return at most ``KNOTS`` knots among increasing values with masses, shape (m,): even in the mass between them.
+
+    A value of much mass is one knot, and the others are even in the mass that is left.
+    """
+    upto, knots, reached = np.cumsum(mass) / mass.sum(), [], -1
+    for left in range(KNOTS, 0, -1):
+        passed = OUTER if reached < 0 else float(upto[reached])
+        level = passed if reached < 0 else passed + (1.0 - OUTER - passed) / left
+        at = max(int(np.searchsorted(upto, level - 1e-9)), reached + 1)  # sums of masses are rounded
+        if (reached >= 0 and passed > 1.0 - OUTER - 1e-9) or at >= value.size:
+            break
+        knots.append(float(value[at]))
+        reached = at
+    return np.array(knots)
+
+
+def _uncorrelated(knots: Floats, value: Floats, mass: Floats) -> Floats | None:
+    """Return curves that span the natural splines of some knots, as :class:`Splines` has them, (K - 2, 3 + K).
+
+    None where rounding cannot tell them apart. The first curves are Harrell's truncated cubes.
+    """
+    t, many = knots, knots.size
+    span, last = (t[-1] - t[0]) ** 2, t[-1] - t[-2]
+    raw = np.zeros((many, 3 + many))
+    raw[0, 0], raw[1, 1], raw[1, 2] = 1.0, 1.0, 1.0
+    for j in range(many - 2):
+        raw[2 + j, 3 + j] = 1.0 / span
+        raw[2 + j, 3 + many - 2] = -(t[-1] - t[j]) / (last * span)
+        raw[2 + j, 2] = 3.0 * (t[-1] - t[j]) * (t[-2] - t[j]) / span
+    rows = np.sqrt(mass / mass.sum())[:, None] * curves_at(knots, raw, value).T
+    upper = np.linalg.qr(rows, mode="r")
+    if not (np.abs(np.diag(upper)) > SHOWN * np.sqrt((rows**2).sum(axis=0))).all():
+        return None
+    turned = np.linalg.inv(upper) * np.sign(np.diag(upper))
+    return np.asarray((turned.T @ raw)[2:])
+
+
+def curves_at(knots: Floats, curves: Floats, x: Floats) -> Floats:
+    """Return curves, (M, 3 + K), at values between the ends, shape (n,): shape (M, n)."""
+    u, beyond = np.minimum(x, knots[-1]), np.maximum(x - knots[-1], 0.0)
+    out = curves[:, :1] + curves[:, 1:2] * u + curves[:, 2:3] * beyond
+    for k, knot in enumerate(knots):
+        over = np.maximum(u - knot, 0.0)
+        out += curves[:, 3 + k : 4 + k] * (over * over * over)
+    return np.asarray(out)
+
+
+class OfBasis(Member):
+    """A member that is linear in what a basis makes of a matrix."""
+
+    linear: LinearMember
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes of the link; None for one number."""
+        return self.linear.classes_given
+
+
+@dataclass(frozen=True, eq=False)
+class SplinesMember(OfBasis):
+    """``link([X, curves of X] coef + intercept)``."""
+
+    kind: ClassVar[str] = "splines"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "features": Setting(whole(1)),
+        "linear": Inner(LinearMember, LINEAR),
+        "splines": Inner(
+            Splines,
+            {
+                "column": Array("<i8", ("splined",), 0),
+                "knots": Array("<f8", ("splined", KNOTS)),
+                "ends": Array("<f8", ("splined", 2)),
+                "curves": Array("<f8", ("splined", KNOTS - 2, 3 + KNOTS)),
+            },
+        ),
+    }
+    features: int
+    """Number of columns of the matrix."""
+    linear: LinearMember
+    splines: Splines
+
+    @property
+    def sound(self) -> bool:
+        """Whether each curve has a coefficient, and each spline is of a column of its own."""
+        own, many = self.splines.column, self.splines.curves.shape[0] * self.splines.curves.shape[1]
+        ends = self.splines.ends
+        return bool(
+            self.linear.sound
+            and len(self.linear.coef) == self.features + many
+            and (own < self.features).all()
+            and np.unique(own).size == own.size
+            and (ends[:, 0] <= ends[:, 1]).all()
+        )
+
+    @property
+    def width(self) -> int | None:
+        """Number of columns of the matrix."""
+        return self.features
+
+    def predict(self, X: Floats) -> Floats:
+        """Return the linked linear form of each row."""
+        return self.linear.predict(self.splines.expand(X))
+
+
+SUM_OF_TREES: Mapping[str, Part] = {name: part for name, part in TreesMember.parts.items() if name != "link"}
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedMember(OfBasis):
+    """``link([X, sum of trees of X] coef + intercept)``."""
+
+    kind: ClassVar[str] = "boosted"
+    parts: ClassVar[Mapping[str, Part]] = {
+        "linear": Inner(LinearMember, LINEAR),
+        "trees": Inner(lambda **parts: TreesMember(link="identity", **parts), SUM_OF_TREES),
+    }
+    linear: LinearMember
+    trees: TreesMember
+
+    @property
+    def sound(self) -> bool:
+        """Whether both are, the trees make one sum, and it has a coefficient as each column has."""
+        return (
+            self.linear.sound
+            and self.trees.sound
+            and self.trees.baseline.size == 1
+            and len(self.linear.coef) == self.trees.features + 1
+        )
+
+    @property
+    def width(self) -> int | None:
+        """Number of columns of the matrix."""
+        return self.trees.features
+
+    def predict(self, X: Floats) -> Floats:
+        """Return the linked linear form of each row."""
+        return self.linear.predict(np.column_stack([X, self.trees.predict(X)]))
+
+
+KINDS: Mapping[str, Any] = Member.kinds
+"""Kind -> member, those of a basis among them."""

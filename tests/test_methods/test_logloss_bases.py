@@ -1,0 +1,273 @@
+"""Fair robust log loss on splines and trees: what they see, and what holds for the rule that is shipped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fairfix.cli import run
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import read_table
+from fairfix.data.table import Table
+from fairfix.errors import UsageError
+from fairfix.methods.bases import BASES, expanded
+from fairfix.methods.logloss import EVENTS, LogLoss
+from fairfix.methods.problem import RepairProblem
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import Repaired
+from fairfix.models.scorers import TruncatedLogit
+
+from tests.promises.harness import parts_of
+
+NAMES = ("age", "gain", "job")
+CURVED = ("splines", "trees")
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees are as many as show what is to be shown."""
+    monkeypatch.setattr("fairfix.models.learners.ROUNDS", 20)
+
+
+def frame(seed: int = 0, many: int = 1500, groups: int = 2, *, noise: bool = False) -> pa.Table:
+    """Return people whose label is likeliest in the middle of an age that differs by group; or hangs on nothing."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(many) % groups
+    age = rng.normal(40 + 4 * group, 10, many)
+    gain = np.where(rng.random(many) < 0.8, 0.0, rng.exponential(1000, many))
+    job = np.array(["cook", "nurse", "smith"])[rng.integers(0, 3, many)]
+    z = 2.0 - 0.02 * (age - 46) ** 2 + 0.8 * (job == "smith") + (gain > 500) - 0.3 * (group == 0)
+    chance = np.full(many, 0.4) if noise else 1 / (1 + np.exp(-z))
+    return pa.table(
+        {
+            "person": [f"p{i}" for i in range(many)],
+            "race": [f"g{g}" for g in group],
+            "age": age,
+            "gain": gain,
+            "job": job,
+            "label": (rng.random(many) < chance).astype(int),
+            "chance": chance,
+            "weight": rng.integers(1, 4, many),
+        }
+    )
+
+
+def table_of(data: pa.Table, *, weight: str | None = None) -> Table:
+    """Return the validated table with its features."""
+    return read_table(data, Reading(Columns(("race",), label="label", id="person", weight=weight)), NAMES)
+
+
+def fit(table: Table, **settings: Any) -> RepairedPredictor:
+    """Fit on features."""
+    return LogLoss(**settings).fit(RepairProblem(table, features=NAMES), rng=np.random.default_rng(0))
+
+
+def gap(data: Any, chance: np.ndarray, constraint: str, weight: np.ndarray | None = None) -> float:
+    """Return the largest gap of a constraint, by its definition."""
+    race, own, w = (
+        np.array(data["race"]),
+        np.array(data["label"]),
+        np.ones(len(chance)) if weight is None else weight,
+    )
+    out = []
+    for label in EVENTS[constraint]:
+        counts = np.ones(len(own), bool) if label is None else own == label
+        rates = [
+            np.average(chance[rows], weights=w[rows])
+            for g in np.unique(race)
+            for rows in [counts & (race == g)]
+        ]
+        out.append(np.ptp(rates))
+    return float(max(out))
+
+
+def loss(data: Any, chance: np.ndarray) -> float:
+    """Return the expected log loss, by the true chances."""
+    p = np.clip(chance, 1e-12, 1 - 1e-12)
+    return float(
+        -np.mean(np.array(data["chance"]) * np.log(p) + (1 - np.array(data["chance"])) * np.log(1 - p))
+    )
+
+
+@pytest.mark.parametrize("basis", CURVED)
+@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("constraint", EVENTS)
+@pytest.mark.parametrize("slack", [0.0, 0.03])
+def test_the_shipped_rule_holds_the_slack(basis: str, group: str, constraint: str, slack: float) -> None:
+    """What it gives the rows of the fit, which its trees have seen, has no larger gap than was asked for."""
+    data = frame(many=500) if basis == "trees" else frame(groups=3)
+    rule = fit(table_of(data), basis=basis, group=group, constraint=constraint, slack=slack)
+
+    assert rule.trace.converged
+    assert rule.trace.gap < 1e-7
+    assert gap(data, rule.predict(table_of(data)), constraint) <= slack + 1e-7
+
+
+@pytest.mark.parametrize("basis", CURVED)
+def test_given_the_label_the_note_has_the_gap_of_the_shipped_rule(basis: str) -> None:
+    data = frame()
+    rule = fit(table_of(data), basis=basis, constraint="equalized_odds", holds="given-label")
+    after = gap(data, rule.predict(table_of(data)), "equalized_odds")
+
+    assert f"is {0:.4f} given the true labels, and {after:.4f} for the rule" in rule.trace.notes[0]
+
+
+@pytest.mark.parametrize("basis", CURVED)
+def test_a_curve_is_seen(basis: str) -> None:
+    """Where the label hangs on a square, other rows' log loss falls by most of what a linear score leaves."""
+    data, other = frame(many=2000), frame(1, 4000)
+    found = {
+        own: loss(other, fit(table_of(data), basis=own, slack=1.0).predict(table_of(other)))
+        for own in ("linear", basis)
+    }
+    best = loss(other, np.array(other["chance"]))
+
+    assert found[basis] - best < 0.2 * (found["linear"] - best)
+
+
+def test_trees_are_not_believed_where_they_have_learned_noise() -> None:
+    """Of labels that hang on nothing, probabilities stay near the share of ones, on rows of the fit as on others."""
+    data = frame(many=1500, noise=True)
+    chance = fit(table_of(data), basis="trees", slack=1.0).predict(table_of(data))
+
+    assert np.abs(chance - 0.4).mean() < 0.06
+    assert loss(data, chance) - loss(data, np.full(1500, 0.4)) < 0.01
+
+
+def test_the_certificate_of_trees_is_the_optimum_of_its_scores() -> None:
+    """Given the scores of the finished rule, no probabilities that hold the slack have less loss in the worst case."""
+    data = frame(many=200)
+    table = table_of(data)
+    rule = fit(table, basis="trees", slack=0.02)
+    assert isinstance(rule, TruncatedLogit)
+    score, y, one = rule.scorer(table), np.array(data["label"]), np.array(data["race"]) == "g0"
+    z, P = np.log(score / (1 - score)), cp.Variable(200)
+    worst = cp.sum(cp.maximum(z - cp.log(P), -cp.log(1 - P))) / 200 - float(z @ y) / 200
+    held = [cp.abs((one / one.sum() - ~one / (~one).sum()) @ P) <= 0.02]
+    best = float(cp.Problem(cp.Minimize(worst), held).solve(solver=cp.CLARABEL))
+    (told,) = rule.trace.certificates
+
+    assert told.value == pytest.approx(best, abs=1e-6)
+    assert told.value - told.bound < 1e-8
+    assert "probabilities with these scores that hold the slack" in told.among
+    assert fit(table, basis="trees", slack=1.0).trace.certificates == ()
+
+
+def test_the_certificate_of_splines_is_the_optimum_over_them() -> None:
+    data = frame(many=200)
+    table = table_of(data)
+    rule = fit(table, basis="splines", slack=0.02, l2=0.01)
+    X = expanded(RepairProblem(table, features=NAMES), "splines").matrix
+    y, one = np.array(data["label"]), np.array(data["race"]) == "g0"
+    theta, b, P = cp.Variable(X.shape[1]), cp.Variable(), cp.Variable(200)
+    z = X @ theta + b
+    worst = cp.sum(cp.maximum(z - cp.log(P), -cp.log(1 - P)) - cp.multiply(z, y)) / 200
+    held = [cp.abs((one / one.sum() - ~one / (~one).sum()) @ P) <= 0.02]
+    best = float(
+        cp.Problem(cp.Minimize(worst + 0.005 * cp.sum_squares(theta)), held).solve(solver=cp.CLARABEL)
+    )
+    (told,) = rule.trace.certificates
+
+    assert told.value == pytest.approx(best, abs=1e-6)
+    assert told.among.startswith("sums of splines whose probabilities")
+
+
+def test_units_and_origins_do_not_matter() -> None:
+    """In another currency, from another year on, everybody gets the same. Folds of trees hang on the last digits."""
+    data = frame()
+    moved = data.set_column(2, "age", pa.array(1900 + 12 * np.array(data["age"])))
+    moved = moved.set_column(3, "gain", pa.array(0.01 * np.array(data["gain"])))
+    one, other = (fit(table_of(own), basis="splines").predict(table_of(own)) for own in (data, moved))
+
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
+
+
+def test_weights_are_rows_so_often() -> None:
+    """Of splines to the digit; a leaf of trees needs so many rows, whatever they weigh. Gaps are weighted for both."""
+    data = frame(many=600)
+    weight = np.array(data["weight"])
+    often = data.take(pa.array(np.repeat(np.arange(600), weight)))
+    one, trees = (
+        fit(table_of(data, weight="weight"), basis=basis).predict(table_of(data)) for basis in CURVED
+    )
+
+    again = fit(table_of(often), basis="splines").predict(table_of(data))
+    np.testing.assert_allclose(one, again, rtol=0, atol=1e-7)
+    assert gap(data, one, "demographic_parity", weight) < 1e-8
+    assert gap(data, trees, "demographic_parity", weight) < 1e-8
+
+
+def test_far_out_nothing_explodes() -> None:
+    """Beyond the rows of the fit a number counts as the nearest of theirs."""
+    data = frame()
+    rule = fit(table_of(data), basis="splines")
+    far, end = np.array(data["age"]).copy(), np.array(data["age"]).copy()
+    far[:2], end[:2] = (1e9, -1e9), (far[2:].max(), far[2:].min())
+    both = [data.set_column(2, "age", pa.array(own)) for own in (far, end)]
+    kept = fit(table_of(both[1]), basis="splines")
+
+    np.testing.assert_array_equal(*(kept.predict(table_of(own)) for own in both))
+    assert np.isfinite(rule.predict(table_of(both[0]))).all()
+
+
+@pytest.mark.parametrize("basis", BASES)
+def test_missing_entries_and_booleans_are_taken(basis: str) -> None:
+    """Numbers may be missing, in the fit and later; true and false have no curve."""
+    data = frame()
+    age = [None if i % 7 == 0 else x for i, x in enumerate(data["age"].to_pylist())]
+    data = data.set_column(2, "age", pa.array(age, pa.float64()))
+    data = data.set_column(3, "gain", pa.array(np.array(data["gain"]) > 0))
+    rule = fit(table_of(data), basis=basis)
+
+    assert gap(data, rule.predict(table_of(data)), "demographic_parity") < 1e-8
+
+
+def test_cross_validation_chooses_a_penalty_for_each() -> None:
+    for basis in CURVED:
+        (note, *_) = fit(table_of(frame(many=600)), basis=basis, l2="cv").trace.notes
+        assert "has the least log loss in 5-fold cross validation" in note
+
+
+def test_what_has_no_feature_columns_is_refused() -> None:
+    data = frame().append_column("score", pa.array(np.full(1500, 0.5)))
+    table = read_table(data, Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,)), ())
+    for basis in CURVED:
+        with pytest.raises(
+            UsageError, match=f"`basis={basis}` is made of feature columns.*name columns with `features`"
+        ):
+            LogLoss(basis=basis).fit(RepairProblem(table), rng=np.random.default_rng(0))
+        assert "leave out `basis`" in LogLoss(basis=basis).needs_rows
+    with pytest.raises(UsageError, match="basis must be one of linear, splines, trees"):
+        LogLoss(basis="cubic")
+
+
+@pytest.mark.parametrize("basis", CURVED)
+@pytest.mark.parametrize("group", ["recorded", "estimated"])
+def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Saved, loaded and streamed the rule is the one that was fitted: its gap on the rows of the fit is the slack."""
+    data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")
+    rows = frame(many=700)
+    pq.write_table(rows, data)
+    asked = ["--protected", "race", "--id", "person", "--features", "age,gain,job", "--no-config"]
+    how = ["--method", "logloss", "--constraint", "equal_opportunity", "--group", group, "--basis", basis]
+    assert run(["repair", str(data), *asked, *how, "--slack", "0.01", "-o", saved, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    fitted, _ = parts_of(rows.to_pandas(), str(data), Reading(Columns(("race",), label="label", id="person")))
+    kept = fitted.drop(columns=["label", "chance", "weight"])
+    kept.to_parquet(tmp_path / "fit.parquet")
+    out = str(tmp_path / "out.parquet")
+    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--no-config"]) == 0
+    capsys.readouterr()
+    chance = pq.read_table(out)["p_positive"].to_numpy()
+    repaired = Repaired.load(saved)
+    few = kept.head(20).to_dict("records")
+
+    assert gap(fitted, chance, "equal_opportunity") <= 0.01 + 1e-7
+    assert told["parameters"]["basis"] == basis
+    assert [repaired.predict(row)["p_positive"] for row in few] == chance[:20].tolist()
