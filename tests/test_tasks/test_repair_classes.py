@@ -349,3 +349,21 @@ def test_the_answer_says_of_which_class_other_checks_are() -> None:
     answer = " ".join(text.split("Checks: ")[0].split())
     assert "label 1 is the class" in answer
     assert answer.count("tpr.difference>0.01 by sex of ") == 2
+
+
+def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
+    """An error that names group and ways out, nothing, or what a row of no group gets; a blind rule asks nobody."""
+    made = repaired(solver="linear", protected_as_feature=True, rho=1).repaired
+    rows = people().assign(sex=np.where(np.arange(800) < 3, "x", people()["sex"]))
+    with pytest.raises(DataError, match=r"group 'x' of 'sex' was not there in the fit \(3 of the 800 rows"):
+        made.predict(rows)
+    with pytest.raises(DataError, match="'x'"):
+        made.predict(rows.iloc[0].to_dict())
+    out, plain = made.predict(rows, unseen_group="abstain"), made.predict(people())
+    assert out["prediction"].isna().tolist() == [True] * 3 + [False] * 797
+    assert out.filter(like="p_").isna().all(axis=1).sum() == 3
+    pd.testing.assert_frame_equal(out.iloc[3:], plain.iloc[3:])
+    base = made.predict(rows, unseen_group="base")
+    assert base["prediction"].notna().all()
+    assert np.abs(base.filter(like="p_").iloc[:3] - plain.filter(like="p_").iloc[:3]).max().max() > 0.01
+    assert repaired().repaired.predict(rows)["prediction"].notna().all()
