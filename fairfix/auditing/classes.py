@@ -14,7 +14,7 @@ classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,6 +74,20 @@ class ClassesReport:
         return worst(result.verdict for _, result in self.checks)
 
 
+def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
+    """Raise a UsageError where a check is of what nobody measures of classes; ``measured``: what is, beside rates."""
+    of_changes = [name for name in dict.fromkeys(measured) if name != FLIPS]
+    for check in checks:
+        own = check.comparison
+        if not {*own.entry.needs} <= OF_CLASSES and own.id not in (FLIPS, *of_changes):
+            there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
+            there += [*of_changes, f"{FLIPS} with `counterfactuals`"]
+            raise UsageError(
+                f"check {check.text!r}: of classes there are predictions alone, and {own.id} needs more; there are "
+                f"{', '.join(there[:-1])} and {there[-1]}"
+            )
+
+
 def audit_classes(
     source: Source, reading: Reading, settings: Settings, more: More | None = None
 ) -> ClassesReport:
@@ -96,14 +110,7 @@ def audit_classes(
     DataError, UsageError
         The data or the question does not fit; the message names column, value and remedy.
     """
-    measured = {FLIPS, *(one.id for each in (more or {}).values() for one in each)}
-    for check in settings.checks:
-        if not {*check.comparison.entry.needs} <= OF_CLASSES and check.comparison.id not in measured:
-            there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
-            raise UsageError(
-                f"check {check.text!r}: of classes there are predictions alone, and {check.comparison.id} needs more; "
-                f"there are {', '.join(there)}, and {FLIPS} with `counterfactuals`"
-            )
+    require_measured(settings.checks, (one.id for each in (more or {}).values() for one in each))
     counted = scan(source, of_classes(reading))
     table = Classes.of(counted.counts, reading)
     together = tuple(check for check in settings.checks if of_all(check))

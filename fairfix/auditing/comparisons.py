@@ -42,7 +42,7 @@ MEANINGS: Mapping[str, str] = {
     "difference.mean_of_classes": "mean, of all classes, of the largest minus smallest value over groups",
     "min.true_groups": "smallest value over the true groups, under the same assumption",
     "max.true_groups": "largest value over the true groups, under the same assumption",
-    "under_flips": "every row gets every level of the attribute, and keeps the rest",
+    "under_flips": "every row gets every level of the attribute, or stays as it is, and keeps the rest",
     "under_comparable": "rows with one of the comparable values get each of them, and keep the rest",
     "under_everybody": "every row gets each of the comparable values, and keeps the rest",
     "under_counterfactuals": "people get the values of each of their copies in the file, and keep the rest",

@@ -480,7 +480,8 @@ def decisions_that_change(table: Table, predictor: RepairedPredictor, whole: Tab
     columns = table.reading.columns.protected
     if any(table.groups([name]).levels != whole.groups([name]).levels for name in columns):
         return np.ones(len(table))  # no row here is an example of some level
-    scores = np.stack([predictor.predict(flipped(table, flip)) for flip in protected_flips(whole, columns)])
+    flips = protected_flips(whole, columns)
+    scores = np.stack([predictor.predict(one) for one in (table, *(flipped(table, flip) for flip in flips))])
     if predictor.gives == "value":
         scores = np.where(np.isnan(scores), np.nan, scores >= table.reading.cut)
     if predictor.gives == "class":
@@ -522,11 +523,13 @@ def _compared(
         value = Value(0.0, 0.0, 0.0) if blind else of(x, weight, (0.0, largest), alpha)
         return ComparisonReport(f"{metric}.{scope}", replace(value, reason=reason), ())
 
+    # of people whose group is missing, what they get as they are counts too; others are as one of the flips has them
+    among = scores if scope == "under_flips" else scores[1:]
     if judge.chance or judge.cut is not None:
-        decided = scores[1:] if judge.cut is None or judge.chance else (scores[1:] >= judge.cut) * 1.0
-        differs = np.where(np.isnan(scores[1:]).any(axis=0), np.nan, np.ptp(decided, axis=0))
+        decided = among if judge.cut is None or judge.chance else (among >= judge.cut) * 1.0
+        differs = np.where(np.isnan(among).any(axis=0), np.nan, np.ptp(decided, axis=0))
         yield mean("decision_flips", differs, 1.0, mean_share)
-    yield mean("score_change", np.ptp(scores[1:], axis=0), top)
+    yield mean("score_change", np.ptp(among, axis=0), top)
 
     effects = {
         pair: Value(0.0, 0.0, 0.0)

@@ -90,6 +90,8 @@ def of_predicted_classes(
         if looks_at.isdisjoint(part for flip in flips for part in (*flip.protected, *flip.comparable)):
             return ComparisonReport(name, Value(0.0, 0.0, 0.0, BLIND), ())
         every = [predictor.predict(flipped(rows, flip, same)) for flip in flips]
+        if scope == "under_flips":  # what people get whose group is missing counts too
+            every.append(predictor.predict(rows))
         differs = (np.stack(every) != every[0]).any(axis=0).astype(np.float64)
         return ComparisonReport(name, mean_share(differs, rows.weight, (0.0, 1.0), alpha), ())
 

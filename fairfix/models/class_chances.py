@@ -9,12 +9,13 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.choices import UnseenGroup
 from fairfix.data.codec import Part, Setting, list_of, text
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Bools, Floats
 from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scorers import OfScorers, Scorer, ScorerPart
 
 LONGEST_NUMBER = 18
@@ -58,6 +59,10 @@ class ClassChances(OfScorers):
         """Return the number of each row's class among the names, shape (n,)."""
         return np.asarray(self.class_probabilities(table).argmax(axis=1), dtype=np.float64)
 
+    def unseen(self, table: Table) -> Bools:
+        """Return which rows are of a group that is looked at and that the fit has not seen, shape (n,)."""
+        return self.scorer.features.unseen(table)
+
     def unrepaired(self, table: Table) -> Floats:
         """Return the number of each row's class: there is no other score."""
         return self.predict(table)
@@ -79,13 +84,17 @@ def class_schema(names: tuple[str, ...]) -> pa.Schema:
 
 
 def classified(
-    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, where: str
+    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, unseen_group: UnseenGroup, where: str
 ) -> pa.RecordBatch:
     """Return a batch, whose rows are those of the table, with the columns of :func:`class_schema`.
 
-    A DataError where a row has no chances; ``where``: the first row of the batch, for its message.
+    Rows of a group that the fit has not seen get nothing with ``abstain``, and with ``base`` what the rule makes of a
+    row of no group. A DataError where there are such rows and neither is said, or where a row has no chances;
+    ``where``: the first row of the batch, for its message.
     """
-    names = predictor.classes
+    names, unseen = predictor.classes, predictor.unseen(table)
+    if unseen.any() and unseen_group == "error":
+        raise unseen_error(table, predictor.inputs, unseen, where, "what the rule makes of a row of no group")
     chance = predictor.class_probabilities(table) if len(table) else np.zeros((0, len(names)))
     if not (sound := np.isfinite(chance).all(axis=1)).all():
         raise DataError(
@@ -93,9 +102,10 @@ def classified(
             f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
             "changed; mend the row, or repair again"
         )
-    columns = [as_column(names).take(arrow_array(chance.argmax(axis=1)))]
+    lost = unseen & (unseen_group == "abstain")
+    columns = [as_column(names).take(arrow_array(chance.argmax(axis=1), lost))]
     columns += [
-        *map(arrow_array, np.ascontiguousarray(chance.T)),
+        *(arrow_array(own, lost) for own in np.ascontiguousarray(chance.T)),
         arrow_array(np.zeros(len(table), dtype=bool)),
     ]
     fields = [*batch.schema, *class_schema(names)]

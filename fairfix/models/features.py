@@ -118,6 +118,15 @@ class Features:
         """Protected columns that are looked at."""
         return tuple(one.name for one in self.columns if one.kind == "group")
 
+    def unseen(self, table: Table) -> Bools:
+        """Return which rows are of a group that is looked at and that the fit has not seen, shape (n,)."""
+        out = np.zeros(len(table), dtype=bool)
+        for one in self.columns:
+            if one.kind == "group" and len(one.levels) < MOST_LEVELS:  # of more, the rare ones are not kept
+                groups = table.groups([one.name])
+                out |= ~np.isin(groups.names, one.levels)[groups.codes]
+        return out
+
     @property
     def titles(self) -> tuple[str, ...]:
         """Names of the columns of the matrix without gaps."""

@@ -21,6 +21,7 @@ from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import OneRow, Table
+from fairfix.errors import DataError
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
@@ -180,6 +181,20 @@ class OfGroups(RepairedPredictor):
             inside = np.flatnonzero(code == k)
             out[inside] = rule(k, inside)
         return out
+
+
+def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str, base: str) -> DataError:
+    """Return the error of rows, (n,), of groups that the fit has not seen.
+
+    ``where``: the first row of the table; ``base``: what such rows would get with ``unseen_group=base``.
+    """
+    groups = table.groups(columns)
+    name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
+    return DataError(
+        f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit ({int(unseen.sum()):,} of the "
+        f"{len(table):,} rows from row {where}); repair again with such rows, or choose `unseen_group=base` ({base}) "
+        "or abstain"
+    )
 
 
 GROUPS: Mapping[str, Part] = {

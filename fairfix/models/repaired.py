@@ -55,7 +55,7 @@ from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
-from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scoring import read_changes, replaced
 from fairfix.models.trace import FitTrace
 
@@ -348,7 +348,8 @@ class Repaired:
         rows = encoder.encode(batch)
         if self.predictor.classes:
             table = Table(self.reading, rows, features_of(batch, self.predictor))
-            return classified(batch, table, self.predictor, f"{first + 1:,} of {encoder.where}")
+            where = f"{first + 1:,} of {encoder.where}"
+            return classified(batch, table, self.predictor, self.unseen_group, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
@@ -399,13 +400,7 @@ class Repaired:
                 f"column {columns} is missing in {int(unseen.sum()):,} of the {len(table):,} rows from row {where}; "
                 "fill it, or choose `unseen_group=base` (the base decision) or abstain"
             )
-        groups = table.groups(self.predictor.inputs)
-        name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
-        raise DataError(
-            f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit "
-            f"({int(unseen.sum()):,} of the {len(table):,} rows from row {where}); "
-            "repair again with such rows, or choose `unseen_group=base` (the base decision) or abstain"
-        )
+        raise unseen_error(table, self.predictor.inputs, unseen, where, "the base decision")
 
     def _checked(self, table: Table, result: Floats, where: str) -> Floats:
         """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""

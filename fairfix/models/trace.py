@@ -119,6 +119,9 @@ class FitTrace:
     redrawn: Callable[[Table, Ints], Floats] | None = None
     """Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
     hang on no draw. Not saved."""
+    of_held_out: Callable[[Table], Iterable[Note]] | None = None
+    """Tells what rows that had no part in the fit say of the rule, which the audit does not know; None where there is
+    no such thing. Not saved."""
     certificates: tuple[Certificate, ...] = ()
     """What is proven of the shipped rule, each named for what it bounds."""
     quantities: tuple[Quantity, ...] = ()
@@ -126,7 +129,10 @@ class FitTrace:
 
     def without_rows(self) -> FitTrace:
         """Return the trace without what serves to prove it on the rows of the fit, which it would keep in memory."""
-        return replace(self, base=None, aware=None, fitted=None, base_fitted=None, redrawn=None)
+        gone: dict[str, Any] = dict.fromkeys(
+            ("base", "aware", "fitted", "base_fitted", "redrawn", "of_held_out")
+        )
+        return replace(self, **gone)
 
     def state(self) -> dict[str, Any]:
         """Return what is saved, as JSON has it: a number that is not finite is null."""

@@ -11,6 +11,9 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+CUT = 1e-9
+"""Directions whose singular value is below this share of the greatest depend on the others."""
+
 
 def shares_of(weight: Floats | None, rows: int) -> Floats:
     """Return weights of sum 1, shape (n,), from weights that are not negative; None for 1 each."""

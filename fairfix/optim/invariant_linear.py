@@ -27,12 +27,9 @@ from scipy.linalg import null_space
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from fairfix.optim.arrays import Floats, joint_kinds, shares_of
+from fairfix.optim.arrays import CUT, Floats, joint_kinds, shares_of
 from fairfix.optim.network import Variants
 from fairfix.optim.newton import STEPS, descend, newton_step
-
-CUT = 1e-9
-"""Directions whose singular value is below this share of the greatest depend on the others."""
 
 FREE = 1e-10
 """Weight of the squared intercept: it keeps the optimum finite where there is one class only."""
@@ -61,6 +58,18 @@ class LinearFit:
 def linear_regularizer(m: float, q: float, eps: float) -> float:
     """Return ``R`` of a linear logit, in squared logits, from ``m`` and ``q``."""
     return (math.sqrt(eps * q) + math.sqrt(m)) ** 2
+
+
+def linear_crossings(logits: Floats, level: float, q: float) -> Floats:
+    """Return the least cost ``u' Sigma u`` of a step after which a linear logit is on the other side of a level, (n,).
+
+    ``logits``: of rows and of their variants, shape (K + 1, n), the rows first: a step may begin at each. A logit at
+    the level is above it. ``q``: ``w' Sigma^+ w``, so that to change the logit by ``t`` costs ``t^2 / q``.
+    """
+    across = (logits >= level) != (logits[0] >= level)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = (logits - level) ** 2 / q
+    return np.asarray(np.where(across, 0.0, np.where(q > 0, far, np.inf)).min(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fairfix.optim.arrays import Floats, Ints, joint_kinds
+from fairfix.optim.arrays import CUT, Floats, Ints, joint_kinds
 
 CLIP = 8.0
 """Logits are cut at plus and minus this before they are compared: a chance of 3e-4 and of 0 are alike."""
@@ -28,6 +28,18 @@ class Variants(Protocol):
 
     def variant(self, k: int, rows: Ints) -> Floats:
         """Return a variant of some rows, shape (len(rows), d); the row itself where it does not apply."""
+
+
+def basis_of(directions: Floats) -> Floats:
+    """Return an orthonormal basis, shape (d, r), of directions in any number, shape (m, d), dependent or not."""
+    size = np.linalg.norm(directions, axis=1)
+    left, value, _ = np.linalg.svd((directions[size > 0] / size[size > 0, None]).T, full_matrices=False)
+    return np.asarray(left[:, value > CUT * value.max(initial=0.0)])
+
+
+def constant_along(span: Floats | None, weights: Floats) -> Floats:
+    """Return weights of columns, shape (d, h), less their part along a span: an orthonormal basis, shape (d, r)."""
+    return weights if span is None or not span.size else np.asarray(weights - span @ (span.T @ weights))
 
 
 @dataclass(frozen=True, eq=False)

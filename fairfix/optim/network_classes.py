@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
 from fairfix.optim.invariant_classes import centred
-from fairfix.optim.network import CLIP, Candidates, Listed, Variants, Worst
+from fairfix.optim.network import CLIP, Candidates, Listed, Variants, Worst, constant_along
 from fairfix.optim.network_fit import (
     BATCH,
     CHECK,
@@ -121,9 +121,10 @@ class ClassTrainer:
         l2: float,
         batch: int,
         seed: int,
+        span: Floats | None = None,
     ) -> None:
         d = X.shape[1]
-        self.X, self.y, self.rho, self.l2, self.candidates = X, y, rho, l2, candidates
+        self.X, self.y, self.rho, self.l2, self.candidates, self.span = X, y, rho, l2, candidates, span
         self.rng = np.random.default_rng(seed)
         self.weighed = np.flatnonzero(share > 0)
         self.upto = np.cumsum(share[self.weighed])
@@ -143,7 +144,9 @@ class ClassTrainer:
         d, hidden, many = self.shape
         ends = np.cumsum([d * hidden, hidden, hidden * many])
         first, b1, outer, b2 = np.split(self.parameters, ends)
-        return ClassNetwork(first.reshape(d, hidden), b1, outer.reshape(hidden, many), b2)
+        return ClassNetwork(
+            constant_along(self.span, first.reshape(d, hidden)), b1, outer.reshape(hidden, many), b2
+        )
 
     def run(self, steps: int, adam: Adam) -> None:
         """Go some steps."""
@@ -151,7 +154,10 @@ class ClassTrainer:
             at = np.searchsorted(self.upto, self.rng.random(self.even.size) * self.upto[-1], side="right")
             rows = self.weighed[np.minimum(at, self.weighed.size - 1)]
             listed = self.candidates.take(rows)
-            _, parts = class_gradient(self.network, self.X[rows], self.y[rows], self.even, listed, self.rho)
+            _, gradient = class_gradient(
+                self.network, self.X[rows], self.y[rows], self.even, listed, self.rho
+            )
+            parts = constant_along(self.span, gradient[0]), *gradient[1:]
             whole = np.concatenate([np.ravel(part) for part in parts])
             whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.parameters
             self.parameters = self.parameters + adam.step(whole)
@@ -184,6 +190,7 @@ def fit_class_network(
     seed: int,
     hidden: int | None = None,
     batch: int = BATCH,
+    span: Floats | None = None,
 ) -> ClassNetworkFit:
     """Return a network that is trained until rows it does not learn from say that it gets no better.
 
@@ -217,6 +224,7 @@ def fit_class_network(
             l2=l2,
             batch=min(batch, learned.size),
             seed=seed,
+            span=span,
         )
         listed = candidates.take(judged)
         best, value, steps = trainer.parameters, objective(trainer.network), 0

@@ -19,7 +19,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import Floats, Ints, shares_of
-from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change
+from fairfix.optim.network import CLIP, Candidates, Listed, Network, Variants, change, constant_along
 from fairfix.optim.network_plan import Ascent
 
 CHECK, PATIENCE = 50, 10
@@ -132,10 +132,11 @@ class Trainer:
         l2: float,
         batch: int,
         seed: int,
+        span: Floats | None = None,
     ) -> None:
         d = X.shape[1]
         self.X, self.y, self.rho, self.l2, self.ascent = X, y, rho, l2, ascent
-        self.candidates = candidates
+        self.candidates, self.span = candidates, span
         self.rng = np.random.default_rng(seed)
         self.weighed = np.flatnonzero(share > 0)
         self.upto = np.cumsum(share[self.weighed])
@@ -153,7 +154,7 @@ class Trainer:
         """The network as it is."""
         d, hidden = self.shape
         first, b1, w2, b2 = np.split(self.parameters, np.cumsum([d * hidden, hidden, hidden]))
-        return Network(first.reshape(d, hidden), b1, w2, float(b2[0]))
+        return Network(constant_along(self.span, first.reshape(d, hidden)), b1, w2, float(b2[0]))
 
     def draw(self) -> Ints:
         """Return the numbers of the rows of a step."""
@@ -170,7 +171,8 @@ class Trainer:
                 _, gradient = network_gradient(network, X, y, self.even, moved, self.rho)
             else:
                 gradient = _variant_gradient(network, X, y, self.even, listed, self.rho)
-            whole = np.concatenate([np.ravel(part) for part in gradient])
+            parts = constant_along(self.span, gradient[0]), *gradient[1:]
+            whole = np.concatenate([np.ravel(part) for part in parts])
             whole += 2.0 * self.l2 / self.shape[1] * self.shrunk * self.parameters
             self.parameters = self.parameters + adam.step(whole)
 
@@ -204,6 +206,7 @@ def fit_network(
     metric_inverse: Floats | None = None,
     hidden: int | None = None,
     batch: int = BATCH,
+    span: Floats | None = None,
 ) -> NetworkFit:
     """Return a network that is trained until rows it does not learn from say that it gets no better.
 
@@ -232,6 +235,8 @@ def fit_network(
         Number of ReLUs; None for one in so many rows, within limits.
     batch
         Rows drawn for a step, at most.
+    span
+        Orthonormal basis of directions along which the logit is constant, shape (d, r); None for none.
     """
     if not 0 <= rho < math.inf:
         raise ValueError(f"rho must be finite and not negative: {rho}")
@@ -264,6 +269,7 @@ def fit_network(
             l2=l2,
             batch=min(batch, learned.size),
             seed=seed,
+            span=span,
         )
         listed = candidates.take(judged)
         best, value, steps = trainer.parameters, objective(trainer.network), 0

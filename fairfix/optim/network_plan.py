@@ -252,8 +252,7 @@ def network_regularizer(
     shape (n,); None for 1 each. ``metric_inverse``: ``Sigma^+``, shape (d, d); None for the identity.
     """
     share, ascent = shares_of(weight, len(X)), Ascent.of(X, eps, bounds, metric_inverse)
-    roots, vectors = np.linalg.eigh(ascent.inverse)
-    root = (vectors * np.sqrt(np.maximum(roots, 0.0))).T
+    root = _root(ascent.inverse)
     rows = np.arange(len(X))
     listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
     with threadpool_limits(1):
@@ -296,8 +295,66 @@ def _bounded(
     bare = float(share @ np.maximum(change(own, top), change(own, bottom)))
     if eps == 0:
         return bare
+    grid = _lengths(eps)
+    high, low = _limits(network, listed, logits, root, slope, grid)
+    most = np.maximum(np.clip(high, -CLIP, CLIP) - own[:, None], own[:, None] - np.clip(low, -CLIP, CLIP))
+    gains = np.column_stack([most, CLIP + np.abs(own)]) ** 2
+    costs = np.tile(np.concatenate([[0.0], grid]) ** 2, (own.size, 1))
+    closed = (math.sqrt(bare) + slope * math.sqrt(eps)) ** 2
+    return min(_transport(gains, costs, eps, share)[0], closed) * (1.0 + 1e-9)  # room for rounding
+
+
+def network_crossings(
+    network: Network,
+    X: Floats,
+    variants: Variants,
+    *,
+    level: float,
+    eps: float,
+    metric_inverse: Floats,
+) -> Floats:
+    """Return a lower bound of the cost of a step after which the logit is on the other side of a level, shape (n,).
+
+    A step may begin at the row or at each of its variants, and goes anywhere: bounds of columns only hinder. A logit at
+    the level is above it. ``eps``: the radius, around which steps are bounded most sharply.
+    """
+    root, rows = _root(metric_inverse), np.arange(len(X))
+    listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
+    with threadpool_limits(1):
+        logits = np.stack([network.forward(one)[1] for one in listed])
+        slope = _steepest(root @ network.W1 * network.w2)
+        grid = _lengths(eps)
+        high, low = _limits(network, listed, logits, root, slope, grid)
+    above = logits[0] >= level
+    out = np.where(above[:, None], low < level, high >= level)
+    longest = np.concatenate([[0.0], grid])[np.where(out.any(axis=1), out.argmax(axis=1), grid.size)]
+    near = np.abs(logits - level).min(axis=0) / slope if slope > 0 else np.full(len(X), np.inf)
+    across = ((logits >= level) != above).any(axis=0)
+    return np.asarray(np.where(across, 0.0, np.maximum(longest, near) ** 2))
+
+
+def _root(inverse: Floats) -> Floats:
+    """Return a root ``r`` of a matrix, ``r' r``, shape (d, d)."""
+    roots, vectors = np.linalg.eigh(inverse)
+    return np.asarray((vectors * np.sqrt(np.maximum(roots, 0.0))).T)
+
+
+def _lengths(eps: float) -> Floats:
+    """Return the lengths of steps at which logits are bounded, increasing."""
     many = 1 + math.ceil(2.0 * math.log(REACH) / math.log(SPACING))
-    grid = math.sqrt(eps) / REACH * SPACING ** np.arange(many)
+    return np.asarray(math.sqrt(eps) / REACH * SPACING ** np.arange(many))
+
+
+def _limits(
+    network: Network,
+    listed: Sequence[Floats],
+    logits: Floats,
+    root: Floats,
+    slope: float,
+    grid: Floats,
+) -> tuple[Floats, Floats]:
+    """Return the highest and the lowest logit after a step of each length from a row or a variant, (n, G) each."""
+    top, bottom = logits.max(axis=0), logits.min(axis=0)
     high, low = top[:, None] + slope * grid, bottom[:, None] - slope * grid
     if len(listed) <= MOST_LISTED:
         reach = np.linalg.norm(root @ network.W1, axis=0)
@@ -311,11 +368,7 @@ def _bounded(
                 near_high[:, j] = np.maximum(near_high[:, j], logit + steep * radius + up)
                 near_low[:, j] = np.minimum(near_low[:, j], logit - steep * radius - down)
         high, low = np.minimum(high, near_high), np.maximum(low, near_low)
-    most = np.maximum(np.clip(high, -CLIP, CLIP) - own[:, None], own[:, None] - np.clip(low, -CLIP, CLIP))
-    gains = np.column_stack([most, CLIP + np.abs(own)]) ** 2
-    costs = np.tile(np.concatenate([[0.0], grid]) ** 2, (own.size, 1))
-    closed = (math.sqrt(bare) + slope * math.sqrt(eps)) ** 2
-    return min(_transport(gains, costs, eps, share)[0], closed) * (1.0 + 1e-9)  # room for rounding
+    return high, low
 
 
 def _steepest(V: Floats) -> float:

@@ -41,6 +41,29 @@ class EmpiricalRegularizer:
     """``lambda`` at the optimum."""
 
 
+def share_across(costs: Floats, eps: float, weight: Floats | None = None) -> tuple[float, float]:
+    """Return the greatest share of rows that plans within a mean distance take across a border, and its multiplier.
+
+    ``costs``: of the cheapest way across, shape (n,): 0 where it costs nothing, infinite where there is none. ``eps``:
+    mean distance. ``weight``: of rows, shape (n,); None for 1 each.
+    """
+    there = np.flatnonzero(np.isfinite(costs))
+    best = regularizer_empirical(
+        there, np.ones(there.size), costs[there], eps, many=costs.size, weight=weight
+    )
+    return min(best.value, 1.0), best.multiplier
+
+
+def left_across(costs: Floats, multiplier: float) -> Floats:
+    """Return what getting across is worth to each row beyond its price, in [0, 1], shape (n,).
+
+    By duality ``multiplier * eps`` plus its mean is at least the share of rows that any plan takes across: for any
+    multiplier, and for the distribution of the rows as well as for rows.
+    """
+    there = np.isfinite(costs)
+    return np.asarray(np.where(there, np.maximum(1.0 - multiplier * np.where(there, costs, 0.0), 0.0), 0.0))
+
+
 def regularizer_empirical(
     rows: Ints,
     gains: Floats,

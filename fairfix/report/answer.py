@@ -453,7 +453,10 @@ def _counted(checks: Sequence[Json]) -> Iterator[str]:
     """Yield how many other checks have each verdict, and which."""
     for verdict in ORDER:
         these = [
-            f"{check['check']} by {check['attribute']}" for check in checks if check["verdict"] == verdict
+            f"{check['check']} by {check['attribute']}"
+            + (f" of {check['class']}" if "class" in check else "")
+            for check in checks
+            if check["verdict"] == verdict
         ]
         if not these:
             continue

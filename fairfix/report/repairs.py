@@ -12,7 +12,7 @@ from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import judged
-from fairfix.report.classes import class_gaps, of_class_checks
+from fairfix.report.classes import OF_A_CLASS, class_gaps, of_class_checks
 from fairfix.report.layout import (
     Columns,
     Grid,
@@ -143,7 +143,10 @@ def answer(result: Json) -> Iterator[str]:
         yield result["guarantee"]["says"]
     if result["checks"]:
         rows = "held-out rows" if proven else "the rows of the fit"
-        yield " ".join((f"Checks are judged after the repair, on {rows}.", *judged(result)))
+        opening = [f"Checks are judged after the repair, on {rows}."]
+        if any("class" in one for one in result["checks"]):
+            opening.append(f"{OF_A_CLASS}, and label 1 is the class.")
+        yield " ".join((*opening, *judged(result)))
     if cost := _cost(held["table"], proven=bool(proven)):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))

@@ -278,6 +278,8 @@ def repair_table(
     promised = None if promise is None else promise.judged(made, predictor, fitted, held)
     notes += cost_of_rounding(best, predictor, held, plain)
     notes += best.measured(fitted, *results_on(held, predictor)[:2])
+    if predictor.trace.of_held_out is not None:
+        notes += predictor.trace.of_held_out(held)
     notes += cost_of_blindness(best, predictor, held, plain)
     claim = None
     if noise is not None and best.demands:

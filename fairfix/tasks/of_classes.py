@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.audit import More
-from fairfix.auditing.classes import CHANGES, ClassesReport, audit_classes
+from fairfix.auditing.classes import CHANGES, ClassesReport, audit_classes, require_measured
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
 from fairfix.auditing.results import AuditReport, Settings, Value
@@ -131,6 +131,7 @@ def repair_classes(
     ``guarantee``: with which confidence the slack is to hold for people who are not among the rows, or None.
     """
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
+    require_measured(settings.checks, CHANGES[1 : None if repairer.comparables else 2])
     repairer = repairer if copies is None else repairer.heeding_copies()
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     columns, promise = table.reading.columns, None

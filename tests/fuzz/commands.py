@@ -367,6 +367,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         d.column("group", "number")
     ),
     "radius": lambda d: d.number(0.0, 0.1, 1.0),
+    "direction_cost": lambda d: d.number(0.0, 0.01, 1.0),
     "group_slack": _radii,
     "label_range": lambda d: (
         "-1e6,1e6" if not d.wild() else d.draw.choice(("0,1", "1,0", "5", "nan,1", "0,inf"))

@@ -311,6 +311,60 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(low <= high and found <= high * (1 + 1e-3), f"{found:.4g} not below {high:.4g}; {low:.4g}")
 
 
+@promise("at most this share of decisions changes within the radius", level=0.05, quick=3, full=200)
+def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried:
+    world, cut = World.drawn(rng, int(rng.integers(2, 8))), round(rng.uniform(0.2, 0.8), 3)
+    solver = str(rng.choice(["linear", "linear", "network"]))
+    frame = world.people(rng, few_or_many(rng, 3000 if solver == "linear" else 800))
+    radius = round(float(np.exp(rng.uniform(np.log(1e-4), np.log(0.5)))), 6)
+    more = ["--solver", solver, "--rho", rng.choice([0.0, 1.0]), "--radius", radius, "--threshold", cut]
+    more += ["--protected-as-feature"] if rng.random() < 0.6 else []
+    if rng.random() < 0.4:
+        more += ["--directions", "pooled", "--direction-cost", rng.choice([0.0, 0.01, 1.0])]
+    done, made = repaired(shell, frame, *more)
+    found = re.search(r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) among", said(done))
+    if not found:
+        return NOT_SAID
+    many = PEOPLE if solver == "linear" else PEOPLE // 10
+    people = world.people(rng, many)
+    (scorer,) = Repaired.load(made).predictor.scorers
+    table = read_table(people, Reading(Columns(("sex",), label="label"), thresholds=(cut,)), [*people][:-2])
+    flips = protected_flips(table, ("sex",)) if "--protected-as-feature" in more else []
+    starts = [scorer.features.matrix(one) for one in (table, *(flipped(table, flip) for flip in flips))]
+    costs = cheapest_crossings(rng, scorer.member, starts, scorer.features.reach, cut)
+    spent = np.cumsum(np.sort(costs)) / many
+    truth, most = float((spent <= radius).mean()), float(found[2])
+    near = 3.0 * np.sqrt(truth * (1.0 - truth) / many)
+    return judged(truth <= most + near, f"{truth:.4f} > {most}, {solver}, radius {radius}, at {cut}")
+
+
+def cheapest_crossings(
+    rng: np.random.Generator,
+    member: Any,
+    starts: list[np.ndarray[Any, Any]],
+    reach: np.ndarray[Any, Any],
+    cut: float,
+) -> np.ndarray[Any, Any]:
+    """Return the cost of the cheapest step that was found to change each decision; infinite where none was."""
+    own = member.predict(starts[0]) >= cut
+    best = np.full(own.size, np.inf)
+    for start in starts:
+        best[(member.predict(start) >= cut) != own] = 0.0
+        for turn in range(2):
+            slope = np.zeros(start.shape)
+            for j in np.flatnonzero(reach > 0):  # by differences: nothing of the solver is used
+                step = np.zeros(start.shape[1])
+                step[j] = 1e-5
+                slope[:, j] = (member.predict(start + step) - member.predict(start - step)) * reach[j]
+            slope += turn * rng.normal(size=slope.shape) * np.sqrt(reach) * np.abs(slope).max()
+            size = np.sqrt((slope**2 / np.where(reach > 0, reach, 1.0)).sum(axis=1, keepdims=True))
+            way = np.where(own, -1.0, 1.0)[:, None] * slope / np.where(size > 0, size, 1.0)
+            for length in 10.0 ** np.linspace(-3, 1.5, 60):
+                over = (member.predict(start + length * way) >= cut) != own
+                best[over] = np.minimum(best[over], length**2)
+    return best
+
+
 def attack(
     rng: np.random.Generator,
     net: Any,

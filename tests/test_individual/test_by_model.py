@@ -96,6 +96,23 @@ def test_flips_are_all_levels_jointly() -> None:
     assert len(protected_flips(table, ("sex",), PAIR)) == 4
 
 
+def test_people_without_a_group_count_where_they_would_get_something_else_with_one() -> None:
+    """A score that favours whoever has no race: all of these are decided otherwise, and nobody else is."""
+    data = couples(many=900)
+    data.loc[::9, "race"] = None
+    columns = Columns(("race",), label="label")
+    table = read_table(data, Reading(columns, missing_group="group"), ["age"], {"race": pa.string()})
+
+    def score(rows: Table) -> Any:
+        cells = np.array([cell[0] for cell in rows.rows.cells])[rows.rows.cell]
+        return np.where(cells == "(missing)", 0.9, 0.2)
+
+    found = {one.id: one.value.value for one in under_flips(table, ("race",), Judge(score, 0.5), 0.95)}
+    assert found["decision_flips.under_flips"] == pytest.approx(1 / 9)
+    assert found["score_change.under_flips"] == pytest.approx(0.7 / 9)
+    assert found["score_effect.under_flips"] == 0.0
+
+
 def test_too_many_flips_are_refused() -> None:
     """The message names the columns and a way out."""
     data = couples(many=900)

@@ -143,12 +143,69 @@ def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
 
 
 def test_what_directions_need_is_said() -> None:
-    """Pairs for their directions; and a network with a radius has none."""
+    """Pairs for their directions; steps and directions for a cost of steps along them."""
     problem = problem_of(many=120, pairs=20)
     with pytest.raises(UsageError, match="name a file of these with `pairs`"):
         fitted(replace(problem, pairs=()), solver="linear", pair_directions=1)
-    with pytest.raises(UsageError, match="with `radius` has no directions"):
-        fitted(problem, solver="network", rho=1.0, radius=0.1)
+    with pytest.raises(UsageError, match="with 0 there are none"):
+        fitted(problem, solver="network", rho=1.0, direction_cost=0.1)
+    with pytest.raises(UsageError, match="is of directions, and there are none"):
+        fitted(replace(problem, pairs=()), solver="linear", rho=1.0, radius=0.1, direction_cost=0.1)
+
+
+@pytest.mark.slow
+def test_a_network_is_constant_along_directions_within_a_radius_too() -> None:
+    """And its regularizer is held from both sides on rows as they are."""
+    problem = problem_of(many=160, pairs=40)
+    given: dict[str, Any] = {"solver": "network", "hidden": 4, "batch": 40, "rho": 0.3, "pair_directions": 1}
+    predictor, member, X = fitted(problem, **given, radius=0.05)
+    span = span_of(
+        problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
+    )
+    along = np.random.default_rng(0).normal(size=(len(X), 1)) @ span
+    numbers = {one.name: one.value for one in predictor.trace.quantities}
+
+    np.testing.assert_allclose(member.predict(X + 3.0 * along), member.predict(X), atol=1e-9)
+    assert np.ptp(member.predict(X)) > 0.01
+    assert 0 < numbers["regularizer at least"] <= numbers["regularizer at most"]
+
+
+def test_the_cost_of_directions_goes_from_not_counting_to_counting_as_ever() -> None:
+    """Along one direction the logit changes the more the more a step costs; and the objective is that of the metric."""
+    problem = problem_of(many=300, pairs=60)
+    given: dict[str, Any] = {"solver": "linear", "rho": 1.0, "radius": 0.05, "l2": 0.0}
+    _, free, X = fitted(replace(problem, pairs=()), **given)
+    span = span_of(
+        problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
+    )
+    unit = span[0] / np.linalg.norm(span[0])
+    slopes = []
+    for cost in (0.0, 1e-6, 0.01, 0.1, 1e6):
+        predictor, member, _ = fitted(problem, **given, direction_cost=cost)
+        slopes.append(abs(float(unit @ member.coef[:, 0])))
+    reach = Features.learn(problem.table, NAMES).reach
+    _, member, _ = fitted(problem, **given, direction_cost=0.1)
+    w, y = member.coef[:, 0], problem.table.rows.label
+    z = X @ w + member.intercept[0]
+    regularizer = 0.05 * (w @ (reach * w) + (unit @ w) ** 2 / 0.1)
+    predictor, _, _ = fitted(problem, **given, direction_cost=0.1)
+
+    assert slopes[0] < 1e-9
+    assert slopes == sorted(slopes)
+    assert slopes[1] < 0.01 * slopes[-1]
+    assert slopes[-1] == pytest.approx(abs(float(unit @ free.coef[:, 0])), rel=1e-3)
+    assert predictor.trace.objective == pytest.approx(
+        float(np.mean(np.logaddexp(0, z) - y * z)) + regularizer, rel=1e-6
+    )
+
+
+def test_a_note_of_balanced_labels_does_not_count_directions() -> None:
+    """Of two classes it speaks of two, however many directions are given."""
+    problem = replace(problem_of(), subspace=pa.table({"age": [1.0]}))
+    predictor, _, _ = fitted(problem, solver="linear", rho=0.0, balance="labels")
+    (note,) = (one for one in predictor.trace.notes if one.code == "uncalibrated")
+    assert "half have it" in note
+    assert "one in" not in note
 
 
 @pytest.mark.parametrize("solver", ["linear", "network"])

@@ -309,3 +309,61 @@ def test_a_guarantee_is_of_the_classes_that_change_with_the_group() -> None:
     assert told["bound"] == pytest.approx(beta.ppf(0.95, changed + 1, held.size - changed))
     tight = repaired(**{**given, "slack": 0.001}).to_dict()["guarantee"]
     assert not tight["holds"]
+
+
+@pytest.mark.parametrize("rho", [0.0, "auto"])
+def test_people_without_a_group_count_among_those_whose_class_changes(rho: float | str) -> None:
+    """Where the rule looks at the group, and most of those without one have a class of their own."""
+    rng = np.random.default_rng(5)
+    gone = rng.random(800) < 0.3
+    data = people().assign(sex=people()["sex"].where(~gone))
+    data.loc[gone & (rng.random(800) < 0.8), "job"] = "poet"
+    given = {"solver": "linear", "protected_as_feature": True, "missing_group": "group", "slack": 0.6}
+    result = repaired(data, rho=rho, **given)
+    held = data.iloc[result.outcome.split.holdout]
+    ways = [held, *(held.assign(sex=level) for level in "fm")]
+    classes = np.stack([result.repaired.predict(one)["prediction"].to_numpy() for one in ways])
+    truth = (classes != classes[0]).any(axis=0)
+    assert row(result, "decision_flips.under_flips")["after"]["value"] == pytest.approx(truth.mean())
+    if not rho:
+        assert truth[held["sex"].isna()].mean() > 0.5
+        told = repaired(data, rho=rho, **{**given, "slack": 0.9}, guarantee=0.95).to_dict()["guarantee"]
+        assert told["measured"] > 0.2
+        return
+    (note,) = (one for one in result.to_dict()["notes"] if "smallest of the grid" in one)
+    assert float(note.split("at most ")[1].split()[0]) >= truth.mean() - 0.05
+
+
+def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
+    """And what there is of a repair is named, with the changes that its model is asked for."""
+    with pytest.raises(
+        UsageError, match=r"there are base_rate.*decision_flips\.under_flips and decision_flips"
+    ):
+        repaired(fail_on=["ks>0.1"], solver="network", hidden=1000)
+    with pytest.raises(UsageError, match=r"under_everybody and"):
+        repaired(fail_on=["ks>0.1"], features=["skill", "role"], comparable="role=wife,husband")
+
+
+def test_the_answer_says_of_which_class_other_checks_are() -> None:
+    text = renderer("text")(repaired(fail_on=["tpr.difference>0.01"]).to_dict())
+    answer = " ".join(text.split("Checks: ")[0].split())
+    assert "label 1 is the class" in answer
+    assert answer.count("tpr.difference>0.01 by sex of ") == 2
+
+
+def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
+    """An error that names group and ways out, nothing, or what a row of no group gets; a blind rule asks nobody."""
+    made = repaired(solver="linear", protected_as_feature=True, rho=1).repaired
+    rows = people().assign(sex=np.where(np.arange(800) < 3, "x", people()["sex"]))
+    with pytest.raises(DataError, match=r"group 'x' of 'sex' was not there in the fit \(3 of the 800 rows"):
+        made.predict(rows)
+    with pytest.raises(DataError, match="'x'"):
+        made.predict(rows.iloc[0].to_dict())
+    out, plain = made.predict(rows, unseen_group="abstain"), made.predict(people())
+    assert out["prediction"].isna().tolist() == [True] * 3 + [False] * 797
+    assert out.filter(like="p_").isna().all(axis=1).sum() == 3
+    pd.testing.assert_frame_equal(out.iloc[3:], plain.iloc[3:])
+    base = made.predict(rows, unseen_group="base")
+    assert base["prediction"].notna().all()
+    assert np.abs(base.filter(like="p_").iloc[:3] - plain.filter(like="p_").iloc[:3]).max().max() > 0.01
+    assert repaired().repaired.predict(rows)["prediction"].notna().all()

@@ -120,6 +120,14 @@ class Sensei(Repairer):
         at_least=0,
         at_most=1000,
     )
+    direction_cost: float = param(
+        0.0,
+        "squared distance of a step of length 1, in standard deviations, along directions that do not count: they "
+        "count little then, and steps along them are part of `radius`; 0: nothing, the score is constant along them",
+        at_least=0.0,
+        at_most=sys.float_info.max,
+        selectable=True,
+    )
     balance: str = param(
         "none",
         "labels: both labels weigh alike in the fit (linear, network), as in balanced batches; the score is then no "
@@ -163,6 +171,10 @@ class Sensei(Repairer):
                 raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
         if self.rho == math.inf and self.radius > 0:
             raise UsageError("sensei: with rho inf and a radius only a constant is left; set radius 0")
+        if self.direction_cost > 0 and not self.radius:
+            raise UsageError(
+                "sensei: `direction_cost` is the cost of steps within `radius`, and with 0 there are none; name one"
+            )
 
     @property
     def comparables(self) -> Comparable:

@@ -1,4 +1,4 @@
-"""Rows under flips, and without what does not count, as the solvers of :mod:`fairfix.optim` ask for them."""
+"""Rows under flips, as the solvers of :mod:`fairfix.optim` ask for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.optim.arrays import distinct_rows
-from fairfix.optim.invariant_linear import CUT
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,35 +67,22 @@ class FlippedRows:
         out[np.ix_(there, columns)] = after[place[there]]
         return np.asarray(out)
 
+    def of_others(self, X: Floats) -> tuple[FlippedRows, Bools]:
+        """Return other rows, shape (m, d), under these flips, and of which of them these tell all flips, shape (m,).
+
+        A flip does to a row what it does to rows of the same values in the columns that it changes. Where there are
+        none, nobody can tell, and the row stays as it is. Copies are left out: they are of single people.
+        """
+        shared, flips, n = np.ones(len(X), dtype=bool), [], len(self.X)
+        for columns, after, kind in self.flips[: self.many - self.copied]:
+            first, code = distinct_rows(np.concatenate([self.X[:, columns], X[:, columns]]))
+            like = first[code[n:]]
+            there = like < n
+            shared &= there
+            flips.append((columns, after, np.where(there, kind[np.where(there, like, 0)], -1)))
+        return FlippedRows(X, tuple(flips)), shared
+
     def take(self, rows: Ints) -> FlippedRows:
         """Return the rows at the given positions."""
         flips = tuple((columns, after, kind[rows]) for columns, after, kind in self.flips)
         return FlippedRows(self.X[rows], flips, self.copied)
-
-
-@dataclass(frozen=True, eq=False)
-class WithoutPart:
-    """Rows and their variants without their part along directions, whose orthonormal basis is ``span``, (d, r)."""
-
-    changed: FlippedRows
-    span: Floats
-
-    @classmethod
-    def of(cls, changed: FlippedRows, span: Floats) -> WithoutPart:
-        """Return it for directions in any number, shape (m, d), dependent or not."""
-        size = np.linalg.norm(span, axis=1)
-        left, value, _ = np.linalg.svd((span[size > 0] / size[size > 0, None]).T, full_matrices=False)
-        return cls(changed, left[:, value > CUT * value.max(initial=0.0)])
-
-    def without(self, X: Floats) -> Floats:
-        """Return rows, shape (n, d), without the part."""
-        return X if not self.span.size else np.asarray(X - (X @ self.span) @ self.span.T)
-
-    @property
-    def many(self) -> int:
-        """Number of variants."""
-        return self.changed.many
-
-    def variant(self, k: int, rows: Ints) -> Floats:
-        """Return rows after a flip, or a copy of them, without the part."""
-        return self.without(self.changed.variant(k, rows))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,9 +31,10 @@ from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import Solver, anything, but, only
 from fairfix.methods.learned import FOLDS, label_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.sensei.changed import FlippedRows, WithoutPart
+from fairfix.methods.sensei.changed import FlippedRows
 from fairfix.methods.sensei.directions import rows_of_pairs, span_of
 from fairfix.methods.sensei.merge import beside_plain, proposed
+from fairfix.methods.sensei.within import Moves
 from fairfix.models.features import Features
 from fairfix.models.learners import folds_of, hashed
 from fairfix.models.members import ClassNetworkMember, LinearMember, Member, NetworkMember
@@ -41,6 +43,7 @@ from fairfix.models.scorers import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.invariant_classes import ClassesFit, fit_linear_classes
 from fairfix.optim.invariant_linear import LinearFit, fit_linear
+from fairfix.optim.network import basis_of
 from fairfix.optim.network_classes import fit_class_network
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
@@ -104,7 +107,13 @@ class Regularized(Solver):
         changed = FlippedRows.of(X, (features.matrix(flipped(table, flip, same)) for flip in flips))
         if problem.copies is not None:
             changed = changed.with_copies(*_copied(problem.copies, table, features))
-        data = Training(X, y, weight, changed, span_of(problem, features, X, y, method), features.reach, many)
+        span = span_of(problem, features, X, y, method)
+        if method.direction_cost and not len(span):
+            raise UsageError(
+                "sensei: `direction_cost` is of directions, and there are none: name some with `directions`, `pairs` "
+                "or `subspace`"
+            )
+        data = Training(X, y, weight, changed, span, features.reach, many, method.direction_cost)
         notes: list[Note] = []
         if problem.copies is not None:
             notes += _said_of_copies(problem.copies, changed, method.rho)
@@ -115,11 +124,16 @@ class Regularized(Solver):
             pairs = f"{len(rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
             notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
         if problem.subspace is not None:
-            many = len(problem.subspace)
-            along = f"{many:,} directions that were given" if many > 1 else "the direction that was given"
+            given_ones = len(problem.subspace)
+            along = "the direction that was given"
+            along = along if given_ones == 1 else f"{given_ones:,} directions that were given"
             given = (
                 f"the score does not change along {along}, of rows that lack none of the columns that move"
             )
+            if method.direction_cost:
+                given = (
+                    f"a step of length 1 along {along} is at a squared distance of {method.direction_cost:g}"
+                )
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
             balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
@@ -142,6 +156,10 @@ class Regularized(Solver):
             assert isinstance(member, LinearMember)
             member = _constant(member, features, dict(same))
         trace = replace(trace, notes=(*notes, *trace.notes))
+        if method.radius:
+            assert isinstance(member, LinearMember | NetworkMember)
+            moves = Moves(member, method.radius, data.metric_inverse, table.reading.cut)
+            trace = replace(trace, of_held_out=partial(moves.said_of, changed, features))
         return beside_plain(method, problem, Scorer(features, member), seed, trace)
 
     def _chosen(self, data: Training, cut: float, seed: int) -> tuple[float, Member, FitTrace, Note]:
@@ -198,8 +216,9 @@ class Regularized(Solver):
             right = decided(member, data.X[away], cut) == data.codes[away]
             accuracy.append(float(np.average(right, weights=data.weight[away])))
         free, held_to = accuracy
+        what = "count little" if data.cost else "do not count"
         costs = (
-            f"directions that do not count cost {'' if held_to < free else 'no '}accuracy: {held_to:.4f} instead of "
+            f"directions that {what} cost {'' if held_to < free else 'no '}accuracy: {held_to:.4f} instead of "
             f"{free:.4f} on rows not fitted to"
         )
         return Note(costs, "cost")
@@ -211,7 +230,17 @@ class Linear(Regularized):
     option = "`solver=linear`"
     reads: ClassVar = {
         **dict.fromkeys(
-            ("comparable", "rho", "radius", "directions", "pair_directions", "balance", "l2"), anything
+            (
+                "comparable",
+                "rho",
+                "radius",
+                "directions",
+                "pair_directions",
+                "direction_cost",
+                "balance",
+                "l2",
+            ),
+            anything,
         ),
         "learner": only("linear"),
     }
@@ -225,11 +254,11 @@ class Linear(Regularized):
             data.y,
             self.weights_of(data),
             data.changed,
-            data.span,
+            data.constant_along,
             rho=rho,
             eps=self.method.radius,
             l2=self.method.l2,
-            metric_inverse=np.diag(data.reach),
+            metric_inverse=data.metric_inverse,
         )
         trace = self._certified(one, rho)
         return LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid"), trace
@@ -242,7 +271,7 @@ class Linear(Regularized):
             data.classes,
             self.weights_of(data),
             data.changed,
-            data.span,
+            data.constant_along,
             rho=rho,
             l2=self.method.l2,
         )
@@ -256,7 +285,9 @@ class Linear(Regularized):
             f"mean log loss{balanced} plus rho times the regularizer plus the penalty",
             one.objective,
             one.objective - one.gap,
-            "linear models without a part along directions that do not count",
+            "linear models without a part along directions that do not count"
+            if not self.method.direction_cost
+            else "linear models",
         )
         return FitTrace(
             one.converged,
@@ -274,7 +305,7 @@ class Network(Regularized):
     option = "`solver=network`"
     reads: ClassVar = {
         **dict.fromkeys(("comparable", "radius", "directions", "pair_directions"), anything),
-        **dict.fromkeys(("balance", "hidden", "batch", "l2"), anything),
+        **dict.fromkeys(("direction_cost", "balance", "hidden", "batch", "l2"), anything),
         "rho": but(math.inf),
     }
 
@@ -282,30 +313,25 @@ class Network(Regularized):
         """Return the network, stopped by rows that it is not trained on."""
         method = self.method
         radius, judged = method.radius, np.flatnonzero(set_aside(data, seed + 1))
-        if radius > 0 and len(data.span):
-            raise UsageError(
-                "sensei: `solver=network` with `radius` has no directions that do not count; leave out `radius`, or "
-                "`directions`, `subspace` and `pairs`, or take `solver=linear`"
-            )
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
-        free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": np.diag(data.reach)}
+        free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": data.metric_inverse}
         sizes: dict[str, Any] = {"batch": int(method.batch)}
         sizes |= {} if method.hidden == "auto" else {"hidden": int(method.hidden)}
+        sizes["span"] = basis_of(data.constant_along)
         weights: dict[str, Any] = {"rho": rho, "l2": method.l2, "seed": seed, **sizes}
-        seen = WithoutPart.of(data.changed, data.span)
-        rows = seen.without(data.X)
         if data.classes:
             own, named = self.weights_of(data), Quantity("rho", rho, "weight of the regularizer")
-            of_classes = fit_class_network(rows, data.codes, data.classes, own, seen, judged, **weights)
+            of_classes = fit_class_network(
+                data.X, data.codes, data.classes, own, data.changed, judged, **weights
+            )
             classes = of_classes.network
-            arrays = seen.without(classes.W1.T).T, classes.b1, classes.W2, classes.b2
+            arrays = classes.W1, classes.b1, classes.W2, classes.b2
             trace = FitTrace(
                 of_classes.converged, of_classes.steps, of_classes.objective, quantities=(named,)
             )
             return ClassNetworkMember(*arrays), trace
-        fit = fit_network(rows, data.y, self.weights_of(data), seen, judged, **weights, **free)
-        net = replace(fit.network, W1=seen.without(fit.network.W1.T).T)
-        converged, notes = fit.converged, list[Note]()
+        fit = fit_network(data.X, data.y, self.weights_of(data), data.changed, judged, **weights, **free)
+        net, converged, notes = fit.network, fit.converged, list[Note]()
         quantities = [Quantity("rho", rho, "weight of the regularizer")]
         if radius > 0:
             sample = data.take(
@@ -339,8 +365,9 @@ class Network(Regularized):
 class Training:
     """Rows that a regularized model is fitted to.
 
-    Features, labels and weights, the rows under flips, free directions, how far columns move at the cost of 1, and the
-    number of classes, whose numbers are the labels then; 0 for labels of 0 and 1.
+    Features, labels and weights, the rows under flips, directions that do not count or count little, how far columns
+    move at the cost of 1, the number of classes, whose numbers are the labels then (0 for labels of 0 and 1), and the
+    cost of a step along the directions.
     """
 
     X: Floats
@@ -350,11 +377,30 @@ class Training:
     span: Floats
     reach: Floats
     classes: int = 0
+    cost: float = 0.0
 
     @property
     def codes(self) -> Ints:
         """The label of each row as a whole number, shape (n,)."""
         return self.y.astype(np.int64)
+
+    @property
+    def constant_along(self) -> Floats:
+        """The directions along which a model has to be constant, shape (r, d): those along which steps cost nothing."""
+        return self.span[:0] if self.cost else self.span
+
+    @cached_property
+    def metric_inverse(self) -> Floats:
+        """The inverse of the metric of costed steps, shape (d, d): 0 for columns that change by flips alone.
+
+        A row may take a step along the columns and another one along the directions, of any split of the way between
+        the two at the least cost: the inverses of their metrics add up.
+        """
+        own = np.diag(self.reach)
+        if not self.cost or not len(self.span):
+            return own
+        basis = basis_of(np.where(self.reach > 0, self.span, 0.0))
+        return np.asarray(own + basis @ basis.T / self.cost)
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -367,7 +413,7 @@ class Training:
     def take(self, rows: Ints) -> Training:
         """Return the rows at the given positions."""
         parts = self.X[rows], self.y[rows], self.weight[rows], self.changed.take(rows)
-        return Training(*parts, self.span, self.reach, self.classes)
+        return Training(*parts, self.span, self.reach, self.classes, self.cost)
 
     def parted(self, seed: int) -> tuple[Training, Ints]:
         """Return the rows to fit to, and the numbers of those that are set aside."""
@@ -464,10 +510,10 @@ def _deciding(data: Training, cut: float) -> str:
 def share_of_flips(
     member: Member, data: Training, rows: Ints, cut: float, alpha: float
 ) -> tuple[float, float]:
-    """Return the share of rows whose decision is not the same under all flips, and its upper limit."""
+    """Return the share of rows whose decision is not the same as they are and under all flips, and its upper limit."""
     flips = range(data.changed.many - data.changed.copied)
-    every = np.stack([decided(member, data.changed.variant(k, rows), cut) for k in flips])
-    return _share(every, data.weight[rows], alpha)
+    parts = (data.X[rows], *(data.changed.variant(k, rows) for k in flips))
+    return _share(np.stack([decided(member, X, cut) for X in parts]), data.weight[rows], alpha)
 
 
 def share_of_copies(
