@@ -206,7 +206,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "unknown_copies": "counterfactual copies are of people whom no row that is used has",
         "no_flips": "no column that must not count is looked at, so there is nothing to hold",
         "regularizer": "limits of the regularizer on rows that the model was not fitted to",
-        "within_radius": "how many decisions any move of people within the radius changes, by held-out rows",
+        "moves": "how many decisions any move of people within the radius changes, by held-out rows",
         "infeasible": "no rule that was met holds the constraint: this one misses it by the least",
         "search": "which rules were searched, and whether the best of them was found",
         "one_side": "groups are only kept from being worse off than everybody",

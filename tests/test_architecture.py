@@ -157,7 +157,8 @@ def defined_in(tree: ast.AST) -> set[str]:
 
 def test_names_say_their_object() -> None:
     """No vague name is defined, so none can be used but what libraries call so, such as ``dict.values()``."""
-    vague = {str(path.relative_to(HOUSE)) for path, tree in trees().items() if defined_in(tree) & VAGUE}
+    names = {path: {path.stem, *defined_in(tree)} for path, tree in trees().items()}
+    vague = {str(path.relative_to(HOUSE)) for path, own in names.items() if own & VAGUE}
 
     assert vague == set(STILL_VAGUE)
 

@@ -160,6 +160,10 @@ MOST_GROUPS = 200
 """Groups in a table for people; more are some screens of numbers that nobody reads."""
 
 
+CHANGES_MOST = "those whose rate changes most"
+"""Which groups a table has of very many."""
+
+
 def first_groups(
     groups: Sequence[Json], rank: Callable[[Json], Any], which: str
 ) -> tuple[Sequence[Json], tuple[str, ...]]:

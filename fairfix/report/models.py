@@ -9,6 +9,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.comparisons import LEADING
 from fairfix.report.layout import (
+    CHANGES_MOST,
     Columns,
     Grid,
     Json,
@@ -21,7 +22,6 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
-from fairfix.report.repairs import CHANGES_MOST
 from fairfix.report.shares import ends_of, percent, points
 
 CHANGES: Columns = {

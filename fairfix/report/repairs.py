@@ -14,6 +14,7 @@ from fairfix.auditing.results import in_percent
 from fairfix.report.answer import judged
 from fairfix.report.classes import OF_A_CLASS, class_gaps, of_class_checks
 from fairfix.report.layout import (
+    CHANGES_MOST,
     Columns,
     Grid,
     Interval,
@@ -32,7 +33,8 @@ from fairfix.report.layout import (
     size_of,
     titled,
 )
-from fairfix.report.shares import ends_of, percent, points, with_ends
+from fairfix.report.repair_counts import of_counts
+from fairfix.report.shares import CERTAIN, ends_of, percent, points, with_ends
 
 READINGS = {
     "drawn": "decisions drawn with the probability, as expected",
@@ -46,9 +48,6 @@ BESIDE = {"delivered": "as drawn", "expected": "expected"}
 
 ROUNDED = 1e-12
 """A change of a rate that is rounding of sums, and no rise."""
-
-CERTAIN = 1e-6
-"""A chance that is nearer to 0 or 1 is certain."""
 
 QUANTITIES: Columns = {
     "group": lambda one: one.get("group", ""),
@@ -84,7 +83,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if result.get("rule"):
         yield _rule(result, rank)
     if "counts" in result:
-        yield _counts(result["counts"], rank)
+        yield of_counts(result["counts"], rank)
     if held:
         yield from _proof(held, "Proof on held-out rows")
     if fit:
@@ -373,10 +372,6 @@ def _given(groups: Sequence[Json]) -> str:
     return next((m for m in ("selection_rate", "mean_score") if m in groups[0]["metrics"]), "")
 
 
-CHANGES_MOST = "those whose rate changes most"
-"""Which groups a table has of very many."""
-
-
 def _by_change(one: Json) -> Callable[[Json], float]:
     """Return the rank of a group by how much what it gets changes, the most first."""
     metric, changes = _given(one["groups"]), dict[str, float]()
@@ -459,78 +454,6 @@ def in_words(rule: Json) -> str:
     if f"{start:.4f}" == f"{sure:.4f}":
         return f"no below {start:.4f}, yes above"
     return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
-
-
-def _counts(counts: Json, rank: Callable[[Json], float]) -> Section:
-    """Return of what counts a repair is, and what of it is certain without a row."""
-    lines = [
-        f"{part}: {_counted(counts[key])}"
-        for part, key in (("fit", "fit"), ("proof", "proof"))
-        if key in counts
-    ]
-    if "no_proof" in counts:
-        lines.append(f"proof: none; {counts['no_proof']}")
-    certified = counts["certified"]
-    valued = any("distance" in one for one in certified)
-    what = "the same values with the same chances" if valued else "one chance of a yes"
-    lines.append(
-        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all of a group whose scores "
-        f"are in one bin have {what}"
-    )
-    numbers = [number for one in certified for number in (*one["rates"].values(), one.get("distance", {}))]
-    apart = max((one["high"] - one["low"] for one in numbers if "low" in one), default=0.0)
-    where = "held-out rows" if "proof" in counts else "the rows of the fit"
-    names = list(certified[0]["rates"])
-    rates = " and ".join(
-        [*(["rates"] if names or not valued else []), *(["distances to everybody"] if valued else [])]
-    )
-    draws = ", expected over the draws," if valued else ""
-    what = "those in the table" if apart < CERTAIN else "between the ends in the table"
-    lines.append(f"certain: wherever the scores lie in their bins, {rates} on {where}{draws} are {what}")
-    for name, loss in counts.get("losses", {}).items():
-        of = f"the {METRICS[name].title} of the values over everybody on {where}"
-        if "reason" in loss:
-            lines.append(f"{of} is not certain: {loss['reason']}")
-        elif loss["high"] - loss["low"] <= CERTAIN * loss["high"]:
-            lines.append(f"certain: {of}{draws} is {loss['low']:.4g}")
-        else:
-            lines.append(f"certain: {of}{draws} is from {loss['low']:.4g} to {loss['high']:.4g}")
-    best = counts["optimum"]
-    if "bound" in best:
-        lines.append(
-            f"certain: what a rule of exact scores can be better by on the rows of the fit is {best['bound']:.2g} at "
-            f"most, in the {best['of']}; among {best['among']}"
-        )
-    else:
-        lines.append(best["reason"])
-    columns: Columns = {
-        "group": lambda one: f"{one['group']} ({one['attribute']})",
-        "rows": lambda one: f"{one['rows']:,}",
-        **{METRICS[name].title: _rate_of(name) for name in names},
-        **({"KS, to everybody": lambda one: _ends(one["distance"])} if valued else {}),
-    }
-    groups, more = first_groups(certified, rank, CHANGES_MOST)
-    return Section(
-        "Repaired from counts", (*lines, *more), (Grid.of(columns, groups, 1, "Certain rates"),), "counts"
-    )
-
-
-def _counted(part: Json) -> str:
-    share = f", share {part['share']}" if "share" in part else ""
-    gone = f"; {part['left_out']:,} rows are hidden, being of small groups" if "left_out" in part else ""
-    return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
-
-
-def _rate_of(name: str) -> Callable[[Json], str]:
-    return lambda one: _ends(one["rates"][name])
-
-
-def _ends(share: Json) -> str:
-    """Return the ends between which a share lies, or the share where they are one."""
-    if "reason" in share:
-        return "–"
-    low, high = (f"{share[end]:.4f}" for end in ("low", "high"))
-    return low if share["high"] - share["low"] < CERTAIN else Interval(f"{low} to {high}")
 
 
 def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from fairfix.report.layout import Json
 
+CERTAIN = 1e-6
+"""A chance that is nearer to 0 or 1 is certain."""
+
 
 def percent(share: float | None) -> str:
     """Return a share for reading, in per cent."""

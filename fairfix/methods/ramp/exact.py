@@ -18,7 +18,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.numbers import fit_numbers
 from fairfix.methods.ramp.soft import fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
-from fairfix.methods.ramp.told import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
+from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise

@@ -26,7 +26,7 @@ import numpy as np
 from fairfix.data.memberships import numbers_of
 from fairfix.data.scales import Scale, scale_of, scaled
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.told import alike_for_all, proven_trace
+from fairfix.methods.ramp.trace import alike_for_all, proven_trace
 from fairfix.models.predictors import NumberRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.pairs import PairsSolution, solve_covariances

@@ -41,7 +41,7 @@ from fairfix.data.memberships import memberships
 from fairfix.errors import DataError
 from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.told import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
+from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.monotone import isotonic

@@ -80,7 +80,7 @@ class Moves:
             moved += ", flips besides,"
         rows = f"of {len(taken):,} held-out rows, {moved} changes at most {shown:.4f} of the decisions at {self.cut:g}"
         if held.weighted:
-            yield Note(rows, "within_radius")
+            yield Note(rows, "moves")
             return
         before = self.costs(fitted.of_others(fitted.X[:: -(-len(fitted.X) // most)])[0])
         multiplier = share_across(before, self.radius)[1]
@@ -90,5 +90,5 @@ class Moves:
         bound = min(multiplier * self.radius + mean, 1.0)
         yield Note(
             f"{rows}; and at most {bound:.4f} among people like them, with {1 - SURE:.0%} confidence",
-            "within_radius",
+            "moves",
         )
