@@ -152,6 +152,12 @@ def read_counterfactuals(
             f"copies have to be scored: give the model with `model`, or their scores in a column {wanted} of "
             f"{source.name}"
         )
+    decided = reading.columns.prediction or reading.columns.probability
+    if scored and decided and decided not in results:
+        raise ColumnError(
+            f"{source.name} has no column {decided!r}, by which the data are decided, so what is decided of its copies "
+            "is not known; add the column, or leave it out of the audit, whose decisions are those of the scores then"
+        )
     inside = {name for name in table.features.column_names if name != own} | {*protected}
     changing, aside = list[str](), list[str]()
     for name in names:

@@ -239,7 +239,7 @@ def _pairs(column: str) -> Make:
 def _subspace(column: str) -> Make:
     """Return what writes directions: rows with an entry for one column, some of them none or none of use."""
 
-    def make(draw: random.Random, table: pa.Table, folder: Path) -> str:
+    def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
         entries = [draw.choice(("1", "-2.5", "1e9", "0", "", "x")) for _ in range(draw.randint(0, 3))]
         name = files.quoted_csv(column)
         (folder / "subspace.csv").write_text("\n".join([name, *entries]) + "\n", encoding="utf-8")

@@ -133,6 +133,25 @@ def test_decisions_that_are_given_are_compared(tmp_path: Path) -> None:
     assert limits.high - limits.low > 0.4, "ten people, however many copies, tell little"
 
 
+@pytest.mark.parametrize("by", ["prediction", "probability"])
+def test_copies_of_people_with_decisions_have_decisions(by: str) -> None:
+    """What is decided of a copy cannot be told by its score, where the data come with decisions beside theirs."""
+    data = people(40).assign(decided=[0, 1] * 20, score=0.25)
+    usual: dict[str, Any] = {
+        "protected": "sex",
+        "label": "label",
+        "id": "person",
+        "score": "score",
+        by: "decided",
+    }
+    with pytest.raises(FairfixError, match="no column 'decided', by which the data are decided"):
+        fairfix.audit(data, counterfactuals=data[["person", "score"]], **usual)
+    whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
+    seen = comparisons(fairfix.audit(data, counterfactuals=whole, **usual))
+
+    assert seen["decision_flips.under_counterfactuals"].value == 0.5
+
+
 def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
     """Under its name and its alias; copies in what the model does not look at change nothing."""
     data = people(400)
