@@ -152,11 +152,11 @@ def read_counterfactuals(
             f"copies have to be scored: give the model with `model`, or their scores in a column {wanted} of "
             f"{source.name}"
         )
-    decided = reading.columns.prediction or reading.columns.probability
-    if scored and decided and decided not in results:
+    lacking = [name for name in _results(reading.columns) if scored and name not in results]
+    if lacking:
         raise ColumnError(
-            f"{source.name} has no column {decided!r}, by which the data are decided, so what is decided of its copies "
-            "is not known; add the column, or leave it out of the audit, whose decisions are those of the scores then"
+            f"{source.name} has no column {lacking[0]!r}, which says what people get in the data, so what its copies "
+            "get cannot be compared; add the column to the copies, or take it out of the data"
         )
     inside = {name for name in table.features.column_names if name != own} | {*protected}
     changing, aside = list[str](), list[str]()

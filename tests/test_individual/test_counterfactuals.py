@@ -134,8 +134,9 @@ def test_decisions_that_are_given_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["prediction", "probability"])
-def test_copies_of_people_with_decisions_have_decisions(by: str) -> None:
-    """What is decided of a copy cannot be told by its score, where the data come with decisions beside theirs."""
+@pytest.mark.parametrize("lacking", ["decided", "score"])
+def test_copies_have_all_that_says_what_people_get(by: str, lacking: str) -> None:
+    """What is decided of a copy cannot be told by its score, nor its score by what is decided."""
     data = people(40).assign(decided=[0, 1] * 20, score=0.25)
     usual: dict[str, Any] = {
         "protected": "sex",
@@ -144,12 +145,13 @@ def test_copies_of_people_with_decisions_have_decisions(by: str) -> None:
         "score": "score",
         by: "decided",
     }
-    with pytest.raises(FairfixError, match="no column 'decided', by which the data are decided"):
-        fairfix.audit(data, counterfactuals=data[["person", "score"]], **usual)
     whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
+    with pytest.raises(FairfixError, match=f"no column '{lacking}', which says what people get"):
+        fairfix.audit(data, counterfactuals=whole.drop(columns=lacking), **usual)
     seen = comparisons(fairfix.audit(data, counterfactuals=whole, **usual))
 
     assert seen["decision_flips.under_counterfactuals"].value == 0.5
+    assert seen["score_change.under_counterfactuals"].value == 0.0
 
 
 def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
