@@ -28,6 +28,7 @@ from fairfix.noisy.bounds import Pair, table_bounds, tv_bounds, widest
 from fairfix.noisy.comparisons import RateBounds, quantile
 from fairfix.noisy.drawn import DrawnBounds, DrawnEnds
 from fairfix.noisy.evidence import TOLERANCE, Evidence
+from fairfix.noisy.imagined import LOWER, UPPER, level_with_row, with_ends
 from fairfix.noisy.inversion import standard_error
 from fairfix.noisy.levels import ball_bounds, level_bounds
 from fairfix.noisy.rates import LABELS, Floats, Ratio
@@ -76,14 +77,20 @@ class Assumption(ABC):
         """Return bounds over all tables (or radii) that are first in those given and drawn."""
         data, evidence = self.evidence.data, self.evidence
 
-        def over(cells: Floats, every: Floats) -> dict[str, Pair]:
-            return {
-                name: widest([bounding(cells, one, ratio) for one in every])
-                for name, ratio in data.metrics.items()
-            }
+        def over(cells: Floats, every: Floats, ratio: Ratio) -> Pair:
+            return widest([bounding(cells, one, ratio) for one in every])
 
-        draws = over(evidence.drawn, drawn) if evidence.replicates else {}
-        return RateBounds(over(data.cells, given), draws, self.alpha)
+        rates = {name: over(data.cells, given, ratio) for name, ratio in data.metrics.items()}
+        if not evidence.replicates:
+            return RateBounds(rates, {}, self.alpha)
+        draws = {
+            name: (
+                over(evidence.drawn_for(ratio, LOWER), drawn, ratio)[0],
+                over(evidence.drawn_for(ratio, UPPER), drawn, ratio)[1],
+            )
+            for name, ratio in data.metrics.items()
+        }
+        return RateBounds(rates, draws, self.alpha)
 
     def _levelled(
         self,
@@ -97,18 +104,20 @@ class Assumption(ABC):
         if evidence.data.profiles is None:
             return bounds
         accepted = evidence.data.profiles.levels[1]
+        metrics = [name for name in evidence.data.metrics if name in LABELS]
 
-        def of(levels: Floats, every: Floats) -> dict[str, Pair]:
-            return {
-                name: widest([bounding(levels, one, accepted, name) for one in every])
-                for name in evidence.data.metrics
-                if name in LABELS
-            }
+        def of(levels: Floats, every: Floats, accepted: Floats, name: str) -> Pair:
+            return widest([bounding(levels, one, accepted, name) for one in every])
 
-        draws = of(evidence.levels_drawn, drawn) if evidence.replicates else {}
-        return RateBounds(
-            {**bounds.rates, **of(evidence.levels, given)}, {**bounds.draws, **draws}, self.alpha
-        )
+        def at(name: str, end: int) -> Floats:
+            levels = level_with_row(
+                evidence.levels_drawn, evidence.imagined, name, end, by_label=evidence.by_label
+            )
+            return of(levels, drawn, with_ends(accepted), name)[end]
+
+        rates = {name: of(evidence.levels, given, accepted, name) for name in metrics}
+        draws = {name: (at(name, LOWER), at(name, UPPER)) for name in metrics} if evidence.replicates else {}
+        return RateBounds({**bounds.rates, **rates}, {**bounds.draws, **draws}, self.alpha)
 
 
 def _inside(guess: Mapping[str, Floats], bounds: RateBounds) -> dict[str, Floats]:
@@ -208,9 +217,9 @@ class N3(Assumption):
             return RateBounds(rates, {}, self.alpha)
         entries = None if evidence.entries_drawn is None else evidence.entries_drawn[:few]
         drawn = evidence.drawn[:few]
-        tables = evidence.noise.recording(evidence.masses(drawn), entries)
+        tables = evidence.noise.recording(evidence.masses_drawn[:few], entries)
         assert tables is not None  # as those of the data
-        draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps)
+        draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps, evidence.imagined[:few])
         if draws.refuted:
             self.notes.append(
                 f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} draws, which count nothing; it is hardly "
@@ -260,13 +269,13 @@ class N4(Assumption):
             beyond += [(name, groups[j]) for j in np.flatnonzero(off)]
             if drawn is None:
                 continue
-            rate, (low, high) = ratio.of(drawn.masses), allowed.draws[name]
-            empty = np.isnan(
-                rate
-            )  # a draw that leaves a group no rows says nothing but what the table allows
-            kept = np.clip(rate, low, high)
-            draws[name] = np.where(empty, low, kept), np.where(empty, high, kept)
-            above, below = np.where(empty, 0.0, rate - low), np.where(empty, 0.0, high - rate)
+            low, high = allowed.draws[name]
+            least, most = (ratio.of(self.evidence.inverted_for(ratio, end)) for end in (LOWER, UPPER))
+            # a draw that leaves a group no rows says nothing but what the table allows
+            empty = np.isnan(least) | np.isnan(most)
+            least, most = np.where(empty, low, least), np.where(empty, high, most)
+            draws[name] = np.clip(least, low, high), np.clip(most, low, high)
+            above, below = most - low, high - least
             never = np.fmin(quantile(above, 1 - share), quantile(below, 1 - share)) < -TOLERANCE
             refuted += [(name, groups[j]) for j in np.flatnonzero(never & off)]
         if refuted:

@@ -8,7 +8,8 @@ limits gathered in costs ``f_jk(c)``, the least of ``sign A - t (A + B)`` is at 
 
 .. math:: \sum_{kc} u_k(c) m_k(c) + \sum_{jk} C_{jk} \min_c \{f_{jk}(c) - u_k(c)\},
 
-which falls with t, and the end is at least the t at which it is 0 (W. Dinkelbach, *On nonlinear fractional
+plus ``e_k min_c u_k(c)`` for a row of mass ``e_k`` that may be in any cell of noisy group k
+(:mod:`fairfix.noisy.imagined`). It falls with t, and the end is at least the t at which it is 0 (W. Dinkelbach, *On nonlinear fractional
 programming*, 1967). A bad multiplier bounds badly, never wrongly. Every solution is also a point that its draw allows,
 and bounds all ends of the draw from the other side.
 """
@@ -62,10 +63,15 @@ class _Programs:
         Masses by noisy group and cell, shape (R, K, c), and tables, shape (R, J, K).
     tops, rows
         The cells of A, and those of A and B, of each ratio, shape (n, c).
+    imagined
+        Masses of rows in unknown cells that the tables hold besides, shape (R, K).
     """
 
-    def __init__(self, masses: Floats, tables: Floats, eps: float, tops: Floats, rows: Floats) -> None:
+    def __init__(
+        self, masses: Floats, tables: Floats, eps: float, tops: Floats, rows: Floats, imagined: Floats
+    ) -> None:
         self.masses, self.tables, self.eps, self.tops, self.rows = masses, tables, eps, tops, rows
+        self.imagined = imagined
         self.sizes = tables.sum(-1)
         self.noise = quotient(tables, self.sizes[..., None], 1.0 / tables.shape[-1])
         shape = (len(tables), len(tops), 2, tables.shape[1])
@@ -83,13 +89,15 @@ class _Programs:
         These are that outcomes do not depend on the true group given the recorded one, and on the recorded one given
         the true (N4), which may leave negative masses.
         """
-        given_noisy = quotient(self.masses, self.masses.sum(-1, keepdims=True), 0.0)
-        true = np.linalg.pinv(np.swapaxes(self.noise, -1, -2)) @ self.masses
+        masses, columns = self.masses, self.tables.sum(-2)[..., None]
+        given_noisy = quotient(masses, masses.sum(-1, keepdims=True), 1.0 / masses.shape[-1])
+        masses = given_noisy * columns  # imagined rows are as the others of their group
+        true = np.linalg.pinv(np.swapaxes(self.noise, -1, -2)) @ masses
         ways = self.tables[..., None] * given_noisy[:, None], self.noise[..., None] * true[:, :, None]
         out = np.full((*self.sizes.shape, self.masses.shape[-1]), np.nan)
         for mix in MIXES:
             q = mix * ways[0] + (1.0 - mix) * ways[1]  # (R, J, K, c)
-            off = np.abs(q.sum(1) - self.masses).max((1, 2)) + np.abs(q.sum(-1) - self.tables).max((1, 2))
+            off = np.abs(q.sum(1) - masses).max((1, 2)) + np.abs(q.sum(-1) - self.tables).max((1, 2))
             cells = q.sum(2)
             far = np.abs(q - self.noise[..., None] * cells[:, :, None]) - self.eps * cells[:, :, None]
             fits = (off <= TIGHT) & (np.maximum(far, -q).max((1, 2, 3)) <= TIGHT) & np.isnan(out[:, 0, 0])
@@ -104,7 +112,8 @@ class _Programs:
     def space(self, draw: int) -> Polytope:
         """Return the joint masses of a draw."""
         if draw not in self._spaces:
-            self._spaces[draw] = joint_masses([(self.masses[draw], self.tables[draw])], self.eps)
+            part = self.masses[draw], self.tables[draw]
+            self._spaces[draw] = joint_masses([part], self.eps, at_least=True)
         return self._spaces[draw]
 
     def has_inside(self, draw: int) -> bool:
@@ -176,7 +185,8 @@ class _Programs:
                 of_cells = _better(of_cells, at_bound, self.masses[draws], self.tables[draws])
             t = _largest(
                 costs - of_cells[:, None],
-                np.einsum("rkc,rkc->r", of_cells, self.masses[draws]),
+                np.einsum("rkc,rkc->r", of_cells, self.masses[draws])
+                + (of_cells.min(-1) * self.imagined[draws]).sum(-1),
                 self.tables[draws],
                 group,
                 row,
@@ -251,15 +261,27 @@ class DrawnEnds(Mapping[str, Pair]):
         (R, 2, J, K) by label.
     metrics, eps
         As of :func:`fairfix.noisy.epsilon.sensitivity_bounds`.
+    imagined
+        Masses of rows in unknown cells that the tables hold besides, shape (R, K), or (R, 2, K) by label; None: none.
     """
 
-    def __init__(self, masses: Floats, tables: Floats, metrics: Mapping[str, Ratio], eps: float) -> None:
+    def __init__(
+        self,
+        masses: Floats,
+        tables: Floats,
+        metrics: Mapping[str, Ratio],
+        eps: float,
+        imagined: Floats | None = None,
+    ) -> None:
         self.masses, self.tables, self.metrics, self.eps = masses, tables, metrics, eps
+        self.imagined = np.zeros_like(tables.sum(-2)) if imagined is None else imagined
         self.by_label = tables.ndim == 4
         if self.by_label:
             share = np.array([[1.0, 0.0]])
             self._programs = [
-                _Programs(masses[..., own], tables[:, label], eps, share, np.ones_like(share))
+                _Programs(
+                    masses[..., own], tables[:, label], eps, share, np.ones_like(share), self.imagined[:, label]
+                )
                 for label, own in enumerate(CELLS_OF_LABEL)
             ]
         else:
@@ -267,7 +289,7 @@ class DrawnEnds(Mapping[str, Pair]):
             tops, rows = (
                 np.array(cells, dtype=float) for cells in ([r.a for r in every], [r.rows for r in every])
             )
-            self._programs = [_Programs(masses, tables, eps, tops, rows)]
+            self._programs = [_Programs(masses, tables, eps, tops, rows, self.imagined)]
         self._whole = np.zeros(len(tables), dtype=bool)
         self.shape = len(tables), len(metrics), 2, tables.shape[-2]
         self._of_whole = np.full(self.shape, np.nan)
@@ -360,7 +382,9 @@ class DrawnEnds(Mapping[str, Pair]):
     def _solve_whole(self, draws: Sequence[int]) -> None:
         """Solve draws as the data are."""
         for draw in draws:
-            bounds = sensitivity_bounds(self.masses[draw], self.tables[draw], self.metrics, self.eps)
+            bounds = sensitivity_bounds(
+                self.masses[draw], self.tables[draw], self.metrics, self.eps, self.imagined[draw]
+            )
             self._of_whole[draw] = np.array(list(bounds.values())) * SIGNS[:, None]
             self._whole[draw] = True
 

@@ -20,9 +20,10 @@ import numpy as np
 
 from fairfix.noisy.bounds import Pair, require_fit, table_bounds
 from fairfix.noisy.comparisons import compared, ends_of, pairs
+from fairfix.noisy.imagined import LOWER, UPPER, with_row
 from fairfix.noisy.inversion import invert
 from fairfix.noisy.polytope import joint_masses, ratio_ends, smallest_eps
-from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, Ratio
+from fairfix.noisy.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio
 from fairfix.noisy.recorded import Recorded
 
 CURVE = (0.01, 0.02, 0.05, 0.1)
@@ -53,10 +54,13 @@ class End:
     sign: float
 
 
-def cell_parts(m: Floats, C: Floats) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
-    """Return pairs of masses and table, one by label, and the cells of each."""
+def cell_parts(
+    m: Floats, C: Floats, imagined: Floats | None = None
+) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
+    """Return pairs of masses and table, one by label, and the cells of each; see :func:`sensitivity_ends`."""
     by_label = C.ndim == 3
-    require_fit(m, C, by_label=by_label)
+    whole = m if imagined is None else with_row(m, imagined, RATIOS["selection_rate"], LOWER, by_label=by_label)
+    require_fit(whole, C, by_label=by_label)
     which = list(CELLS_OF_LABEL) if by_label else [[0, 1, 2, 3]]
     return [(m[:, own], table) for own, table in zip(which, C if by_label else [C], strict=True)], which
 
@@ -66,7 +70,9 @@ def least_eps(m: Floats, C: Floats) -> float:
     return smallest_eps(cell_parts(m, C)[0])
 
 
-def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> Floats:
+def sensitivity_ends(
+    m: Floats, C: Floats, eps: float, ends: Sequence[End], imagined: Floats | None = None
+) -> Floats:
     """Return ends of the range of rates if noise depends on the cell by at most eps.
 
     Parameters
@@ -77,19 +83,22 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
     eps
         Largest ``|P(noisy = k | true = j, cell) - T_jk|``; with a table by label noise may depend on the label freely,
         and on decisions by eps.
+    imagined
+        Masses of rows in unknown cells that the columns of the table hold besides, shape (K,), or (2, K) by label.
 
     Returns
     -------
     A number for each end; NaN where a group has no denominator, and everywhere if the data refute the assumption.
     Where the solver gives up, as it may near the least eps that the data allow, the end is that of any noise: it holds.
     """
-    parts, _ = cell_parts(m, C)
+    parts, _ = cell_parts(m, C, imagined)
+    open_ = imagined is not None
     if eps >= 1:
         out = np.full(len(ends), np.inf)
     elif C.ndim == 3:
-        out = _ends_by_label(parts, eps, ends)
+        out = _ends_by_label(parts, eps, ends, at_least=open_)
     else:
-        space = joint_masses(parts, eps)
+        space = joint_masses(parts, eps, at_least=open_)
         out = ratio_ends(
             space,
             [
@@ -98,13 +107,21 @@ def sensitivity_ends(m: Floats, C: Floats, eps: float, ends: Sequence[End]) -> F
             ],
         )
     lost = {i: ends[i] for i in np.flatnonzero(np.isinf(out)).tolist()}
-    any_noise = {ratio: table_bounds(m, C, ratio) for ratio in {end.ratio for end in lost.values()}}
+    any_noise = {
+        (ratio, side): table_bounds(
+            m if imagined is None else with_row(m, imagined, ratio, side, by_label=C.ndim == 3), C, ratio
+        )[side]
+        for ratio in {end.ratio for end in lost.values()}
+        for side in (LOWER, UPPER)
+    }
     for i, end in lost.items():
-        out[i] = any_noise[end.ratio][0 if end.sign > 0 else 1][end.group]
+        out[i] = any_noise[end.ratio, LOWER if end.sign > 0 else UPPER][end.group]
     return np.asarray(np.clip(out, 0.0, 1.0) + 0.0)  # the solver rounds, and nothing is to be divided by -0.0
 
 
-def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End]) -> Floats:
+def _ends_by_label(
+    parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End], *, at_least: bool
+) -> Floats:
     """Return ends of rates, of the masses and the table of each label; see :func:`sensitivity_ends`."""
     shares: dict[tuple[int, int, float], float] = {}
 
@@ -114,7 +131,7 @@ def _ends_by_label(parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Seq
             own = sorted({one for one in wanted if one[0] == label} - shares.keys())
             if not own:
                 continue
-            space = joint_masses([part], eps)
+            space = joint_masses([part], eps, at_least=at_least)
             programs = [
                 (space.placed(group, [[1.0, 0.0]]), space.placed(group, [[1.0, 1.0]]), sign)
                 for _, group, sign in own
@@ -169,11 +186,13 @@ def sides_of(ratio: Ratio, sign: float) -> tuple[float, float]:
     return sign * (int(ways[0]) or 1), sign * (int(ways[1]) or 1)
 
 
-def sensitivity_bounds(m: Floats, C: Floats, ratios: Mapping[str, Ratio], eps: float) -> dict[str, Pair]:
+def sensitivity_bounds(
+    m: Floats, C: Floats, ratios: Mapping[str, Ratio], eps: float, imagined: Floats | None = None
+) -> dict[str, Pair]:
     """Return the sharp bounds of every group's rates by name, shape (J,) each; see :func:`sensitivity_ends`."""
     groups = C.shape[-2]
     ends = [End(ratio, j, sign) for ratio in ratios.values() for sign in (1.0, -1.0) for j in range(groups)]
-    bounds = sensitivity_ends(m, C, eps, ends).reshape(-1, 2, groups)
+    bounds = sensitivity_ends(m, C, eps, ends, imagined).reshape(-1, 2, groups)
     return {name: (low, high) for name, (low, high) in zip(ratios, bounds, strict=True)}
 
 

@@ -1,7 +1,7 @@
 """What the data and a description of noise say together: masses, the tables that may hold, and both drawn anew.
 
-Sampling error is that of rows and table: the cells of the data, and a table of counts, are drawn anew as multinomials.
-Where it is not said what of the table holds for the data too, all tables that may hold are kept, first axis W.
+Sampling error is that of rows and table, which are drawn anew together: rows with one imagined row more in each
+recorded group (:mod:`fairfix.noisy.imagined`), a table of counts as a multinomial. Where it is not said what of the table holds for the data too, all tables that may hold are kept, first axis W.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from fairfix.noisy.balls import Balls, balls_for, balls_of
 from fairfix.noisy.bounds import masses_of, valid_radius
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.epsilon import EpsCurve
+from fairfix.noisy.imagined import LABEL, drawn_row, drawn_rows, inverted_with_row, with_row
 from fairfix.noisy.inversion import Inversion, invert
-from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, quotient
+from fairfix.noisy.rates import CELLS_OF_LABEL, Floats, Ratio, quotient
 from fairfix.noisy.recorded import Recorded
 
 REPLICATES = 1000
@@ -36,21 +37,6 @@ class Evidence:
         self.table: NoiseTable | None = None
         self.true = data.names
         rng = np.random.default_rng(seed)
-        rows = max(round(data.rows), 1)
-
-        def draw(masses: Floats) -> Floats:
-            return rng.multinomial(rows, masses.ravel(), replicates).reshape(replicates, *masses.shape) / rows
-
-        self.rules: Floats | None = None
-        self.rules_drawn: Floats | None = None
-        if data.profiles is None:
-            self.drawn = draw(data.cells)
-        else:
-            both = data.profiles.masses, draw(data.profiles.masses)
-            self.rules, self.rules_drawn = map(data.profiles.cells, both)
-            self.levels, self.levels_drawn = map(data.profiles.by_level, both)
-            own = np.arange(len(data.names))
-            self.drawn = self.rules_drawn[:, own, own]
         if noise.table is not None:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.by_label and not data.labelled:
@@ -64,6 +50,43 @@ class Evidence:
             self.recording = self.noise.recording(self.masses(data.cells))
         elif noise.radii is not None:
             self.true = balls_for(noise.radii, data.names, data.attribute).true
+        self._draw(rng)
+
+    def _draw(self, rng: np.random.Generator) -> None:
+        """Draw rows anew: cells ``drawn``, (R, K, 4), and ``imagined`` rows, (R, K) or by label (R, 2, K), of total 1.
+
+        A recorded group without rows has an imagined row if the table says who that could be.
+        """
+        data, draws = self.data, self.replicates
+        one = data.row.T if self.by_label else data.row.max(-1)
+        may_be = self.masses(data.cells) > 0
+        if self.table is not None:
+            may_be |= self.table.entries.any(-2)
+        imagined = drawn_row(np.where(may_be, one, 0.0), draws, rng)
+        profiles = data.profiles
+        if profiles is None:
+            rows = drawn_rows(data.cells, data.row[:, LABEL], draws, rng)
+        else:
+            rows = drawn_rows(profiles.masses, data.row[:, None], draws, rng)
+        total = sum(part.reshape(draws, -1).sum(1) for part in (rows, imagined))
+        self.imagined = (imagined.T / total).T
+        self.drawn = rows = (rows.T / total).T
+        self.rules: Floats | None = None
+        self.rules_drawn: Floats | None = None
+        if profiles is not None:
+            self.rules, self.rules_drawn = map(profiles.cells, (profiles.masses, rows))
+            self.levels, self.levels_drawn = map(profiles.by_level, (profiles.masses, rows))
+            own = np.arange(len(data.names))
+            self.drawn = self.rules_drawn[:, own, own]
+
+    @property
+    def masses_drawn(self) -> Floats:
+        """The masses of recorded groups that the table is about, in every draw, with the imagined rows."""
+        return self.masses(self.drawn) + self.imagined
+
+    def drawn_for(self, ratio: Ratio, end: int) -> Floats:
+        """Return the cells of every draw, (R, K, 4), with the imagined rows where they are worst for an end of a rate."""
+        return with_row(self.drawn, self.imagined, ratio, end, by_label=self.by_label)
 
     @property
     def by_label(self) -> bool:
@@ -93,7 +116,7 @@ class Evidence:
         """The tables that may hold in every draw, shape (W, R, ...); those of the data, if there are no draws."""
         if not self.replicates:
             return self.joints
-        return self.noise.tables(self.masses(self.drawn), self.entries_drawn)
+        return self.noise.tables(self.masses_drawn, self.entries_drawn)
 
     @cached_property
     def balls(self) -> tuple[Balls, Floats] | None:
@@ -135,10 +158,18 @@ class Evidence:
             ) from error
         if not self.replicates:
             return inversion, None
-        drawn = self.noise.conditional(self.masses(self.drawn), self.entries_drawn)
+        drawn = self.noise.conditional(self.masses_drawn, self.entries_drawn)
         if drawn.ndim == self.table.entries.ndim:
             drawn = drawn[None]
         return inversion, invert(self.drawn, drawn, self.rules_drawn, by_label=self.by_label)
+
+    def inverted_for(self, ratio: Ratio, end: int) -> Floats:
+        """Return cells of true groups under N4 in every draw, (R, J, 4), as :meth:`drawn_for` does."""
+        drawn = self.inverted[1]
+        assert drawn is not None
+        return inverted_with_row(
+            drawn.masses, drawn.weights, self.imagined, ratio, end, by_label=self.by_label
+        )
 
     @cached_property
     def weighted(self) -> Mapping[str, Floats]:

@@ -133,7 +133,11 @@ class Range:
 
 
 def joint_masses(
-    parts: Sequence[tuple[Floats, Floats | Range]], eps: float, group: int | None = None
+    parts: Sequence[tuple[Floats, Floats | Range]],
+    eps: float,
+    group: int | None = None,
+    *,
+    at_least: bool = False,
 ) -> Polytope:
     """Return the joint masses that fit one or more parts of the data, each with a table or a range of its own.
 
@@ -147,6 +151,8 @@ def joint_masses(
     group
         The true group whose masses matter, which are first then; the others are one, since where eps says nothing they
         can share what it leaves. None: all groups.
+    at_least
+        Whether the masses of cells are the least that there are; the columns of tables have more then.
     """
     equal, under, variables = _Rows(), _Rows(), _Rows()
     right, masses, cells, limited = [], [], [], []
@@ -165,6 +171,8 @@ def joint_masses(
         for axis, sums in ((0, mass), (2, table)):
             equal.put(np.expand_dims(equal.new(sums.shape), axis), q, 1.0)
             right.append(sums.ravel())
+        if at_least:
+            equal.put(cells[-1], variables.new(mass.shape), -1.0)
         if eps >= 1:
             continue
         total = variables.new((len(table), mass.shape[1]))

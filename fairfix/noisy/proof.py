@@ -14,7 +14,7 @@ which is known of every row. Decisions that are drawn are drawn after the record
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ from fairfix.noisy.balls import recorded_in
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.comparisons import quantile, worst
 from fairfix.noisy.description import Noise
+from fairfix.noisy.imagined import LOWER, UPPER
 from fairfix.noisy.membership import ATTRIBUTE, MembershipGroups, members_of
 from fairfix.noisy.rates import DEMANDS, Floats, bounded_in_words, shortfalls
 from fairfix.noisy.recorded import Profiles, Recorded, recorded_groups
@@ -104,9 +105,10 @@ def true_groups_of(
 
 def _padded(data: Recorded, names: tuple[str, ...]) -> Recorded:
     """Return the data with recorded groups of which there are no rows too."""
-    cells = np.zeros((len(names), 4))
-    cells[[names.index(name) for name in data.names]] = data.cells
-    return replace(data, names=names, cells=cells)
+    at = [names.index(name) for name in data.names]
+    cells, row_mass = np.zeros((len(names), 4)), np.full((len(names), 2), 1.0 / data.rows)
+    cells[at], row_mass[at] = data.cells, data.row
+    return replace(data, names=names, cells=cells, row_mass=row_mass)
 
 
 def _profiles(table: Table, names: tuple[str, ...], predictor: RepairedPredictor) -> Profiles:
@@ -208,14 +210,21 @@ def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) 
         here, limit = true.shortfall(level, sides)
         return float(here), float(limit)
 
-    def most(cells: Floats, rates: Mapping[str, Pair]) -> Floats:
-        every = shortfalls(
-            sides, lambda name: data.metrics[name].of(cells.sum(-2))[..., None], rates.__getitem__
-        )
+    def most(rates: Mapping[str, Pair], overall: Callable[[str, int], Floats]) -> Floats:
+        every = []
+        for name, sign in sides:
+            of_all = overall(name, UPPER if sign > 0 else LOWER)[..., None]
+            every += shortfalls([(name, sign)], lambda _, of_all=of_all: of_all, rates.__getitem__)
         return worst("max", np.concatenate(every, -1))
 
-    point = float(most(data.cells, bounds.rates))
+    point = float(most(bounds.rates, lambda name, _: data.metrics[name].of(data.cells.sum(-2))))
     if not bounds.draws:
         return point, point
-    drawn = quantile(most(true.evidence.drawn, bounds.draws), 1 - bounds.alpha / 2)
-    return point, float(np.fmax(point, drawn))
+    evidence = true.evidence
+
+    def drawn(name: str, end: int) -> Floats:
+        ratio = data.metrics[name]
+        return ratio.of(evidence.drawn_for(ratio, end).sum(-2))
+
+    limit = quantile(most(bounds.draws, drawn), 1 - bounds.alpha / 2)
+    return point, float(np.fmax(point, limit))

@@ -14,7 +14,7 @@ from fairfix.data.counts import Counts, groups_of_cells
 from fairfix.data.names import attribute_name, group_name
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
-from fairfix.noisy.rates import RATIOS, Floats, Ratio, cells_of
+from fairfix.noisy.rates import RATIOS, Floats, Ratio, cells_of, quotient
 
 NOT_OF_VALUES = "noise is about decisions; with `task=regression` there are none"
 
@@ -67,11 +67,18 @@ class Recorded:
     """Rates that can be computed."""
     profiles: Profiles | None = None
     """None if decisions do not look at the recorded group."""
+    row_mass: Floats | None = None
+    """Mass of a typical row by group and label, shape (K, 2); None where all rows are of the same mass."""
 
     @property
     def labelled(self) -> bool:
         """Whether there are labels."""
         return "true_positive_rate" in self.metrics
+
+    @property
+    def row(self) -> Floats:
+        """Mass of a typical row by group and label, shape (K, 2)."""
+        return np.full((len(self.names), 2), 1.0 / self.rows) if self.row_mass is None else self.row_mass
 
     @cached_property
     def rates(self) -> dict[str, Floats]:
@@ -91,8 +98,15 @@ def recorded_groups(counts: Counts, reading: Reading, columns: Sequence[str]) ->
     of_label = np.pad(table[..., 0], ((0, 0), (0, 2 - table.shape[1]), (0, 0)))  # group, label, decision
     cells = cells_of(of_label[..., 1], of_label[..., 0])
     total, square = float(counts.held_weights.sum()), float(counts.held_square_weights.sum())
+    row_mass = None
+    if counts.weighted:
+        sums = np.zeros((2, len(names), 2))
+        for own, weights in zip(sums, (counts.weights, counts.square_weights), strict=True):
+            np.add.at(own[:, : weights.shape[1]], into, weights.sum(-1))
+        row_mass = quotient(sums[1], sums[0], square / total) / total
+    metrics = rates_with(counts.has_labels)
     return Recorded(
-        attribute, names, cells / cells.sum(), total * total / square, rates_with(counts.has_labels)
+        attribute, names, cells / cells.sum(), total * total / square, metrics, row_mass=row_mass
     )
 
 
