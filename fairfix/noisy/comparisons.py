@@ -70,13 +70,13 @@ def compared(kind: str, bounds: Sequence[Pair] | Floats) -> tuple[float, float]:
 
 
 def quantile(draws: Floats, level: float) -> Floats:
-    """Return a quantile over the first axis, of what is defined."""
+    """Return a quantile over the first axis, of what is defined: one more draw is below it with that probability."""
     bad = np.isnan(draws)
     if not bad.any():
-        return np.asarray(np.quantile(draws, level, axis=0))
+        return np.asarray(np.quantile(draws, level, axis=0, method="weibull"))
     out = np.full(draws.shape[1:], np.nan)
     defined = ~bad.all(0)
-    out[defined] = np.nanquantile(draws[:, defined], level, axis=0)
+    out[defined] = np.nanquantile(draws[:, defined], level, axis=0, method="weibull")
     return out
 
 

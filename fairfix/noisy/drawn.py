@@ -262,7 +262,7 @@ class DrawnEnds(Mapping[str, Pair]):
     metrics, eps
         As of :func:`fairfix.noisy.epsilon.sensitivity_bounds`.
     imagined
-        Masses of rows in unknown cells that the tables hold besides, shape (R, K), or (R, 2, K) by label; None: none.
+        Masses of rows in unknown cells that the tables hold besides, shape (R, K), or (R, 2, K) by label.
     """
 
     def __init__(
@@ -271,10 +271,10 @@ class DrawnEnds(Mapping[str, Pair]):
         tables: Floats,
         metrics: Mapping[str, Ratio],
         eps: float,
-        imagined: Floats | None = None,
+        imagined: Floats,
     ) -> None:
         self.masses, self.tables, self.metrics, self.eps = masses, tables, metrics, eps
-        self.imagined = np.zeros_like(tables.sum(-2)) if imagined is None else imagined
+        self.imagined = imagined
         self.by_label = tables.ndim == 4
         if self.by_label:
             share = np.array([[1.0, 0.0]])

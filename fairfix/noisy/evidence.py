@@ -68,7 +68,7 @@ class Evidence:
             rows = drawn_rows(data.cells, data.row[:, LABEL], draws, rng)
         else:
             rows = drawn_rows(profiles.masses, data.row[:, None], draws, rng)
-        total = sum(part.reshape(draws, -1).sum(1) for part in (rows, imagined))
+        total = sum(part.sum(tuple(range(1, part.ndim))) for part in (rows, imagined))
         self.imagined = (imagined.T / total).T
         self.drawn = rows = (rows.T / total).T
         self.rules: Floats | None = None

@@ -11,7 +11,7 @@ from fairfix.noisy.comparisons import RateBounds, comparisons_of
 from fairfix.noisy.drawn import DrawnBounds, DrawnEnds
 from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.polytope import Optimum
-from fairfix.noisy.rates import RATIOS, Floats, Ratio
+from fairfix.noisy.rates import RATIOS, Floats, Ratio, quotient
 
 DRAWS = 9
 METRICS = {
@@ -21,8 +21,11 @@ METRICS = {
 
 def draws_of(
     seed: int, groups: int, noisy: int, *, rows: int = 3000, by_label: bool = False, mixed: float = 0.02
-) -> tuple[Floats, Floats]:
-    """Return masses and tables of some samples of one world, (R, K, 4) and (R, J, K), or (R, 2, J, K) by label."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return masses, tables and imagined rows of some samples of one world: (R, K, 4), (R, J, K) and (R, K).
+
+    By label tables have shape (R, 2, J, K), and imagined rows (R, 2, K); they are in the columns of tables besides.
+    """
     rng = np.random.default_rng(seed)
     cells = rng.dirichlet(np.ones(4), groups) * rng.dirichlet(np.full(groups, 2.0))[:, None]
     recorded = np.array(
@@ -32,18 +35,22 @@ def draws_of(
     q = np.maximum(cells[:, None] * (recorded[:, :, None] + off - off.mean(1, keepdims=True)), 0.0)
     q = rng.multinomial(rows, q.ravel() / q.sum(), DRAWS).reshape(DRAWS, *q.shape) / rows
     by = np.stack([q[..., 2:].sum(-1), q[..., :2].sum(-1)], 1)
-    return q.sum(1), by if by_label else q.sum(-1)
+    tables = by if by_label else q.sum(-1)
+    columns = tables.sum(-2)
+    imagined = rng.exponential(1.0 / rows, columns.shape) * (columns > 0)
+    return q.sum(1), tables * quotient(columns + imagined, columns, 0.0)[..., None, :], imagined
 
 
 def both(
-    masses: Floats, tables: Floats, eps: float, alpha: float, metrics: Mapping[str, Ratio]
+    masses: Floats, tables: Floats, imagined: Floats, eps: float, alpha: float, metrics: Mapping[str, Ratio]
 ) -> tuple[DrawnBounds, RateBounds]:
     """Return bounds whose draws are solved where limits hang on them, and bounds with all of them solved."""
-    rates = sensitivity_bounds(masses[0], tables[0], metrics, max(eps, 0.2))
-    ends = [sensitivity_bounds(m, C, metrics, eps) for m, C in zip(masses, tables, strict=True)]
+    rates = sensitivity_bounds(masses[0], tables[0], metrics, max(eps, 0.2), imagined[0])
+    draws = zip(masses, tables, imagined, strict=True)
+    ends = [sensitivity_bounds(m, C, metrics, eps, row) for m, C, row in draws]
     every = {name: tuple(np.array([one[name][side] for one in ends]) for side in (0, 1)) for name in metrics}
     return (
-        DrawnBounds(rates, DrawnEnds(masses, tables, metrics, eps), alpha),
+        DrawnBounds(rates, DrawnEnds(masses, tables, metrics, eps, imagined), alpha),
         RateBounds(rates, every, alpha),  # type: ignore[arg-type]  # pairs
     )
 
@@ -65,9 +72,9 @@ def test_limits_are_those_of_all_programs(world: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(drawn, "SMALL", 0)
     settings, eps = WORLDS[world]
     for seed in range(2):
-        masses, tables = draws_of(seed, **settings)  # type: ignore[arg-type]  # counts and flags
+        drawn_rows = draws_of(seed, **settings)  # type: ignore[arg-type]  # counts and flags
         alpha = (0.05, 0.5)[seed % 2]  # on the two lowest draws, and on the four
-        ours, every = both(masses, tables, eps, alpha, METRICS)
+        ours, every = both(*drawn_rows, eps, alpha, METRICS)
         for kind, _, rates in comparisons_of(METRICS):
             found, held = (bounds.of_comparison(kind, rates) for bounds in (ours, every))
             for end in ("low", "high", "outer_low", "outer_high"):
@@ -86,12 +93,12 @@ def test_limits_are_those_of_all_programs(world: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("by_label", [False, True])
 def test_any_multipliers_bound_the_ends_of_all_draws(by_label: bool) -> None:
     """Also those of no program: they bound badly, and never wrongly."""
-    masses, tables = draws_of(5, 3, 4, by_label=by_label)
+    masses, tables, imagined = draws_of(5, 3, 4, by_label=by_label)
     if by_label:
-        masses, tables = masses[..., :2], tables[:, 1]
+        masses, tables, imagined = masses[..., :2], tables[:, 1], imagined[:, 1]
     tops = np.eye(masses.shape[-1])[:1]
     rows = np.array([[1.0, 1.0, 0.0, 0.0]])[:, : masses.shape[-1]]
-    exact, ours = (drawn._Programs(masses, tables, 0.05, tops, rows) for _ in range(2))
+    exact, ours = (drawn._Programs(masses, tables, 0.05, tops, rows, imagined) for _ in range(2))
     assert not exact.solve(np.ones_like(exact.low, dtype=bool))
     np.testing.assert_allclose(exact.low, exact.high, atol=1e-9)
     rng = np.random.default_rng(0)
@@ -106,8 +113,8 @@ def test_any_multipliers_bound_the_ends_of_all_draws(by_label: bool) -> None:
 
 
 def test_few_programs_are_solved() -> None:
-    masses, tables = draws_of(2, 5, 5)
-    ours = DrawnEnds(masses, tables, {"selection_rate": RATIOS["selection_rate"]}, 0.05)
+    masses, tables, imagined = draws_of(2, 5, 5)
+    ours = DrawnEnds(masses, tables, {"selection_rate": RATIOS["selection_rate"]}, 0.05, imagined)
     ours.settled_groups("selection_rate", 0.025)
     ours.settled("difference", ["selection_rate"], 0.025, 0.0)
     assert 2 * 2 * 5 <= ours.programs < DRAWS * 2 * 5 * 0.7
