@@ -9,9 +9,9 @@ limits gathered in costs ``f_jk(c)``, the least of ``sign A - t (A + B)`` is at 
 .. math:: \sum_{kc} u_k(c) m_k(c) + \sum_{jk} C_{jk} \min_c \{f_{jk}(c) - u_k(c)\},
 
 plus ``e_k min_c u_k(c)`` for a row of mass ``e_k`` that may be in any cell of noisy group k
-(:mod:`fairfix.noisy.imagined`). It falls with t, and the end is at least the t at which it is 0 (W. Dinkelbach, *On nonlinear fractional
-programming*, 1967). A bad multiplier bounds badly, never wrongly. Every solution is also a point that its draw allows,
-and bounds all ends of the draw from the other side.
+(:mod:`fairfix.noisy.imagined`). It falls with t, and the end is at least the t at which it is 0 (W. Dinkelbach, *On
+nonlinear fractional programming*, 1967). A bad multiplier bounds badly, never wrongly. Every solution is also a point
+that its draw allows, and bounds all ends of the draw from the other side.
 """
 
 from __future__ import annotations
@@ -280,7 +280,12 @@ class DrawnEnds(Mapping[str, Pair]):
             share = np.array([[1.0, 0.0]])
             self._programs = [
                 _Programs(
-                    masses[..., own], tables[:, label], eps, share, np.ones_like(share), self.imagined[:, label]
+                    masses[..., own],
+                    tables[:, label],
+                    eps,
+                    share,
+                    np.ones_like(share),
+                    self.imagined[:, label],
                 )
                 for label, own in enumerate(CELLS_OF_LABEL)
             ]

@@ -59,7 +59,9 @@ def cell_parts(
 ) -> tuple[list[tuple[Floats, Floats]], list[list[int]]]:
     """Return pairs of masses and table, one by label, and the cells of each; see :func:`sensitivity_ends`."""
     by_label = C.ndim == 3
-    whole = m if imagined is None else with_row(m, imagined, RATIOS["selection_rate"], LOWER, by_label=by_label)
+    whole = (
+        m if imagined is None else with_row(m, imagined, RATIOS["selection_rate"], LOWER, by_label=by_label)
+    )
     require_fit(whole, C, by_label=by_label)
     which = list(CELLS_OF_LABEL) if by_label else [[0, 1, 2, 3]]
     return [(m[:, own], table) for own, table in zip(which, C if by_label else [C], strict=True)], which

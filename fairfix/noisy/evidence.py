@@ -1,7 +1,8 @@
 """What the data and a description of noise say together: masses, the tables that may hold, and both drawn anew.
 
 Sampling error is that of rows and table, which are drawn anew together: rows with one imagined row more in each
-recorded group (:mod:`fairfix.noisy.imagined`), a table of counts as a multinomial. Where it is not said what of the table holds for the data too, all tables that may hold are kept, first axis W.
+recorded group (:mod:`fairfix.noisy.imagined`), and a table of counts as a multinomial. Where it is not said what of the
+table holds for the data too, all tables that may hold are kept, first axis W.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Evidence:
         return self.masses(self.drawn) + self.imagined
 
     def drawn_for(self, ratio: Ratio, end: int) -> Floats:
-        """Return the cells of every draw, (R, K, 4), with the imagined rows where they are worst for an end of a rate."""
+        """Return the cells of every draw, (R, K, 4), with the imagined rows at the worst place for an end of a rate."""
         return with_row(self.drawn, self.imagined, ratio, end, by_label=self.by_label)
 
     @property

@@ -1,17 +1,17 @@
 """Rows drawn anew, with one more imagined row in each recorded group, at the place that is worst for a limit.
 
-A sample in which all rows of a group are alike is alike in every resample, and yet the next person may differ. So masses
-are drawn as by the Bayesian bootstrap (a Dirichlet distribution over the rows), and each recorded group gets one more row
-that is nowhere yet. For the lower limit of a rate ``A / (A + B)`` it is in ``B``, for the upper limit in ``A``. Of one
-group's rate the quantiles are then the limits of Clopper and Pearson: those of ``Beta(a, b + 1)`` and ``Beta(a + 1, b)``.
-With a table by label, each label of a recorded group has an imagined row.
+A sample in which all rows of a group are alike is alike in every resample, and yet the next person may differ. So
+masses are drawn as by the Bayesian bootstrap: a Dirichlet distribution over the rows. Each recorded group gets one more
+row, in ``B`` for the lower limit of a rate ``A / (A + B)``, and in ``A`` for the upper limit. Of one group's rate the
+quantiles are then the limits of Clopper and Pearson: those of ``Beta(a, b + 1)`` and of ``Beta(a + 1, b)``. With a
+table by label, each label of a recorded group has an imagined row.
 
 References
 ----------
-D. B. Rubin, *The Bayesian bootstrap* (1981). N. Gaffke, *Three test statistics for a nonparametric one-sided hypothesis on
-the mean of a nonnegative variable* (2005), for one imagined row at the end of a bounded variable. M. P. Fay, M. A. Proschan
-and E. Brittain, *Combining one-sample confidence procedures for inference in the two-sample case* (2015), for several
-groups.
+D. B. Rubin, *The Bayesian bootstrap* (1981). N. Gaffke, *Three test statistics for a nonparametric one-sided hypothesis
+on the mean of a nonnegative variable* (2005), for one imagined row at the end of a bounded variable. M. P. Fay, M. A.
+Proschan and E. Brittain, *Combining one-sample confidence procedures for inference in the two-sample case* (2015), for
+several groups.
 """
 
 from __future__ import annotations

@@ -105,9 +105,7 @@ def recorded_groups(counts: Counts, reading: Reading, columns: Sequence[str]) ->
             np.add.at(own[:, : weights.shape[1]], into, weights.sum(-1))
         row_mass = quotient(sums[1], sums[0], square / total) / total
     metrics = rates_with(counts.has_labels)
-    return Recorded(
-        attribute, names, cells / cells.sum(), total * total / square, metrics, row_mass=row_mass
-    )
+    return Recorded(attribute, names, cells / cells.sum(), total * total / square, metrics, row_mass=row_mass)
 
 
 def rates_with(labels: bool) -> dict[str, Ratio]:

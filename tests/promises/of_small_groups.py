@@ -14,10 +14,8 @@ from tests.promises.harness import NOT_SAID, Shell, Tried, judged, promise
 from tests.promises.of_noise import (
     Population,
     chances,
-    compared,
     covers,
     gap_of,
-    names,
     sharp_gap,
     survey,
     true_rates,
@@ -95,9 +93,10 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     else:
         surveyed = survey(rng, joint, "noisy-given-true", "count", int(rng.choice([500, 1500, 10_000])))
         stated = ["--noise", shell.write(surveyed, "noise.csv")]
-        stated += {"epsilon": ["--noise-epsilon", "0.02"], "class-conditional": ["--noise-class-conditional"]}.get(
-            assumption, []
-        )
+        stated += {
+            "epsilon": ["--noise-epsilon", "0.02"],
+            "class-conditional": ["--noise-class-conditional"],
+        }.get(assumption, [])
         if assumption == "by label":
             truth = sharp_gap(population, joint, chance, labels)
     limit = max(round(truth * float(rng.choice([0.7, 0.9, 0.99])), 4), 0.0005)
@@ -114,7 +113,10 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "audit: one more person does not take a rate of a true group out of its interval", level=0, quick=2, full=200
+    "audit: one more person does not take a rate of a true group out of its interval",
+    level=0,
+    quick=2,
+    full=200,
 )
 def one_more_person(rng: np.random.Generator, shell: Shell) -> Tried:
     population, rows = alike(rng)
@@ -140,7 +142,9 @@ def one_more_person(rng: np.random.Generator, shell: Shell) -> Tried:
                 told, found = old["bounds"][level], new["bounds"][level]
                 if None in (told["low"], found["low"]):
                     continue
-                inside = told["outer_low"] <= found["low"] + 1e-6 and told["outer_high"] >= found["high"] - 1e-6
+                inside = (
+                    told["outer_low"] <= found["low"] + 1e-6 and told["outer_high"] >= found["high"] - 1e-6
+                )
                 where = f"{old['name']} of {was['group']} under {level}: {told}, then {found}; {one.to_dict('list')}"
                 out += judged(inside, where)
     return out
@@ -173,13 +177,19 @@ def robust_nearly_all_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     # fmt: on
     if not done.result:
         return NOT_SAID
-    told = next((n for n in [*done.result["warnings"], *done.result["notes"]] if "on held-out rows the worst" in n), "")
+    told = next(
+        (n for n in [*done.result["warnings"], *done.result["notes"]] if "on held-out rows the worst" in n),
+        "",
+    )
     found = re.search(r"under N2 \(up to (\d\.\d+)", told)
     if found is None:
         return NOT_SAID
     chance = chances(shell, "rule.fairfix", population, groups)
     truth = sharp_shortfall(population, joint, chance, labels)
-    return judged(float(found[1]) >= truth - 1e-4, f"up to {found[1]} where it is {truth:.4f}: {constraint}, {rows} rows")
+    return judged(
+        float(found[1]) >= truth - 1e-4,
+        f"up to {found[1]} where it is {truth:.4f}: {constraint}, {rows} rows",
+    )
 
 
 def sharp_shortfall(
