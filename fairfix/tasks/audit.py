@@ -44,7 +44,14 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
-from fairfix.tasks.messages import message_dict, of_direction, of_source, of_unknown_classes
+from fairfix.tasks.messages import (
+    message_dict,
+    of_class_decisions,
+    of_decisions,
+    of_direction,
+    of_source,
+    of_unknown_classes,
+)
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
@@ -120,7 +127,10 @@ def _run(request: AuditRequest) -> AuditResult:
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
-    wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
+    everybody = report.overall.metrics
+    wrong = [*of_direction(everybody.get("auc"), report.reading)]
+    if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
+        wrong += of_decisions(everybody, report.reading)
     notes = [*messages((*notes, *wrong, *of_source(data.source if data else None)))]
     content = audit_dict(report)
     if notes:
@@ -170,7 +180,8 @@ def _of_classes(
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
-    if noted := messages((*of_unknown_classes(made.never_true), *notes)):
+    wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
+    if noted := messages((*wrong, *of_unknown_classes(made.never_true), *notes)):
         content["messages"] = list(map(message_dict, noted))
         for note in noted:
             if note.severity == "warning":
