@@ -285,7 +285,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
 
 def columns_dict(reading: Reading) -> dict[str, Any]:
     """Return which column is what."""
-    parts = ("protected", "label", "score", "prediction", "probability", "weight", "strata")
+    parts = ("protected", "label", "score", "prediction", "probability", "weight", "count", "strata")
     return {part: form(name) for part in parts if (name := getattr(reading.columns, part))}
 
 

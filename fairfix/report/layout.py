@@ -334,8 +334,11 @@ def judgements(result: Json) -> Iterator[Section]:
 
 def read_and_used(result: Json) -> str:
     """Return the numbers of rows that were read and used."""
-    rows = result["data"]["rows"]
-    return f"{rows['read']:,} rows read, {rows['used']:,} used"
+    rows, count = result["data"]["rows"], result["data"]["columns"].get("count")
+    read = (
+        f"{rows['read']:,} rows read" if count is None else f"{rows['read']:,} people read (counts: {count})"
+    )
+    return f"{read}, {rows['used']:,} used"
 
 
 def pairs(parameters: Json) -> str:

@@ -51,6 +51,7 @@ from fairfix.tasks.messages import (
     of_direction,
     of_source,
     of_unknown_classes,
+    of_weights,
 )
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
@@ -131,7 +132,7 @@ def _run(request: AuditRequest) -> AuditResult:
     wrong = [*of_direction(everybody.get("auc"), report.reading)]
     if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
         wrong += of_decisions(everybody, report.reading)
-    notes = [*messages((*notes, *wrong, *of_source(data.source if data else None)))]
+    notes = [*messages((*notes, *wrong, *of_weights(report), *of_source(data.source if data else None)))]
     content = audit_dict(report)
     if notes:
         content["messages"] = list(map(message_dict, notes))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from fairfix.auditing.metrics import EQUALIZED_ODDS
-from fairfix.auditing.results import Value
+from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
@@ -92,6 +92,33 @@ def of_class_decisions(classes: Mapping[str, Mapping[str, Value]]) -> Iterator[C
             f"predicted less often for rows of that class than for others: {shown}; check that label and prediction "
             "name their classes alike",
             "decision_direction",
+        )
+
+
+WHOLE = 1e-9
+"""By how much a sum of whole weights may be off, as a share."""
+
+OF_A_CELL = 4
+"""Rows of a group in a table of frequencies without scores: one for each label and decision."""
+
+
+def of_weights(report: AuditReport) -> Iterator[Note]:
+    """Yield that weights look like counts of people: they are whole, and rows are hardly more than kinds of people."""
+    columns = report.reading.columns
+    if not columns.weight or columns.score:
+        return
+    kinds = math.prod(
+        len(block.groups) for block in report.blocks if len(block.columns) == 1 and not block.stratum
+    )
+    kinds *= len({block.stratum for block in report.blocks if block.stratum}) or 1
+    masses = [group.weight for block in report.blocks for group in block.groups]
+    whole = all(abs(mass - round(mass)) <= WHOLE * mass for mass in masses)
+    if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
+        yield Note(
+            f"the weights {columns.weight!r} are whole numbers, and each row is of another kind of people: if they say "
+            f"how many people a row is for, read them as `count={columns.weight}` instead; intervals take a row with a "
+            "weight for one person",
+            "weights_or_counts",
         )
 
 
