@@ -138,8 +138,10 @@ def form(thing: Any) -> Any:
         return [form(entry) for entry in thing]
     if type(thing) is Value:  # most of a report, so not field by field
         out = {"value": number(thing.value), "low": number(thing.low), "high": number(thing.high)}
-        more = (("reason", thing.reason), ("bound", number(thing.bound) if thing.bound else 0.0))
-        return out | {name: entry for name, entry in more if entry or entry is None}
+        more: dict[str, Any] = {"reason": thing.reason, "bound": number(thing.bound) if thing.bound else 0.0}
+        if thing.given_scores is not None:
+            more["given_scores"] = list(thing.given_scores)
+        return out | {name: entry for name, entry in more.items() if entry or entry is None}
     out = {}
     for field, name, default in _entries(thing.__class__):
         entry = getattr(thing, field)

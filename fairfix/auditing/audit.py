@@ -30,7 +30,7 @@ from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
+from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
@@ -220,7 +220,7 @@ def _evidence(
 ) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
     counts, rows, reading = scanned.counts, scanned.kept, scanned.reading
-    evidence = Evidence(counts, reading, settings)
+    evidence = Evidence(counts, reading, settings, labelled=_labelled(rows))
     place = source if rows is None else rows
     if counts.grid is None or not settings.exact or place is None:
         return evidence
@@ -235,6 +235,12 @@ def _evidence(
         there = candidates(place, reading, counts, by_columns)
     median, above = scoring_counts(counts, there.rows)
     return replace(evidence, all_rows=everything, candidates=there, median=median, above_median=above)
+
+
+def _labelled(rows: KeptRows | None) -> KeptRows | None:
+    """Return rows that are one person each and have labels; None where some were merged."""
+    alone = rows is not None and rows.label is not None and rows.rows is None and rows.square_weight is None
+    return rows if alone else None
 
 
 def _block(view: GroupView, evidence: Evidence) -> Block:
@@ -284,7 +290,7 @@ def _worst_stratum(
     undefined = tuple(f"{name} ({s})" for s, c in strata for name in c.undefined)
     low, high = pick(c.value.low for _, c in strata), pick(c.value.high for _, c in strata)
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
-    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason)
+    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason, given_scores=None)
     ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
     if ends:
         value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
@@ -354,6 +360,10 @@ def _check_result(
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
     ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
+    if value.given_scores is not None and ruling.verdict == "undecided":
+        low, high = value.given_scores
+        more = f"for people with the scores of these rows the interval is {low:.3f} to {high:.3f}"
+        ruling = replace(ruling, reason=f"{ruling.reason}; {more}")
     if block.hidden and not asked:
         ruling = replace(ruling, reason=f"{ruling.reason}; {block.hidden} hidden groups are not in it")
     return CheckResult(check, *where, value, groups, ruling, complete)

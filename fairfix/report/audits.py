@@ -123,7 +123,19 @@ def _facts(result: Json) -> Iterator[str]:
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
+    values = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
+    if any("given_scores" in value for value in values):
+        yield (
+            "an interval given scores is of the mean log loss of people with the scores of these rows: too few rows "
+            "carry the mean for an interval of all people"
+        )
     yield from hidden_groups(result)
+
+
+def _losses(block: Json) -> Iterator[Json]:
+    """Yield the log losses of groups, and their comparisons."""
+    yield from (group["metrics"]["log_loss"] for group in block["groups"] if "log_loss" in group["metrics"])
+    yield from block["comparisons"]
 
 
 def _worse(change: Json) -> str:
