@@ -165,6 +165,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "read_as": "how a file is written had to be found out, and how it was read; options say it for sure",
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",
         "decision_direction": "positive decisions are rarer for rows of label 1: another label or value is meant",
+        "unpaired": "changes are undecided, with old and new taken as independent samples: rows of both decide more",
         "weights_or_counts": "weights look like numbers of people, for which there is `count`",
         "unknown_classes": "classes are predicted that are no row's label, such as ones that are spelt in another way",
         "guarantee": "what `guarantee` made of the slack, or that rows are too few for what it asked to promise",

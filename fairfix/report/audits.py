@@ -182,15 +182,17 @@ def _compared(baseline: Json) -> Iterator[str]:
     if baseline.get("unchanged"):
         yield f"unchanged: every number is that of the baseline, {about}"
         return
-    if "paired" not in baseline:
+    if baseline.get("same_file"):
+        yield f"{about} of the same file, paired by their places; old decisions are those of the baseline's columns"
+    elif "paired" not in baseline:
         yield f"{about}; the two audits are taken as independent samples"
         return
-    match = baseline["paired"]
-    yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
-    yield (
-        f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
-        f"{match['other_group']:,} with another group in each"
-    )
+    if match := baseline.get("paired"):
+        yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
+        yield (
+            f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
+            f"{match['other_group']:,} with another group in each"
+        )
     apart: dict[str, list[str]] = {}
     for one in baseline["changes"]:
         if "not_paired" in one:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.as_json import audit_dict
@@ -19,7 +22,7 @@ from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.codec import shown
-from fairfix.data.files import Source, read_json
+from fairfix.data.files import Source, file_hash, read_json
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -59,6 +62,7 @@ from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile, Loss
+    from fairfix.auditing.paired import Matched
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
@@ -144,7 +148,7 @@ def _run(request: AuditRequest) -> AuditResult:
 
         content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
     if old is not None:
-        _compare_results(content, old, allowances, request)
+        _compare_results(content, old, allowances, request, report.settings, data)
     if request.baseline_data is not None:
         assert data is not None
         _compare_rows(content, report.settings, allowances, request, data)
@@ -190,7 +194,8 @@ def _of_classes(
     if old is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
-        _compare_results(content, old, allowances, request, require_classes, compare_classes)
+        about: Any = {"require": require_classes, "compared": compare_classes}
+        _compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
 
@@ -459,6 +464,8 @@ def _compare_results(
     old: Mapping[str, Any],
     allowances: Sequence[Allowance],
     request: AuditRequest,
+    settings: Settings,
+    data: Dataset | None,
     require: Callable[[Any, Mapping[str, Any], str], None] = require_comparable,
     compared: Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]] = compare,
 ) -> None:
@@ -466,10 +473,88 @@ def _compare_results(
     name = request.baseline if isinstance(request.baseline, str) else "given"
     try:
         require(old, content, name)
-        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on)
+        both = None if data is None else _of_same_file(old, content, settings, request, data)
+        more: tuple[Any, ...] = ()
+        if both is not None:
+            from fairfix.auditing.paired import Changes
+
+            more = (Changes(both, settings.confidence, settings.reference).limits,)
+        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on, *more)
     except MALFORMED as error:
         raise changed(name, shown(error)) from error
+    if both is not None:
+        section["same_file"] = True
+    elif data is not None:
+        _propose_pairs(content, checks, old, request, data)
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
+
+
+def _of_same_file(
+    old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, request: AuditRequest, data: Dataset
+) -> Matched | None:
+    """Return the rows with old and with new decisions where a baseline is of the very same file; else None.
+
+    The baseline must have the hash of the file, name the columns of its decisions, and have their numbers.
+    """
+    from fairfix.auditing.paired import Matched
+
+    hashed = old.get("record", {}).get("data_sha256")
+    where = request.data
+    scored = old["data"]["model"] or data.model is not None or settings.suppress_below or new.get("noise")
+    if hashed is None or scored or not (isinstance(where, str) and Path(where).is_file()):
+        return None
+    if file_hash(where) != hashed:
+        return None
+    then, now = old["data"]["columns"], new["data"]["columns"]
+    decided = {part: then.get(part) for part in ("score", "prediction", "probability")}
+    rest = ({part: names for part, names in one.items() if part not in decided} for one in (then, now))
+    if not alike(*rest) or not set(filter(None, decided.values())) <= set(data.source.columns):
+        return None
+    reading = data.reading.with_threshold()
+    cut = old["settings"]["threshold"]
+    columns = replace(reading.columns, **decided)  # type: ignore[arg-type]  # names of columns
+    before = replace(reading, columns=columns, thresholds=() if cut is None else (float(cut),))
+    tables = [read_table(data.source, one, ()) for one in (before, reading)]
+    same = [
+        np.array_equal(getattr(tables[0].rows, part), getattr(tables[1].rows, part))
+        for part in ("cell", "label")
+    ]
+    if not all(same) or tables[0].rows.cells != tables[1].rows.cells:
+        return None
+    again = audit_dict(audit_data(tables[0], before, replace(settings, checks=())))
+    both = [one["attributes"] for one in (old, json.loads(json.dumps(again)))]
+    return Matched(*tables, 0, 0, 0) if alike(*both) else None
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Return whether two JSON forms are the same."""
+    return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+
+
+def _propose_pairs(
+    content: dict[str, Any],
+    checks: Sequence[dict[str, Any]],
+    old: Mapping[str, Any],
+    request: AuditRequest,
+    data: Dataset,
+) -> None:
+    """Say with undecided checks of changes that samples were taken as independent, and how to pair them."""
+    from fairfix.tasks.guide import paired_instead
+
+    undecided = [check for check in checks if check["code"] == "limit_inside"]
+    for check in undecided:
+        check["reason"] += "; the baseline has no rows, so old and new are taken as independent samples"
+    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    command = paired_instead(request, source, old["data"]["source"])
+    if undecided and command:
+        note = Note(
+            f"{len(undecided)} of {len(checks)} checks of changes are undecided, with old and new taken as independent "
+            "samples; if the same people are in both, compare them row by row, which decides more, with the old rows "
+            f"and the column of their ids: {command}",
+            "unpaired",
+        )
+        content.setdefault("messages", []).append(message_dict(note))
+        log.info("%s", note.line)
 
 
 def _compare_rows(
