@@ -21,6 +21,7 @@ from fairfix.auditing.candidates import Candidates, candidates
 from fairfix.auditing.checks import Check, Code, Ruling
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
+from fairfix.auditing.given_scores import GivenScores
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
@@ -108,6 +109,7 @@ def judge(
     behind = true_groups or {}
     blocks = [replace(_with_more(b, more or {}), true_groups=behind.get(b.attribute, {})) for b in blocks]
     everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
+    whole = Measured(everybody, evidence)
     # metrics of the other task are not missed
     foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
     entries = metrics_for(reading.task)
@@ -119,7 +121,7 @@ def judge(
         rows_used=counts.used,
         excluded=counts.excluded,
         weight=float(counts.held_weights.sum()),
-        overall=Measured(everybody, evidence).group_reports()[0],
+        overall=GivenScores(whole).groups(whole.group_reports())[0],
         blocks=(*blocks, *strata),
         not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
         checks=tuple(check_results(settings, blocks, evidence.missing, left_out)),
@@ -245,7 +247,8 @@ def _labelled(rows: KeptRows | None) -> KeptRows | None:
 
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
-    groups = measured.group_reports()
+    given = GivenScores(measured)
+    groups = given.groups(measured.group_reports())
     if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
         total = float(evidence.counts.held_weights.sum())
         groups = tuple(replace(group, share=group.weight / total) for group in groups)
@@ -255,7 +258,7 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
         stratum=view.stratum,
         hidden=view.hidden,
         groups=groups,
-        comparisons={c.id: c for c in measured.comparisons()},
+        comparisons={c.id: c for c in given.comparisons(measured.comparisons())},
         distribution=None if view.stratum else measured.distribution(),
     )
 

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import starmap
-from typing import Any
 
 import numpy as np
 
@@ -25,25 +23,18 @@ from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreS
 from fairfix.auditing.sums import confusion, label_table, mean_sums, means, proportions, rate_sums
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.names import group_name
-from fairfix.data.reading import SCORE_RANGE, Reading, to_probability
+from fairfix.data.reading import SCORE_RANGE, Reading
 from fairfix.data.scan import KeptRows
 from fairfix.stats import gaps
-from fairfix.stats.estimates import Areas, Estimates, sidak, simultaneous_limits
+from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
 from fairfix.stats.gaps import Contrasts, Gap, combine, worst
 from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
-from fairfix.stats.two_valued import TwoValued
 
 ROUNDING = 1e-10
 """A variance that is a smaller part of the mean square may be nothing but rounding."""
 
 COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
-
-LOG_LOSS = "log_loss"
-"""The metric that has no limits of few rows, and other ones given the scores."""
-
-MOST_GIVEN = 100
-"""Groups whose log losses have limits given the scores, at some milliseconds each."""
 
 NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
 """Why an interval of a number that is defined is open."""
@@ -255,11 +246,6 @@ class Measured:
         total = float(self.sizes[0].sum())
         spread = self._score_deviations()
         columns = [_values(e.value, *limits[m], why, e.slack) for m, (e, why) in self.estimates.items()]
-        if LOG_LOSS in self.estimates and self._open(self.alpha):
-            place = list(self.estimates).index(LOG_LOSS)
-            many = int(np.count_nonzero(~np.isnan(self.estimates[LOG_LOSS][0].value)))
-            given = zip(*self._given.limits(sidak(self.alpha, many)), strict=True)
-            columns[place] = list(starmap(_with_given, zip(columns[place], given, strict=True)))
         numbers = zip(*columns, strict=True) if columns else [()] * len(weight)
         own = zip(
             self.view.names,
@@ -301,14 +287,11 @@ class Measured:
     def comparisons(self) -> Iterator[ComparisonReport]:
         """Yield the comparisons of the view that are asked for."""
         for name, (estimates, why) in self.estimates.items():
-            open_ended = name == LOG_LOSS and self._open(self.alpha)
             for of, gap in self._gaps(name, name, self.alpha):
-                report = self._report(of, gap, why)
-                yield self._given_too(of, report) if open_ended else report
+                yield self._report(of, gap, why)
             for kind in ("min", "max"):
                 if self._asked(of := Comparison(name, kind)):
-                    report = self._report(of, worst(estimates, self.alpha, smallest=kind == "min"), why)
-                    yield self._given_too(of, report) if open_ended else report
+                    yield self._report(of, worst(estimates, self.alpha, smallest=kind == "min"), why)
         if all(name in self.estimates for name in EQUALIZED_ODDS):
             yield from self._equalized_odds()
         if self.counts.grid is not None and any(
@@ -338,53 +321,6 @@ class Measured:
             arguments = more[of.scope]
             if arguments is not None:
                 yield of, gap(estimates, *arguments, alpha)
-
-    def _open(self, alpha: float) -> bool:
-        """Return whether a group has too few rows for a limit of its log loss, and rows are there to find another."""
-        if self.evidence.labelled is None or self.view.size > MOST_GIVEN:
-            return False
-        estimates, _ = self.estimates[LOG_LOSS]
-        return bool(np.isinf(estimates.limits(alpha)[1][~np.isnan(estimates.value)]).any())
-
-    @cached_property
-    def _given(self) -> TwoValued:
-        """The log losses of the rows, each of which has one of two values given its score."""
-        rows, scale = self.evidence.labelled, self.evidence.reading.score_scale
-        assert rows is not None
-        assert rows.label is not None
-        group = self.view.group_of_cell[rows.cell]
-        with np.errstate(divide="ignore"):
-            if scale == "logit":
-                of_1, of_0 = np.logaddexp(0.0, -rows.score), np.logaddexp(0.0, rows.score)
-            else:
-                chance = to_probability(rows.score, scale)
-                of_1, of_0 = np.abs(np.log(chance)), np.abs(np.log(1.0 - chance))
-        endless = np.isinf(of_1) | np.isinf(of_0)
-        group = np.where(np.isin(group, group[endless]), -1, group)
-        larger = np.where(rows.label == 1, of_1 >= of_0, of_0 > of_1).astype(np.float64)
-        ends = np.minimum(of_1, of_0), np.where(endless, 0.0, np.maximum(of_1, of_0))
-        return TwoValued.of_rows(group, self.view.size, *ends, larger, rows.weight)
-
-    def _given_too(self, of: Comparison, report: ComparisonReport) -> ComparisonReport:
-        """Return a comparison of log losses with its interval given the scores."""
-        given, ratio = self._given, of.kind == "ratio"
-        if of.kind in ("min", "max"):
-            gap = worst(given, self.alpha, smallest=of.kind == "min")
-            return replace(report, value=_with_given(report.value, (gap.low, gap.high)))
-        more: dict[str, tuple[Any, ...]] = {
-            "between_groups": (),
-            "to_overall": (given.rest(), self.sizes[0] / self.sizes[0].sum()),
-            "to_reference": (self.view.reference,),
-        }
-        result = GAPS[of.scope, of.kind](given, *more[of.scope], self.alpha)
-        gap = result if isinstance(result, Gap) else result.gap
-        per_group = dict(report.per_group)
-        if isinstance(result, Contrasts):
-            ends = zip(result.low.tolist(), result.high.tolist(), strict=True)
-            each = zip(report.per_group.items(), ends, strict=True)
-            per_group = {name: _with_given(value, own, ratio=ratio) for (name, value), own in each}
-        value = _with_given(report.value, (gap.low, gap.high), ratio=ratio)
-        return replace(report, value=value, per_group=per_group)
 
     def _others(self, name: str) -> tuple[Estimates, Floats] | None:
         """Return the estimates of everybody outside each group and the group's share of the denominator."""
@@ -505,18 +441,6 @@ class Measured:
             at=at if math.isfinite(at) else None,
             per_group=per_group,
         )
-
-
-def _with_given(value: Value, ends: tuple[float, float], *, ratio: bool = False) -> Value:
-    """Return a value without a limit with its interval given the scores, if that has both ends.
-
-    A ratio has no limit where its interval begins at 0.
-    """
-    low, high = map(float, ends)
-    closed = math.isfinite(value.high) and not (ratio and value.low == 0)
-    if closed or not all(map(math.isfinite, (value.value, low, high))) or (ratio and low == 0):
-        return value
-    return replace(value, given_scores=(min(low, value.value), max(high, value.value)))
 
 
 def _rest(sums: Floats) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +116,7 @@ def check_entries(source: Source, reading: Reading) -> None:
     names = {
         part: getattr(columns, part) for part in ("label", "score", "prediction", "probability", "weight")
     }
-    gone = {part: None for part, name in names.items() if name not in source.columns}
+    gone: dict[str, Any] = {part: None for part, name in names.items() if name not in source.columns}
     own = replace(reading, columns=replace(columns, **gone))
     for part in source.parts(own.columns.counted, column_types(own)):
         encoder = Encoder(own, part.where, part.first_row)

@@ -123,8 +123,8 @@ def _facts(result: Json) -> Iterator[str]:
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
-    values = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
-    if any("given_scores" in value for value in values):
+    losses = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
+    if any("given_scores" in one for one in losses):
         yield (
             "an interval given scores is of the mean log loss of people with the scores of these rows: too few rows "
             "carry the mean for an interval of all people"

@@ -242,7 +242,7 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
     text, mark = f"{text}.", None
     if gap:
         a, b = gap["shares"]
-        largest = next((one for one in block["comparisons"] if one["id"] == "ks.between_groups"), {})
+        largest: Json = next((one for one in block["comparisons"] if one["id"] == "ks.between_groups"), {})
         about = f" ±{largest['bound']:.1g}" if largest.get("bound") else ""
         where = "below" if about else "at or below"
         text += (

@@ -100,9 +100,11 @@ class TwoValued(Estimates):
         above = most * np.exp2(steps / STEPS)
         below = np.where(above > most * LEAST * 2 ** (1 / STEPS), above * 2 ** (-1 / STEPS), 0.0)
         code = group * steps.size + place
-        tables = (np.bincount(code, part, size * steps.size).reshape(size, -1) for part in (None, larger))
-        rows, ones = (table.astype(np.float64) for table in tables)
-        mass, least = (np.bincount(group, part, size) for part in (w, w * low))
+        rows, ones = (
+            np.bincount(code, part, size * steps.size).reshape(size, -1).astype(np.float64)
+            for part in (None, larger)
+        )
+        mass, least = (np.bincount(group, part, size).astype(np.float64) for part in (w, w * low))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = (least + np.bincount(group, apart * larger, size)) / mass
         return cls(mean, mass, least, above * (1 + 1e-12), below * (1 - 1e-12), rows, ones)
@@ -131,44 +133,44 @@ class TwoValued(Estimates):
         return np.maximum(low, self.support[0]), high
 
 
-def upper_limit(values: Floats, rows: Floats, total: float, tail: float) -> float:
+def upper_limit(apart: Floats, rows: Floats, total: float, tail: float) -> float:
     r"""Return what the mean of :math:`\sum d_i Z_i` is not above but with probability ``tail``.
 
     Parameters
     ----------
-    values
+    apart
         The :math:`d_i`, of at least 0, shape (V,).
     rows
         How many rows have each of them, shape (V,).
     total
         The sum that was seen.
     """
-    there = values > 0
-    values, rows = values[there], rows[there]
-    if not values.size:
+    there = apart > 0
+    apart, rows = apart[there], rows[there]
+    if not apart.size:
         return 0.0
-    largest = float(values.max())
+    largest = float(apart.max())
     # from the tilt of many rows, a deviation in all of them, to one that tells 0 rows from 1
     theta = np.geomspace(0.3 / math.sqrt(float(rows.sum())), 60.0, THETAS) / largest
-    means = _means(values, rows, total, tail, theta)
+    means = _means(apart, rows, total, tail, theta)
     best = int(np.argmin(means))
     near = theta[max(best - 1, 0)], theta[min(best + 1, THETAS - 1)]
-    again = _means(values, rows, total, tail, np.geomspace(*near, THETAS))
-    return float(min(means[best], again.min(), float(values @ rows)))
+    again = _means(apart, rows, total, tail, np.geomspace(*near, THETAS))
+    return float(min(means[best], again.min(), float(apart @ rows)))
 
 
-def _means(values: Floats, rows: Floats, total: float, tail: float, theta: Floats) -> Floats:
+def _means(apart: Floats, rows: Floats, total: float, tail: float, theta: Floats) -> Floats:
     """Return the largest mean that each tilt leaves, (t,)."""
-    c = -np.expm1(-theta[:, None] * values)
+    c = -np.expm1(-theta[:, None] * apart)
 
-    def chances(steps: Floats) -> Floats:
-        return np.clip(1.0 / c - np.exp(-steps)[:, None] / values, 0.0, 1.0)
+    def probabilities(steps: Floats) -> Floats:
+        return np.clip(1.0 / c - np.exp(-steps)[:, None] / apart, 0.0, 1.0)
 
     ends = np.log(theta)  # the first row gets a chance where lambda is c/d, which is below theta
     low, high = ends - 50.0, ends + 50.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         with np.errstate(divide="ignore"):
-            likely = theta * total + np.log1p(-chances(middle) * c) @ rows >= math.log(tail)
+            likely = theta * total + np.log1p(-probabilities(middle) * c) @ rows >= math.log(tail)
         low, high = np.where(likely, middle, low), np.where(likely, high, middle)
-    return np.asarray(chances(high) @ (rows * values))
+    return np.asarray(probabilities(high) @ (rows * apart))

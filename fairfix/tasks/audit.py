@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
-from fairfix.auditing.baseline import Allowance, changed, compare, require_comparable
-from fairfix.auditing.checks import checks_of, worst
+from fairfix.auditing.baseline import Allowance
+from fairfix.auditing.checks import checks_of
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
-from fairfix.data.codec import shown
-from fairfix.data.files import Source, file_hash, read_json
 from fairfix.data.reading import Reading
-from fairfix.data.scan import read_table
-from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
-from fairfix.errors import MALFORMED, DataError, UsageError
+from fairfix.errors import DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
-from fairfix.report.layout import HEADLINES
+from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, with_ids
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -62,7 +55,6 @@ from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile, Loss
-    from fairfix.auditing.paired import Matched
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
@@ -110,7 +102,7 @@ def _run(request: AuditRequest) -> AuditResult:
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
-    waivers, old = waivers_of(request), _baseline(request.baseline)
+    waivers, old = waivers_of(request), baseline_of(request.baseline)
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, old)
     counts: CountFile | None = None
@@ -125,7 +117,7 @@ def _run(request: AuditRequest) -> AuditResult:
         )
         if is_dry() and request.baseline_data is not None:
             sources = opened(request, request.baseline_data), data.source
-            of_ids = (partial(_with_ids, one, data.reading, str(request.id)) for one in sources)
+            of_ids = (partial(with_ids, one, data.reading, str(request.id)) for one in sources)
             unsent(partial(_read, request, data, []), *of_ids)
         with explaining(data):
             made, counts, why = _read(request, data, notes)
@@ -148,10 +140,10 @@ def _run(request: AuditRequest) -> AuditResult:
 
         content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
     if old is not None:
-        _compare_results(content, old, allowances, request, report.settings, data)
+        compare_results(content, old, allowances, request, report.settings, data)
     if request.baseline_data is not None:
         assert data is not None
-        _compare_rows(content, report.settings, allowances, request, data)
+        compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), report, counts)
 
@@ -195,7 +187,7 @@ def _of_classes(
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
         about: Any = {"require": require_classes, "compared": compare_classes}
-        _compare_results(content, old, allowances, request, settings, None, **about)
+        compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
 
@@ -447,171 +439,6 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
                 f"`{name}` is {shown}, but the counts were taken with {taken or 'none'}; leave it out, or count the "
                 "data again"
             )
-
-
-# ---------------------------------------------------------------------- changes since an earlier audit
-
-
-def _baseline(baseline: Any) -> Any:
-    """Return the JSON form of an earlier audit."""
-    if isinstance(baseline, Result):
-        return baseline.to_dict()
-    return read_json(baseline, "`baseline`: ") if isinstance(baseline, str) else baseline
-
-
-def _compare_results(
-    content: dict[str, Any],
-    old: Mapping[str, Any],
-    allowances: Sequence[Allowance],
-    request: AuditRequest,
-    settings: Settings,
-    data: Dataset | None,
-    require: Callable[[Any, Mapping[str, Any], str], None] = require_comparable,
-    compared: Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]] = compare,
-) -> None:
-    """Add to a result what has changed since an earlier one, and the checks of changes."""
-    name = request.baseline if isinstance(request.baseline, str) else "given"
-    try:
-        require(old, content, name)
-        both = None if data is None else _of_same_file(old, content, settings, request, data)
-        more: tuple[Any, ...] = ()
-        if both is not None:
-            from fairfix.auditing.paired import Changes
-
-            more = (Changes(both, settings.confidence, settings.reference).limits,)
-        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on, *more)
-    except MALFORMED as error:
-        raise changed(name, shown(error)) from error
-    if both is not None:
-        section["same_file"] = True
-    elif data is not None:
-        _propose_pairs(content, checks, old, request, data)
-    _add_changes(content, section, checks, allowances, f"the baseline {name}")
-
-
-def _of_same_file(
-    old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, request: AuditRequest, data: Dataset
-) -> Matched | None:
-    """Return the rows with old and with new decisions where a baseline is of the very same file; else None.
-
-    The baseline must have the hash of the file, name the columns of its decisions, and have their numbers.
-    """
-    from fairfix.auditing.paired import Matched
-
-    hashed = old.get("record", {}).get("data_sha256")
-    where = request.data
-    scored = old["data"]["model"] or data.model is not None or settings.suppress_below or new.get("noise")
-    if hashed is None or scored or not (isinstance(where, str) and Path(where).is_file()):
-        return None
-    if file_hash(where) != hashed:
-        return None
-    then, now = old["data"]["columns"], new["data"]["columns"]
-    decided = {part: then.get(part) for part in ("score", "prediction", "probability")}
-    rest = ({part: names for part, names in one.items() if part not in decided} for one in (then, now))
-    if not alike(*rest) or not set(filter(None, decided.values())) <= set(data.source.columns):
-        return None
-    reading = data.reading.with_threshold()
-    cut = old["settings"]["threshold"]
-    columns = replace(reading.columns, **decided)  # type: ignore[arg-type]  # names of columns
-    before = replace(reading, columns=columns, thresholds=() if cut is None else (float(cut),))
-    tables = [read_table(data.source, one, ()) for one in (before, reading)]
-    same = [
-        np.array_equal(getattr(tables[0].rows, part), getattr(tables[1].rows, part))
-        for part in ("cell", "label")
-    ]
-    if not all(same) or tables[0].rows.cells != tables[1].rows.cells:
-        return None
-    again = audit_dict(audit_data(tables[0], before, replace(settings, checks=())))
-    both = [one["attributes"] for one in (old, json.loads(json.dumps(again)))]
-    return Matched(*tables, 0, 0, 0) if alike(*both) else None
-
-
-def alike(one: Any, two: Any) -> bool:
-    """Return whether two JSON forms are the same."""
-    return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
-
-
-def _propose_pairs(
-    content: dict[str, Any],
-    checks: Sequence[dict[str, Any]],
-    old: Mapping[str, Any],
-    request: AuditRequest,
-    data: Dataset,
-) -> None:
-    """Say with undecided checks of changes that samples were taken as independent, and how to pair them."""
-    from fairfix.tasks.guide import paired_instead
-
-    undecided = [check for check in checks if check["code"] == "limit_inside"]
-    for check in undecided:
-        check["reason"] += "; the baseline has no rows, so old and new are taken as independent samples"
-    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
-    command = paired_instead(request, source, old["data"]["source"])
-    if undecided and command:
-        note = Note(
-            f"{len(undecided)} of {len(checks)} checks of changes are undecided, with old and new taken as independent "
-            "samples; if the same people are in both, compare them row by row, which decides more, with the old rows "
-            f"and the column of their ids: {command}",
-            "unpaired",
-        )
-        content.setdefault("messages", []).append(message_dict(note))
-        log.info("%s", note.line)
-
-
-def _compare_rows(
-    content: dict[str, Any],
-    settings: Settings,
-    allowances: Sequence[Allowance],
-    request: AuditRequest,
-    data: Dataset,
-) -> None:
-    """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
-    from fairfix.auditing.paired import Changes, doubt, match
-
-    name = str(request.id)
-    sources = opened(request, request.baseline_data), data.source
-    reading = data.reading.with_threshold()
-    before, after = (_with_ids(source, reading, name) for source in sources)
-    matched = match(before, after, name)
-    plain = replace(settings, checks=())
-    reports = [
-        replace(audit_data(table, reading, plain), source=source.name)
-        for table, source in zip((matched.old, matched.new), sources, strict=True)
-    ]
-    require_two_groups(reports[1])
-    old, new = map(audit_dict, reports)
-    limits = Changes(matched, settings.confidence, settings.reference).limits
-    judged = {**new, "checks": content["checks"]}
-    section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
-    doubt(checks, matched)
-    if matched.share < 1:
-        both, every = f"{len(matched.new):,}", f"{len(after):,}"
-        log.info("%s of %s rows are in the baseline too, in the same group", both, every)
-    _add_changes(content, {**section, "paired": matched.to_dict(name)}, checks, allowances, "the baseline")
-
-
-def _add_changes(
-    content: dict[str, Any],
-    section: Mapping[str, Any],
-    checks: list[dict[str, Any]],
-    allowances: Sequence[Allowance],
-    name: str,
-) -> None:
-    if allowances and not checks:
-        why = "; ".join(dict.fromkeys(one["reason"] for one in section["not_comparable"]))
-        raise DataError(
-            f"`fail_on_worse`: nothing in {name} can be compared with this audit"
-            + (f": {why}" if why else "")
-        )
-    content["baseline"] = section
-    content["checks"] += checks
-    content["verdict"] = worst(check["verdict"] for check in content["checks"])
-
-
-def _with_ids(source: Source, reading: Reading, name: str) -> Table:
-    """Return the rows of a source with their ids, which stay texts where the format is one of text."""
-    source.require((name,))
-    kind = pa.string() if source.text else source.schema.field(name).type
-    return read_table(source, reading, (), {name: kind})
 
 
 def _audit(request: AuditRequest) -> AuditResult:

@@ -337,9 +337,8 @@ def of_directions(table: Table, confidence: float, *, scored: bool = True) -> It
     rates = {}
     for name in EQUALIZED_ODDS:
         one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
-        rates[name] = Value(
-            *(float(part[0]) for part in (one.value, *simultaneous_limits(one, 1.0 - confidence)))
-        )
+        low, high = simultaneous_limits(one, 1.0 - confidence)
+        rates[name] = Value(float(one.value[0]), float(low[0]), float(high[0]))
     yield from of_decisions(rates, reading)
 
 
