@@ -138,8 +138,10 @@ def form(thing: Any) -> Any:
         return [form(entry) for entry in thing]
     if type(thing) is Value:  # most of a report, so not field by field
         out = {"value": number(thing.value), "low": number(thing.low), "high": number(thing.high)}
-        more = (("reason", thing.reason), ("bound", number(thing.bound) if thing.bound else 0.0))
-        return out | {name: entry for name, entry in more if entry or entry is None}
+        more: dict[str, Any] = {"reason": thing.reason, "bound": number(thing.bound) if thing.bound else 0.0}
+        if thing.given_scores is not None:
+            more["given_scores"] = list(thing.given_scores)
+        return out | {name: entry for name, entry in more.items() if entry or entry is None}
     out = {}
     for field, name, default in _entries(thing.__class__):
         entry = getattr(thing, field)
@@ -285,7 +287,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
 
 def columns_dict(reading: Reading) -> dict[str, Any]:
     """Return which column is what."""
-    parts = ("protected", "label", "score", "prediction", "probability", "weight", "strata")
+    parts = ("protected", "label", "score", "prediction", "probability", "weight", "count", "strata")
     return {part: form(name) for part in parts if (name := getattr(reading.columns, part))}
 
 

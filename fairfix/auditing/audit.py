@@ -21,6 +21,7 @@ from fairfix.auditing.candidates import Candidates, candidates
 from fairfix.auditing.checks import Check, Code, Ruling
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
+from fairfix.auditing.given_scores import GivenScores
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import hidden_groups
@@ -30,7 +31,7 @@ from fairfix.data.counts import Bools, Counts, groups_of_cells
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.reading import Reading
-from fairfix.data.scan import SORT_ROWS, Scan, count_table, scan
+from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 
@@ -108,6 +109,7 @@ def judge(
     behind = true_groups or {}
     blocks = [replace(_with_more(b, more or {}), true_groups=behind.get(b.attribute, {})) for b in blocks]
     everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
+    whole = Measured(everybody, evidence)
     # metrics of the other task are not missed
     foreign = {"label", "decision"} if reading.task == "regression" else {"real label"}
     entries = metrics_for(reading.task)
@@ -119,7 +121,7 @@ def judge(
         rows_used=counts.used,
         excluded=counts.excluded,
         weight=float(counts.held_weights.sum()),
-        overall=Measured(everybody, evidence).group_reports()[0],
+        overall=GivenScores(whole).groups(whole.group_reports())[0],
         blocks=(*blocks, *strata),
         not_computed={m: why for m, why in evidence.missing.items() if not foreign & set(entries[m].needs)},
         checks=tuple(check_results(settings, blocks, evidence.missing, left_out)),
@@ -220,7 +222,7 @@ def _evidence(
 ) -> Evidence:
     """Fetch the rows that exact distances and the pooled median need."""
     counts, rows, reading = scanned.counts, scanned.kept, scanned.reading
-    evidence = Evidence(counts, reading, settings)
+    evidence = Evidence(counts, reading, settings, labelled=_labelled(rows))
     place = source if rows is None else rows
     if counts.grid is None or not settings.exact or place is None:
         return evidence
@@ -237,9 +239,16 @@ def _evidence(
     return replace(evidence, all_rows=everything, candidates=there, median=median, above_median=above)
 
 
+def _labelled(rows: KeptRows | None) -> KeptRows | None:
+    """Return rows that are one person each and have labels; None where some were merged."""
+    alone = rows is not None and rows.label is not None and rows.rows is None and rows.square_weight is None
+    return rows if alone else None
+
+
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
-    groups = measured.group_reports()
+    given = GivenScores(measured)
+    groups = given.groups(measured.group_reports())
     if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
         total = float(evidence.counts.held_weights.sum())
         groups = tuple(replace(group, share=group.weight / total) for group in groups)
@@ -249,7 +258,7 @@ def _block(view: GroupView, evidence: Evidence) -> Block:
         stratum=view.stratum,
         hidden=view.hidden,
         groups=groups,
-        comparisons={c.id: c for c in measured.comparisons()},
+        comparisons={c.id: c for c in given.comparisons(measured.comparisons())},
         distribution=None if view.stratum else measured.distribution(),
     )
 
@@ -284,7 +293,7 @@ def _worst_stratum(
     undefined = tuple(f"{name} ({s})" for s, c in strata for name in c.undefined)
     low, high = pick(c.value.low for _, c in strata), pick(c.value.high for _, c in strata)
     reason = f"over the rest; undefined in {', '.join(undefined)}" if undefined else ""
-    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason)
+    value = replace(top.value, low=low, high=high, reason=top.value.reason or reason, given_scores=None)
     ends = [pick(c.value.value + sign * c.value.bound for _, c in defined) for sign in (-1, 1) if defined]
     if ends:
         value = replace(value, bound=max(value.value - ends[0], ends[1] - value.value))
@@ -354,6 +363,10 @@ def _check_result(
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
     ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
+    if value.given_scores is not None and ruling.verdict == "undecided":
+        low, high = value.given_scores
+        more = f"for people with the scores of these rows the interval is {low:.3f} to {high:.3f}"
+        ruling = replace(ruling, reason=f"{ruling.reason}; {more}")
     if block.hidden and not asked:
         ruling = replace(ruling, reason=f"{ruling.reason}; {block.hidden} hidden groups are not in it")
     return CheckResult(check, *where, value, groups, ruling, complete)

@@ -74,6 +74,7 @@ COLUMN_PARTS: Mapping[str, Json] = {
     "prediction": NAME,
     "probability": NAME,
     "weight": NAME,
+    "count": NAME,
 }
 READING_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
@@ -95,7 +96,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "positive_prediction": None}
+ADDED: Mapping[str, Any] = {"bands": {}, "positive_prediction": None, "count": None}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
@@ -398,7 +399,7 @@ def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
 
 def _differences(one: CountFile, two: CountFile) -> Iterator[tuple[str, str, str]]:
     """Yield (part, value in one, value in the other) of all that keeps counts from being added."""
-    left, right = _reading_state(one.reading), _reading_state(two.reading)
+    left, right = ({**ADDED, **_reading_state(file.reading)} for file in (one, two))
     for key in left:
         if left[key] != right[key]:
             yield key.replace("_", " "), _shown(left[key]), _shown(right[key])
@@ -433,6 +434,8 @@ def _has_range(reading: Reading) -> bool:
 
 def _reading_state(reading: Reading) -> dict[str, Any]:
     columns = {key: getattr(reading.columns, key) for key in COLUMN_PARTS}
+    if columns["count"] is None:  # as files from before it
+        del columns["count"]
     return dict(plain(columns | {key: getattr(reading, key) for key in READING_PARTS}))
 
 

@@ -50,7 +50,8 @@ def in_percent(confidence: float) -> str:
 class Value:
     """A number with its interval; ``value`` is NaN where it is undefined, then ``reason`` says why.
 
-    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact.
+    ``bound`` is the certified numerical error of a value taken from bins, 0 where it is exact. ``given_scores`` is the
+    interval of people with the scores of these rows, where rows are too few for one of all people.
     """
 
     value: float
@@ -58,6 +59,7 @@ class Value:
     high: float
     reason: str = ""
     bound: float = 0.0
+    given_scores: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,16 @@ class GroupView(View):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The counts that all views are computed from, with rows for exactness: every row, or those in candidate bins."""
+    """The counts that all views are computed from, with rows for exactness: every row, or those in candidate bins.
+
+    ``labelled`` are all rows in any order, with their labels, where they are at hand.
+    """
 
     counts: Counts
     reading: Reading
     settings: Settings
     all_rows: KeptRows | None = None
+    labelled: KeptRows | None = None
     candidates: Candidates | None = None
     median: float | None = None
     above_median: Floats | None = None

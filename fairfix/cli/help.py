@@ -17,6 +17,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "positive_label",
             "task",
             "weight",
+            "count",
             "id",
             "duplicate_ids",
             "missing",

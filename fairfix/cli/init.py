@@ -32,6 +32,7 @@ from fairfix.errors import UsageError
     help="The model's score.  [default: score, y_score, proba, prediction or y_pred]",
 )
 @option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score.")
+@option("--count", metavar="COLUMN", help="Number of people that a row is for, in a table of frequencies.")
 @option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1.")
 @option(
     "--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="Where to write it."
@@ -50,6 +51,7 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.csv --protected race --label repaid --positive-label yes
     """
     from fairfix.data.files import open_source, write_text
+    from fairfix.data.people import PeopleSource
     from fairfix.data.reading import Columns
     from fairfix.tasks.starter import first_configuration
 
@@ -57,10 +59,10 @@ def command(data: str, **given: Any) -> int:
     check_outputs({**given, "data": data})
     if target.exists() and not given["force"]:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
-    source = open_source(data)
-    columns = Columns(
-        given["protected"], label=given["label"], score=given["score"], prediction=given["prediction"]
-    )
+    roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
+    columns, source = Columns(given["protected"], **roles), open_source(data)
+    if given["count"]:
+        source = PeopleSource(source, given["count"])
     local = not scheme_of(data) and not Path(data).is_absolute()
     named = os.path.relpath(data, target.parent) if local else shown_argument(data)
     held = str(target.parent / named) if local else named

@@ -47,6 +47,8 @@ class Columns:
     strata: tuple[str, ...] = ()
     id: str | None = None
     """Row weight; columns within whose levels groups are also compared; row identity."""
+    count: str | None = None
+    """For how many people each row of the data was: a source that repeats rows as often has this column no more."""
     classes: tuple[str, ...] = ()
     """Labels and predictions of many classes, which are counted like groups (:mod:`fairfix.data.classes`)."""
 
@@ -93,7 +95,17 @@ class Reading:
         if protected and not columns.protected:
             raise UsageError("no protected column is named; name one with `protected=COLUMN`")
         seen: dict[str, str] = {}
-        for part in ("strata", "protected", "label", "score", "prediction", "probability", "weight", "id"):
+        for part in (
+            "strata",
+            "protected",
+            "label",
+            "score",
+            "prediction",
+            "probability",
+            "weight",
+            "count",
+            "id",
+        ):
             names = getattr(columns, part)
             for name in names if isinstance(names, tuple) else filter(None, (names,)):
                 if name in seen:
@@ -205,7 +217,17 @@ def infer_columns(
     to be learned and it is not ``score_needed``; decisions are not looked for then. Predictions ``of_classes`` are
     looked for alone; where they are not ``score_needed``, they may be missing.
     """
-    for part in ("protected", "strata", "label", "score", "prediction", "probability", "weight", "id"):
+    for part in (
+        "protected",
+        "strata",
+        "label",
+        "score",
+        "prediction",
+        "probability",
+        "weight",
+        "count",
+        "id",
+    ):
         given = getattr(columns, part)
         if "" in ((given,) if isinstance(given, str) else given or ()):
             raise UsageError(f"`{part}`: a column without a name can play no part; give it one in the data")

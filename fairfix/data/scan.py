@@ -391,7 +391,7 @@ def scan(
         return tally.scan()
 
     with proposing_bands(source):
-        parts = source.parts(reading.columns.counted, _types(reading)) if there is None else []
+        parts = source.parts(reading.columns.counted, column_types(reading)) if there is None else []
         if there is not None:
             total: Scan | None = Scan(there, None, reading)
         elif each is None:
@@ -426,7 +426,7 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
     check_positive(counts.rows[:, -1], reading, decided)
 
 
-def _types(reading: Reading) -> dict[str, pa.DataType]:
+def column_types(reading: Reading) -> dict[str, pa.DataType]:
     """Return the column types to ask the source for."""
     coded = pa.dictionary(pa.int32(), pa.string())
     types: dict[str, pa.DataType] = dict.fromkeys(reading.columns.cell_keys, coded)
@@ -477,7 +477,7 @@ def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> Ke
                 room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
         return KeptRows.joined(chosen) if chosen else None
 
-    parts = source.parts(reading.columns.counted, _types(reading))
+    parts = source.parts(reading.columns.counted, column_types(reading))
     return KeptRows.joined([rows for rows in source.workers.each(parts, gather) if rows is not None])
 
 
@@ -513,7 +513,7 @@ def stream_batches(
     """
     before, more = 0, more or {}
     names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))
-    for part in source.parts(names, {**more, **_types(reading)}):
+    for part in source.parts(names, {**more, **column_types(reading)}):
         for batch in part.batches():
             if batch.num_rows:
                 yield before, part, batch

@@ -219,7 +219,10 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         apart=ends,
         whole=(two.high[1], two.low[1]) if two and of.kind == "difference" else None,
     )
-    interval = f" ({amounts.between(low, high)}{sure})"
+    given = ""
+    if "given_scores" in one:
+        given = f"; {amounts.between(*one['given_scores'])} for people with the scores of these rows"
+    interval = f" ({amounts.between(low, high)}{sure}{given})"
     if of.of_true_groups:
         return _of_true_groups(of, amounts, (value, low, high), result)
     if of.scope in FLIP_SCOPES:

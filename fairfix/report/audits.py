@@ -123,7 +123,19 @@ def _facts(result: Json) -> Iterator[str]:
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
     )
+    losses = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
+    if any("given_scores" in one for one in losses):
+        yield (
+            "an interval given scores is of the mean log loss of people with the scores of these rows: too few rows "
+            "carry the mean for an interval of all people"
+        )
     yield from hidden_groups(result)
+
+
+def _losses(block: Json) -> Iterator[Json]:
+    """Yield the log losses of groups, and their comparisons."""
+    yield from (group["metrics"]["log_loss"] for group in block["groups"] if "log_loss" in group["metrics"])
+    yield from block["comparisons"]
 
 
 def _worse(change: Json) -> str:
@@ -170,15 +182,17 @@ def _compared(baseline: Json) -> Iterator[str]:
     if baseline.get("unchanged"):
         yield f"unchanged: every number is that of the baseline, {about}"
         return
-    if "paired" not in baseline:
+    if baseline.get("same_file"):
+        yield f"{about} of the same file, paired by their places; old decisions are those of the baseline's columns"
+    elif "paired" not in baseline:
         yield f"{about}; the two audits are taken as independent samples"
         return
-    match = baseline["paired"]
-    yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
-    yield (
-        f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
-        f"{match['other_group']:,} with another group in each"
-    )
+    if match := baseline.get("paired"):
+        yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
+        yield (
+            f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
+            f"{match['other_group']:,} with another group in each"
+        )
     apart: dict[str, list[str]] = {}
     for one in baseline["changes"]:
         if "not_paired" in one:

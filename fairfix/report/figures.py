@@ -242,11 +242,14 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
     text, mark = f"{text}.", None
     if gap:
         a, b = gap["shares"]
+        largest: Json = next((one for one in block["comparisons"] if one["id"] == "ks.between_groups"), {})
+        about = f" ±{largest['bound']:.1g}" if largest.get("bound") else ""
+        where = "below" if about else "at or below"
         text += (
             f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
-            f"{a:.1%} and {b:.1%} of them at or below it: a KS distance of {abs(a - b):.4f}, the thick upright line."
+            f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick upright line."
         )
-        mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}")
+        mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
     columns = [scores, shares["everybody"], *(below[name] for name in names)]
     rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
     title = f"Score distributions by {block['attribute']}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 NUMBERS = ("value", "low", "high")
-FLOATS = (*NUMBERS, "limit", "slack", "weight")
+FLOATS = (*NUMBERS, "bound", "limit", "slack", "weight")
 
 
 def frame(result: Json, of: str | None = None) -> pd.DataFrame:
@@ -31,7 +31,8 @@ def frame(result: Json, of: str | None = None) -> pd.DataFrame:
     Returns
     -------
     A row per number. ``value``, ``low`` and ``high`` are floats: NaN where a value is undefined, for the ``reason``
-    that stands beside it, or where an interval has no limit on that side.
+    that stands beside it, or where an interval has no limit on that side. ``bound`` is the certified numerical error of
+    a value from counts, 0 where it is exact.
 
     Raises
     ------
@@ -51,10 +52,10 @@ def frame(result: Json, of: str | None = None) -> pd.DataFrame:
 
 
 def _numbers(value: Json | None, prefix: str = "") -> Row:
-    """Return a number, its limits and why it is undefined."""
+    """Return a number, its limits, the certified error of one from bins, and why it is undefined."""
     value = value or {}
     row = {prefix + part: math.nan if value.get(part) is None else value[part] for part in NUMBERS}
-    return row | {prefix + "reason": value.get("reason", "")}
+    return row | {prefix + "bound": value.get("bound", 0.0), prefix + "reason": value.get("reason", "")}
 
 
 def _blocks(result: Json) -> Iterator[tuple[Json, Row]]:
@@ -139,14 +140,17 @@ def _points(result: Json) -> Iterator[Row]:
 
 
 _BLOCK = ("attribute", "stratum")
-_ENDS = (*NUMBERS, "reason")
+_ENDS = (*NUMBERS, "bound", "reason")
 
 TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterator[Row]]]]] = {
     "audit": {
         "groups": ((*_BLOCK, "group", "metric", *_ENDS, "rows", "weight"), _groups),
         "comparisons": ((*_BLOCK, "comparison", *_ENDS, "groups"), _comparisons),
         "checks": (
-            ("check", "attribute", "group", "verdict", *NUMBERS, "operator", "limit", "groups", "reason"),
+            (
+                *("check", "attribute", "group", "verdict"),
+                *(*NUMBERS, "bound", "operator", "limit", "groups", "reason"),
+            ),
             _checks,
         ),
         "true_groups": (
@@ -169,7 +173,7 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
         "checks": (
             (
                 *("check", "attribute", "group", "class", "verdict"),
-                *(*NUMBERS, "operator", "limit", "groups", "reason"),
+                *(*NUMBERS, "bound", "operator", "limit", "groups", "reason"),
             ),
             _checks,
         ),

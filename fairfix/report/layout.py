@@ -212,7 +212,10 @@ def interval(value: Json) -> str:
     about = "±" + f"{value['bound']:.1g} " if value.get("bound") else ""
     size = size_of(value)
     low, high = (show(value[end], 3, size) for end in ("low", "high"))
-    return Interval(f"{show(value['value'], size=size)} {about}[{low}, {high}]")
+    given = ""
+    if "given_scores" in value:
+        given = ", given scores [{}, {}]".format(*(show(end, 3, size) for end in value["given_scores"]))
+    return Interval(f"{show(value['value'], size=size)} {about}[{low}, {high}]{given}")
 
 
 def between(low: float | None, high: float | None, without: str = "undefined") -> str:
@@ -334,8 +337,11 @@ def judgements(result: Json) -> Iterator[Section]:
 
 def read_and_used(result: Json) -> str:
     """Return the numbers of rows that were read and used."""
-    rows = result["data"]["rows"]
-    return f"{rows['read']:,} rows read, {rows['used']:,} used"
+    rows, count = result["data"]["rows"], result["data"].get("columns", {}).get("count")
+    read = (
+        f"{rows['read']:,} rows read" if count is None else f"{rows['read']:,} people read (counts: {count})"
+    )
+    return f"{read}, {rows['used']:,} used"
 
 
 def pairs(parameters: Json) -> str:

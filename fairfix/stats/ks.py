@@ -8,6 +8,7 @@ at the one point where the true distance is attained, a plain difference of two 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -153,4 +154,5 @@ def ks_to_overall(
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
         return np.where(alone, value, low), np.where(alone, value, high)
 
-    return differences(value, limits, alpha, 1.0, least=0.0)
+    bound = np.broadcast_to(error, value.shape)
+    return replace(differences(value, limits, alpha, 1.0, least=0.0), bound=bound)

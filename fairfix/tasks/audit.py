@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,19 @@ import pyarrow as pa
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
-from fairfix.auditing.baseline import Allowance, changed, compare, require_comparable
-from fairfix.auditing.checks import checks_of, worst
+from fairfix.auditing.baseline import Allowance
+from fairfix.auditing.checks import checks_of
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
-from fairfix.data.codec import shown
-from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
-from fairfix.data.scan import read_table
-from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
-from fairfix.errors import MALFORMED, DataError, UsageError
+from fairfix.errors import DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
-from fairfix.report.layout import HEADLINES
+from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, with_ids
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -44,7 +40,15 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
-from fairfix.tasks.messages import message_dict, of_direction, of_source, of_unknown_classes
+from fairfix.tasks.messages import (
+    message_dict,
+    of_class_decisions,
+    of_decisions,
+    of_direction,
+    of_source,
+    of_unknown_classes,
+    of_weights,
+)
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
@@ -98,7 +102,7 @@ def _run(request: AuditRequest) -> AuditResult:
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
-    waivers, old = waivers_of(request), _baseline(request.baseline)
+    waivers, old = waivers_of(request), baseline_of(request.baseline)
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, old)
     counts: CountFile | None = None
@@ -113,15 +117,18 @@ def _run(request: AuditRequest) -> AuditResult:
         )
         if is_dry() and request.baseline_data is not None:
             sources = opened(request, request.baseline_data), data.source
-            of_ids = (partial(_with_ids, one, data.reading, str(request.id)) for one in sources)
+            of_ids = (partial(with_ids, one, data.reading, str(request.id)) for one in sources)
             unsent(partial(_read, request, data, []), *of_ids)
         with explaining(data):
             made, counts, why = _read(request, data, notes)
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
-    wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
-    notes = [*messages((*notes, *wrong, *of_source(data.source if data else None)))]
+    everybody = report.overall.metrics
+    wrong = [*of_direction(everybody.get("auc"), report.reading)]
+    if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
+        wrong += of_decisions(everybody, report.reading)
+    notes = [*messages((*notes, *wrong, *of_weights(report), *of_source(data.source if data else None)))]
     content = audit_dict(report)
     if notes:
         content["messages"] = list(map(message_dict, notes))
@@ -133,10 +140,10 @@ def _run(request: AuditRequest) -> AuditResult:
 
         content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
     if old is not None:
-        _compare_results(content, old, allowances, request)
+        compare_results(content, old, allowances, request, report.settings, data)
     if request.baseline_data is not None:
         assert data is not None
-        _compare_rows(content, report.settings, allowances, request, data)
+        compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), report, counts)
 
@@ -170,7 +177,8 @@ def _of_classes(
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
-    if noted := messages((*of_unknown_classes(made.never_true), *notes)):
+    wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
+    if noted := messages((*wrong, *of_unknown_classes(made.never_true), *notes)):
         content["messages"] = list(map(message_dict, noted))
         for note in noted:
             if note.severity == "warning":
@@ -178,7 +186,8 @@ def _of_classes(
     if old is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
-        _compare_results(content, old, allowances, request, require_classes, compare_classes)
+        about: Any = {"require": require_classes, "compared": compare_classes}
+        compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
 
@@ -430,91 +439,6 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
                 f"`{name}` is {shown}, but the counts were taken with {taken or 'none'}; leave it out, or count the "
                 "data again"
             )
-
-
-# ---------------------------------------------------------------------- changes since an earlier audit
-
-
-def _baseline(baseline: Any) -> Any:
-    """Return the JSON form of an earlier audit."""
-    if isinstance(baseline, Result):
-        return baseline.to_dict()
-    return read_json(baseline, "`baseline`: ") if isinstance(baseline, str) else baseline
-
-
-def _compare_results(
-    content: dict[str, Any],
-    old: Mapping[str, Any],
-    allowances: Sequence[Allowance],
-    request: AuditRequest,
-    require: Callable[[Any, Mapping[str, Any], str], None] = require_comparable,
-    compared: Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]] = compare,
-) -> None:
-    """Add to a result what has changed since an earlier one, and the checks of changes."""
-    name = request.baseline if isinstance(request.baseline, str) else "given"
-    try:
-        require(old, content, name)
-        section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on)
-    except MALFORMED as error:
-        raise changed(name, shown(error)) from error
-    _add_changes(content, section, checks, allowances, f"the baseline {name}")
-
-
-def _compare_rows(
-    content: dict[str, Any],
-    settings: Settings,
-    allowances: Sequence[Allowance],
-    request: AuditRequest,
-    data: Dataset,
-) -> None:
-    """Add to a result what has changed on the rows that are in both files, and the checks of changes."""
-    from fairfix.auditing.paired import Changes, doubt, match
-
-    name = str(request.id)
-    sources = opened(request, request.baseline_data), data.source
-    reading = data.reading.with_threshold()
-    before, after = (_with_ids(source, reading, name) for source in sources)
-    matched = match(before, after, name)
-    plain = replace(settings, checks=())
-    reports = [
-        replace(audit_data(table, reading, plain), source=source.name)
-        for table, source in zip((matched.old, matched.new), sources, strict=True)
-    ]
-    require_two_groups(reports[1])
-    old, new = map(audit_dict, reports)
-    limits = Changes(matched, settings.confidence, settings.reference).limits
-    judged = {**new, "checks": content["checks"]}
-    section, checks = compare(old, judged, allowances, list(HEADLINES), request.gate_on, limits)
-    doubt(checks, matched)
-    if matched.share < 1:
-        both, every = f"{len(matched.new):,}", f"{len(after):,}"
-        log.info("%s of %s rows are in the baseline too, in the same group", both, every)
-    _add_changes(content, {**section, "paired": matched.to_dict(name)}, checks, allowances, "the baseline")
-
-
-def _add_changes(
-    content: dict[str, Any],
-    section: Mapping[str, Any],
-    checks: list[dict[str, Any]],
-    allowances: Sequence[Allowance],
-    name: str,
-) -> None:
-    if allowances and not checks:
-        why = "; ".join(dict.fromkeys(one["reason"] for one in section["not_comparable"]))
-        raise DataError(
-            f"`fail_on_worse`: nothing in {name} can be compared with this audit"
-            + (f": {why}" if why else "")
-        )
-    content["baseline"] = section
-    content["checks"] += checks
-    content["verdict"] = worst(check["verdict"] for check in content["checks"])
-
-
-def _with_ids(source: Source, reading: Reading, name: str) -> Table:
-    """Return the rows of a source with their ids, which stay texts where the format is one of text."""
-    source.require((name,))
-    kind = pa.string() if source.text else source.schema.field(name).type
-    return read_table(source, reading, (), {name: kind})
 
 
 def _audit(request: AuditRequest) -> AuditResult:

@@ -43,9 +43,8 @@ from fairfix.tasks.dataset import (
     noise_of,
     open_data,
 )
-from fairfix.tasks.doubts import area_of
+from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
-from fairfix.tasks.messages import of_direction
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
@@ -303,7 +302,7 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
         mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
         tables["constant"] = held.with_score(np.full(len(held), mean))
     for title, table in tables.items():
-        wrong = of_direction(area_of(fitted, judge.confidence), held.reading) if title == "base" else ()
+        wrong = of_directions(fitted, judge.confidence) if title == "base" else ()
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
         for note in point.notes:
             log.info("%s", note.line)

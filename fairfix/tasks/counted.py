@@ -35,11 +35,10 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
 from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
-from fairfix.tasks.doubts import area_of, of_slack
+from fairfix.tasks.doubts import of_directions, of_slack
 from fairfix.tasks.fitting import Outcome, recorded, warned
 from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.held_out import asked_of, cost_of_rounding, criterion_of, doubts_of, row_of
-from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
 from fairfix.tasks.request import RepairRequest
@@ -151,7 +150,7 @@ def repair_counts(
         proof = without_passes(proof, gaps)
         first = [*lacking, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
         notes = [*proof.claims, *notes]
-    wrong = of_direction(area_of(table, settings.confidence), reading)
+    wrong = of_directions(table, settings.confidence)
     by = held or fit
     hidden_rows = list(_of_left_out(fit, held))
     first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]

@@ -14,9 +14,11 @@ import pyarrow as pa
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
 from fairfix.data.bands import PARTS, band_names, parse_bands
+from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import INDEX_NAME
+from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
 
-COLUMNS = ("protected", "label", "score", "prediction", "weight", "strata")
+COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "strata")
 """Parameters that name the columns of all data."""
 
 INPUTS = (
@@ -89,6 +91,8 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
+    if request.count:
+        Reading(columns).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
     raw = source
     if protected_needed and not request.protected:
@@ -137,8 +141,11 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     for name, rule in rules.items():
         if rule in PARTS:
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
-    reading = replace(reading, bands=bands)
-    return Dataset(source, reading, inferred, model)
+    data = Dataset(source, replace(reading, bands=bands), inferred, model)
+    if isinstance(raw, PeopleSource) and not is_dry():
+        with explaining(data):
+            check_entries(raw.unrepeated, of_classes(data.reading) if many else data.reading)
+    return data
 
 
 def _guide(request: DataRequest, source: Source) -> str:
@@ -156,7 +163,8 @@ def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark:
         log.info("%s: %s", source.name, source.remark)
-    return source
+    count = getattr(request, "count", None)
+    return PeopleSource(source, count) if count else source
 
 
 def unsent(*steps: Callable[[], object]) -> NoReturn:

@@ -17,6 +17,7 @@ code                    said where
 ``shared_ids``          rows whose result is drawn share their id with another
 ``cost``                a rule without the group gives away much of what the features tell, more than one with it
 ``score_direction``     scores are lower for rows of label 1, also in an audit and in a comparison of methods
+``decision_direction``  positive decisions are rarer for rows of label 1, also in an audit and a comparison of methods
 ======================  ==============================================================================================
 
 All of them are cautions, but for the plain cost without the group. None is found in words: each looks at typed numbers
@@ -34,7 +35,9 @@ import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
+from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
 from fairfix.auditing.results import Value
+from fairfix.auditing.sums import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.scan import count_table
 from fairfix.data.table import Groups, Table
@@ -42,6 +45,7 @@ from fairfix.errors import FairfixError, FairfixWarning
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
+from fairfix.tasks.messages import of_decisions, of_direction
 
 FEW = 100
 """Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
@@ -317,7 +321,25 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
         )
 
 
-# ---------------------------------------------------------------------- direction of the score
+# ---------------------------------------------------------------------- direction of scores and decisions
+
+
+def of_directions(table: Table, confidence: float, *, scored: bool = True) -> Iterator[Caution]:
+    """Yield that the scores of a table, if they are used, or its decisions point the wrong way, over everybody."""
+    reading = table.reading
+    if scored:
+        yield from of_direction(area_of(table, confidence), reading)
+    if table.rows.decision is None or not reading.binary:
+        return
+    counts = count_table(table).counts
+    every = confusion(counts, None)
+    assert every is not None
+    rates = {}
+    for name in EQUALIZED_ODDS:
+        one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
+        low, high = simultaneous_limits(one, 1.0 - confidence)
+        rates[name] = Value(float(one.value[0]), float(low[0]), float(high[0]))
+    yield from of_decisions(rates, reading)
 
 
 def area_of(table: Table, confidence: float) -> Value | None:

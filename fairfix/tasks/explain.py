@@ -50,6 +50,9 @@ INTERVALS: Mapping[str, str] = {
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
     "to overall": "the group against everybody else, shrunk by the group's share, which is taken as fixed",
     "means, losses": "Student t, with one imagined row at the end of the scale; far out where it has none (see below)",
+    "log loss given scores": (
+        "beside means without a limit: Chernoff's bound of rows of two known values, at its worst over their chances"
+    ),
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
     "calibration error": "Clopper-Pearson in every bin, put together",

@@ -37,7 +37,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.tasks.doubts import area_of
+from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.guarantee import promise_of
 from fairfix.tasks.held_out import (
@@ -48,7 +48,6 @@ from fairfix.tasks.held_out import (
     shown_of,
     ties,
 )
-from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, prove, results_on
 from fairfix.tasks.sentence import Guarantee
@@ -312,10 +311,10 @@ def repair_table(
         and fitted.rows.label is not None
     )
     first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
-    area = area_of(fitted, settings.confidence) if predictor.needs_score else None
+    wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
     sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
-    notes = [*of_direction(area, table.reading), *lacking, *first, *proof.claims, *notes]
+    notes = [*wrong, *lacking, *first, *proof.claims, *notes]
     if promised is not None:
         notes = [*promised.messages, *notes]
     rule = rules_of(held, predictor)
@@ -384,7 +383,7 @@ def repair_stream(
     proof = without_passes(prove(held, predictor, settings), gaps)
     lacking = [gap.caution for gap in gaps]
     first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
-    wrong = of_direction(area_of(shown, settings.confidence), reading)
+    wrong = of_directions(shown, settings.confidence)
     notes = messages((*wrong, *lacking, *first, *warned(caught), *predictor.trace.notes))
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     rule = rules_of(held, predictor)

@@ -24,6 +24,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "the group in the data, and the one a person belongs to, where the first may be wrong"
         ),
         "weight": "how many people of the population a row stands for; not how often the row was seen",
+        "count": "how many people a row of a table of frequencies is for: each of them was seen",
     },
     "Scores and decisions": {
         "score": (

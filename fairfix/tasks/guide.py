@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -18,7 +19,8 @@ from fairfix.data.files import Source
 from fairfix.data.names import joined_names, nearest
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import shown_argument
-from fairfix.tasks.request import DataRequest, parameters_of
+from fairfix.errors import UsageError
+from fairfix.tasks.request import AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
     (
@@ -127,6 +129,22 @@ def _command(
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
     return " ".join((f"fairfix {task} {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+
+
+def paired_instead(request: AuditRequest, source: Source, old: str) -> str:
+    """Return the command that compares the same rows instead of a saved result; empty where rows cannot be paired.
+
+    ``old`` names the data of the result. A column of ids that nobody names is the first one with a usual name.
+    """
+    ids = [name for name in source.columns if IDENTITY.search(name.lower())]
+    identity = request.id or [*ids, "COLUMN"][0]
+    explicit = request.explicit - {"baseline"} | {"baseline_data"}
+    try:
+        paired = replace(request, baseline=None, baseline_data=old, id=identity, explicit=explicit)
+    except UsageError:  # something that was asked for is not paired
+        return ""
+    given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}
+    return _command(paired, source, {**given, "id": [identity]}, {role: [] for role in ROLES} | given)
 
 
 def _usual(method: str | None) -> dict[str, str]:

@@ -211,10 +211,13 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
     many = int(drawn.sum())
     if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
+        remedy = "name a column of identities with `id`"
+        if table.reading.columns.count:
+            remedy = f"leave out `count`, give a row for each person, and {remedy}"
         yield Caution(
             f"no column tells people apart: {alike:,} of the {many:,} rows whose result is drawn equal another in "
             "every column, so which of them gets which result hangs on their order, and results as drawn are of each "
-            "part as a file of its own; name a column of identities with `id`",
+            f"part as a file of its own; {remedy}",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:

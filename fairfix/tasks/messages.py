@@ -1,24 +1,29 @@
 """Messages: what any result says first, of its scores and of how its data was read.
 
-``score_direction`` is the code of scores that are lower for rows of label 1, ``unknown_classes`` that of predictions
-that no label has, ``read_as`` that of a file of which it had to be found out how it is written, ``shared_ids`` that of
-rows that share a draw, in a repair and in predictions. The module needs no more than an audit;
-:mod:`fairfix.tasks.doubts` has what a repair says of itself.
+``score_direction`` is the code of scores that are lower for rows of label 1, ``decision_direction`` that of positive
+decisions that are rarer for them, ``unknown_classes`` that of predictions that no label has, ``read_as`` that of a file
+of which it had to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in
+predictions. The module needs no more than an audit; :mod:`fairfix.tasks.doubts` has what a repair says of itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
-from fairfix.auditing.results import Value
+from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note
 
 
-def of_direction(auc: Value | None, reading: Reading) -> Iterator[Caution]:
-    """Yield that a score points the wrong way: the whole interval of its AUC over everybody is below one half."""
+def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
+    """Yield that a score points the wrong way: the whole interval of its AUC over everybody is below one half.
+
+    ``name`` is that of its column, where there are several.
+    """
     if auc is None or not auc.high < 0.5:
         return
     if reading.columns.score == MODEL_SCORE:
@@ -31,11 +36,90 @@ def of_direction(auc: Value | None, reading: Reading) -> Iterator[Caution]:
             f"if it is the score of the other label, say {other}; else name the model's score with `score`"
         )
     positive = "1" if reading.positive_label is None else repr(reading.positive_label)
+    which = "" if name is None else f" {name!r}"
     yield Caution(
-        f"the score points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows of "
-        f"label {positive} have lower scores than the others; {remedy}",
+        f"the score{which} points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows "
+        f"of label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
+
+
+def wrong_way(metrics: Mapping[str, Value]) -> bool:
+    """Return whether the TPR is below the FPR, and so is the whole interval of their difference (square and add)."""
+    if not set(EQUALIZED_ODDS) <= set(metrics):
+        return False
+    tpr, fpr = (metrics[name] for name in EQUALIZED_ODDS)
+    return tpr.value - fpr.value + math.hypot(tpr.high - tpr.value, fpr.value - fpr.low) < 0
+
+
+def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Caution]:
+    """Yield that decisions point the wrong way; ``metrics`` are those of everybody."""
+    if not wrong_way(metrics):
+        return
+    columns, positive = reading.columns, reading.positive_label
+    if MODEL_SCORE in (columns.prediction, columns.score):
+        remedy = "check that the label is what the model was fitted to, or name another one with `label`"
+    elif columns.prediction:
+        remedy = (
+            "if they are of the other label, name the positive one with `positive_label` or `positive_prediction`; "
+            "else name the model's decisions with `prediction`"
+        )
+    elif columns.probability:
+        remedy = (
+            "if they are probabilities of the other label, say "
+            + ("`positive_label=0`" if positive is None else "another value with `positive_label`")
+            + "; else name the right column with `probability`"
+        )
+    else:
+        remedy = "check the label and the score, and name others with `label` and `score`"
+    shown = (
+        f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in map(metrics.__getitem__, EQUALIZED_ODDS)
+    )
+    tpr, fpr = shown
+    yield Caution(
+        f"the decisions point the wrong way: the TPR is {tpr} and the FPR {fpr}, so rows of label "
+        f"{'1' if positive is None else repr(positive)} have a positive decision less often than the others; {remedy}",
+        "decision_direction",
+    )
+
+
+def of_class_decisions(classes: Mapping[str, Mapping[str, Value]]) -> Iterator[Caution]:
+    """Yield which classes are predicted less often for rows of that class than for others; of class -> metrics."""
+    wrong = [name for name, metrics in classes.items() if wrong_way(metrics)]
+    if wrong:
+        shown = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        yield Caution(
+            f"predicted less often for rows of that class than for others: {shown}; check that label and prediction "
+            "name their classes alike",
+            "decision_direction",
+        )
+
+
+WHOLE = 1e-9
+"""By how much a sum of whole weights may be off, as a share."""
+
+OF_A_CELL = 4
+"""Rows of a group in a table of frequencies without scores: one for each label and decision."""
+
+
+def of_weights(report: AuditReport) -> Iterator[Note]:
+    """Yield that weights look like counts of people: they are whole, and rows are hardly more than kinds of people."""
+    columns = report.reading.columns
+    if not columns.weight or columns.score:
+        return
+    kinds = math.prod(
+        len(block.groups) for block in report.blocks if len(block.columns) == 1 and not block.stratum
+    )
+    kinds *= len({block.stratum for block in report.blocks if block.stratum}) or 1
+    masses = [group.weight for block in report.blocks for group in block.groups]
+    whole = all(abs(mass - round(mass)) <= WHOLE * mass for mass in masses)
+    if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
+        yield Note(
+            f"the weights {columns.weight!r} are whole numbers, and each row is of another kind of people: if they say "
+            f"how many people a row is for, read them as `count={columns.weight}` instead; intervals take a row with a "
+            "weight for one person",
+            "weights_or_counts",
+        )
 
 
 def of_source(source: Source | None) -> Iterator[Note]:

@@ -215,6 +215,11 @@ class DataRequest(FilesRequest):
         None, "The positive value of decisions that are not 0/1.  [default: that of the labels]", "VALUE"
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
+    count: str | None = parameter(
+        None,
+        "Number of people that a row is for, in a table of frequencies: as if the row came so often.",
+        "COLUMN",
+    )
     strata: Names = parameter(
         (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
     )
@@ -618,6 +623,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
     ("table", ("sql",), "each says what is read"),
+    ("count", ("id",), "an id names one person, and a row with a count is for many"),
     ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
     (
         "from_counts",
@@ -672,6 +678,7 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "label": ("y_true", "labels", "target", "label_col", "label_names", "label_value", "true_col"),
     "prediction": ("y_pred", "pred", "preds", "predictions", "pred_col"),
     "score": ("y_score", "y_prob", "y_proba", "proba", "scores", "scores_names", "score_col"),
+    "count": ("frequency", "frequencies", "freq", "freq_weight", "frequency_weight", "fweight"),
     "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
     "strata": ("control_features", "control_feature"),
     "positive_label": ("pos_label", "favorable_label", "favorable_classes"),

@@ -83,7 +83,8 @@ def first_configuration(
             )
     ids = [name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles]
     draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, not columns.protected and not usual)
-    return _text(draft, f"{_plain(source.name)} ({rows:,} rows)", data, line)
+    many = f"{rows:,} people" if columns.count else f"{rows:,} rows"
+    return _text(draft, f"{_plain(source.name)} ({many})", data, line)
 
 
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
@@ -199,6 +200,8 @@ def _of_groups(draft: Draft) -> Iterator[str]:
             yield f"# {title}:"
             yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
     yield f"protected = [{', '.join(_toml(quoted_name(name)) for name in chosen)}]"
+    if count := draft.reading.columns.count:
+        yield f"\n# The number of people that a row is for.\ncount = {_toml(count)}"
 
 
 def _of_label(draft: Draft) -> Iterator[str]:

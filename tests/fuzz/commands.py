@@ -333,6 +333,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "prediction": lambda d: d.column("prediction"),
     "probability": lambda d: d.column("probability"),
     "weight": lambda d: d.column("weight"),
+    "count": lambda d: d.column("weight"),
     "id": lambda d: d.column("id"),
     "against": lambda d: d.column("score"),
     "features": lambda d: d.draw.choice(
@@ -823,6 +824,7 @@ def case(number: int) -> Case:
             "prediction",
             "probability",
             "weight",
+            "count",
             "threshold",
             "missing",
             "missing_group",

@@ -55,3 +55,32 @@ def direction_of_the_score(rng: np.random.Generator, shell: Shell) -> Tried:
     done = shell.run("audit", shell.write(frame), *words)
     wrong = any(one["code"] == "score_direction" for one in done.result.get("messages", ()))
     return judged(not wrong, f"{rows} rows, {words}, {done.result['overall']['metrics']['auc']}")
+
+
+@promise(
+    "decisions that are no rarer for label 1 are not said to point the wrong way",
+    level=0.05,
+    quick=12,
+    full=1000,
+)
+def direction_of_decisions(rng: np.random.Generator, shell: Shell) -> Tried:
+    rows = int(np.exp(rng.uniform(np.log(30), np.log(3000))))
+    label = rng.random(rows) < rng.uniform(0.05, 0.95)
+    label[:2] = True, False
+    fpr = float(rng.choice([0.02, 0.5, 0.97, rng.uniform(0.05, 0.9)]))
+    tpr = fpr + float(rng.choice([0.0, 0.0, 0.03]))
+    decided = (rng.random(rows) < np.where(label, tpr, fpr)).astype(float)
+    words = ["--protected", "race", "--prediction", "decided"]
+    if rng.random() < 0.3:  # expected decisions of a randomized rule
+        decided = 0.1 + 0.7 * decided
+        words[2:] = ["--probability", "decided"]
+    frame = pd.DataFrame({"race": rng.choice(["a", "b"], rows), "label": label, "decided": decided})
+    frame.loc[:1, "race"] = ["a", "b"]
+    if rng.random() < 0.5:
+        frame["weight"] = rng.gamma(rng.choice([0.5, 2.0]), size=rows) + 1e-3
+        words += ["--weight", "weight"]
+    done = shell.run("audit", shell.write(frame), *words)
+    wrong = any(one["code"] == "decision_direction" for one in done.result.get("messages", ()))
+    return judged(
+        not wrong, f"{rows} rows, {words}, {done.result['overall']['metrics']['true_positive_rate']}"
+    )

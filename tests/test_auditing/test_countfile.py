@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.countfile import CountFile, audit_counts, count, merged
-from fairfix.auditing.results import Settings
+from fairfix.auditing.results import AuditReport, Pair, Settings, Value
 from fairfix.cli import run
 from fairfix.data import container as artifact
 from fairfix.data import files as io
@@ -523,3 +524,32 @@ def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]
     )
     assert found == wanted
     assert found["data"]["model"]["sha256"].startswith("sha256:")
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_every_number_of_counts_is_within_its_bound_of_the_exact_one(
+    name: str, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of groups, comparisons, each group in them and each pair: off by no more than the bound that it carries."""
+    reading, settings = READINGS[name], Settings(intersect=True, reference={"race": "a"})
+    found = audit_counts(merged([(path.stem, count(path, reading)) for path in files]), settings)
+    exact = audit(files[0].parent, reading, settings)
+
+    def values(report: AuditReport) -> dict[tuple[str, ...], Value | Pair]:
+        out: dict[tuple[str, ...], Value | Pair] = {}
+        for block in report.blocks:
+            for group in block.groups:
+                own = {(metric,): value for metric, value in group.metrics.items()}
+                out |= {(block.attribute, block.stratum, group.name, *key): own[key] for key in own}
+            for one in block.comparisons.values():
+                mine = {("",): one.value} | {("of", key): value for key, value in one.per_group.items()}
+                mine |= {("pair", *pair.groups): pair for pair in one.pairs}
+                out |= {(block.attribute, block.stratum, one.id, *key): mine[key] for key in mine}
+        return out
+
+    theirs = values(exact)
+    for key, value in values(found).items():
+        other = theirs[key].value
+        allowed = value.bound + 1e-9 * max(abs(other), 1.0)
+        assert math.isnan(value.value) == math.isnan(other), key
+        assert not abs(value.value - other) > allowed, (key, value, other)

@@ -288,6 +288,81 @@ def test_a_score_that_says_nothing_is_not_said_to_point_the_wrong_way(call: Call
     assert wrong <= 5
 
 
+DECIDED: dict[str, tuple[str, ...]] = {
+    "decisions": ("--prediction", "decided"),
+    "chances": ("--probability", "chance"),
+    "one pass": ("--prediction", "decided", "--one-pass"),
+    "counts": ("--prediction", "decided", "--counts-out", "d.counts"),
+    "strata": ("--prediction", "decided", "--strata", "sex"),
+    "classes": ("--prediction", "told", "--label", "job", "--task", "multiclass"),
+}
+
+
+@pytest.mark.parametrize("kind", DECIDED)
+def test_decisions_that_point_the_wrong_way_are_said_to(rows: pd.DataFrame, call: Call, kind: str) -> None:
+    """In data, counts and classes, where the TPR is surely below the FPR; not where they are right."""
+    for wrong in (True, False):
+        frame = rows.drop(columns="score")
+        decided = 1 - frame.decided if wrong else frame.decided
+        chance = 0.2 + 0.6 * decided
+        told, job = (np.where(one == 1, "nurse", "cook") for one in (decided, frame.label))
+        named = {"told": told, "job": job} if kind == "classes" else {"decided": decided, "chance": chance}
+        write(frame.drop(columns="decided").assign(**named), "d.csv")
+        content = audited(call, "d.csv", *DECIDED[kind])
+        codes = [one["code"] for one in content.get("messages", ())]
+        assert codes == (["decision_direction"] if wrong else [])
+        if kind == "counts":
+            status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json")
+            assert status == 0, err
+            assert [one["code"] for one in json.loads(out).get("messages", ())] == codes
+
+
+def test_decisions_by_a_score_are_not_said_twice_to_point_the_wrong_way(
+    reverse: pd.DataFrame, call: Call
+) -> None:
+    """Of a score, the warning is about the score; of decisions beside it, about each that is wrong."""
+    write(reverse, "d.csv")
+    assert [one["code"] for one in audited(call, "d.csv")["messages"]] == ["score_direction"]
+    write(reverse.assign(yes=(reverse.score >= 0.5).astype(int)), "d.csv")
+    both = audited(call, "d.csv", "--score", "score", "--prediction", "yes")
+    assert [one["code"] for one in both["messages"]] == ["score_direction", "decision_direction"]
+    write(reverse.assign(yes=(reverse.score < 0.5).astype(int)), "d.csv")
+    both = audited(call, "d.csv", "--score", "score", "--prediction", "yes")
+    assert [one["code"] for one in both["messages"]] == ["score_direction"]
+
+
+def test_decisions_that_say_nothing_are_not_said_to_point_the_wrong_way() -> None:
+    """At equal rates it is said in one sample of forty; small groups, rates near 0, weights and classes included."""
+    rng = np.random.default_rng(6)
+    wrong = 0
+    for trial in range(60):
+        size, rate = int(rng.choice([30, 120, 600])), float(rng.choice([0.03, 0.3, 0.5]))
+        frame = pd.DataFrame(
+            {
+                "g": ["a", "b"] * (size // 2),
+                "label": (rng.random(size) < rng.choice([0.1, 0.5])).astype(int),
+                "yes": (rng.random(size) < rate).astype(int),
+                "w": rng.gamma(2.0, size=size) if trial % 2 else np.ones(size),
+            }
+        )
+        frame.loc[:3, "label"] = [0, 1, 0, 1]
+        result = fairfix.audit(frame, protected="g", prediction="yes", weight="w").to_dict()
+        wrong += "messages" in result
+    assert wrong <= 5
+
+
+def test_two_models_say_which_score_points_the_wrong_way(reverse: pd.DataFrame) -> None:
+    """By the name of its column."""
+    frame = reverse.assign(other=1 - reverse.score)
+    result = fairfix.compare(frame, protected="race", score="other", against="score").to_dict()
+    (message,) = result["messages"]
+    assert message["code"] == "score_direction"
+    assert "'score'" in message["text"]
+    assert WRONG in str(fairfix.compare(frame, protected="race", score="score", against="other")).replace(
+        " 'score'", ""
+    )
+
+
 def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call) -> None:
     """Before anything else that a repair has to say of itself."""
     write(reverse, "d.csv")

@@ -15,6 +15,8 @@ from fairfix.errors import UsageError
 from fairfix.report import renderer
 from fairfix.tasks.result import Result
 
+from tests.data import people
+
 HOSTILE = '</iframe><script>alert("1")</script> $x$'
 """A group that would leave its frame, run, and be set as mathematics."""
 
@@ -229,3 +231,18 @@ def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[
         assert f'id="{ident}"' in page
         before = text[: text.index(f">{words}</a>")]
         assert not re.search(rf"(?<![\w.-]){re.escape(words)}(?![\w-])", before.replace(f'#{ident}"', ""))
+
+
+def test_frames_hold_the_bound_of_a_number_from_counts() -> None:
+    """A column ``bound``: that of the JSON form, and 0 where a value is exact."""
+    audit = fairfix.audit(people(2000, 1), protected="race", one_pass=True, fail_on="ks>0.9")
+    content = audit.to_dict()
+    comparisons = audit.to_frame("comparisons")
+    wanted = [one.get("bound", 0.0) for one in content["attributes"][0]["comparisons"]]
+    assert list(comparisons.bound) == wanted
+    assert max(wanted) > 0
+    assert list(audit.to_frame("checks").bound) == [content["checks"][0]["bound"]]
+    groups = audit.to_frame().set_index(["group", "metric"]).bound
+    for group in content["attributes"][0]["groups"]:
+        assert groups[group["group"], "auc"] == group["metrics"]["auc"].get("bound", 0.0)
+        assert groups[group["group"], "selection_rate"] == 0

@@ -298,6 +298,7 @@ VALUES: dict[str, Any] = {
     "slacks": "0.1",
     "holdout": "0.2",
     "id": "person",
+    "count": "many",
     "pairs": "pairs.csv",
     "subspace": "directions.csv",
     "counterfactuals": "copies.csv",

@@ -1,0 +1,114 @@
+"""Intervals of log losses given the scores, where rows are too few for intervals of all people.
+
+Given its score a row has one of two known losses (:mod:`fairfix.stats.two_valued`). A group or a comparison whose log loss
+has no limit also gets the interval for people with the scores of these rows. It is another interval, so it has a name of
+its own and decides no check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.results import ComparisonReport, GroupReport, Value
+from fairfix.auditing.view import GAPS, Measured
+from fairfix.data.reading import to_probability
+from fairfix.stats.estimates import sidak
+from fairfix.stats.gaps import Contrasts, Gap, worst
+from fairfix.stats.two_valued import TwoValued
+
+LOG_LOSS = "log_loss"
+
+MOST_GROUPS = 100
+"""Groups of an attribute whose log losses have such intervals, at some milliseconds each."""
+
+
+@dataclass(frozen=True)
+class GivenScores:
+    """Intervals given the scores, of one view."""
+
+    measured: Measured
+
+    @cached_property
+    def needed(self) -> bool:
+        """Whether a group has too few rows for a limit of its log loss, and rows are there to find another."""
+        view, evidence = self.measured.view, self.measured.evidence
+        if evidence.labelled is None or view.size > MOST_GROUPS or LOG_LOSS not in self.measured.estimates:
+            return False
+        estimates, _ = self.measured.estimates[LOG_LOSS]
+        high = estimates.limits(self.measured.alpha)[1]
+        return bool(np.isinf(high[np.isfinite(estimates.value)]).any())
+
+    @cached_property
+    def losses(self) -> TwoValued:
+        """The losses of the rows by group; a group with a score of 0 or 1 has none, since one may be infinite."""
+        rows, scale = self.measured.evidence.labelled, self.measured.evidence.reading.score_scale
+        assert rows is not None
+        assert rows.label is not None
+        group = self.measured.view.group_of_cell[rows.cell]
+        with np.errstate(divide="ignore"):
+            if scale == "logit":
+                of_1, of_0 = np.logaddexp(0.0, -rows.score), np.logaddexp(0.0, rows.score)
+            else:
+                chance = to_probability(rows.score, scale)
+                of_1, of_0 = np.abs(np.log(chance)), np.abs(np.log(1.0 - chance))
+        endless = np.isinf(of_1) | np.isinf(of_0)
+        group = np.where(np.isin(group, group[endless]), -1, group)
+        larger = np.where(rows.label == 1, of_1 >= of_0, of_0 > of_1).astype(np.float64)
+        ends = np.minimum(of_1, of_0), np.where(endless, 0.0, np.maximum(of_1, of_0))
+        return TwoValued.of_rows(group, self.measured.view.size, *ends, larger, rows.weight)
+
+    def groups(self, reports: tuple[GroupReport, ...]) -> tuple[GroupReport, ...]:
+        """Return the groups, with such an interval where the log loss has no limit."""
+        if not self.needed:
+            return reports
+        defined = np.count_nonzero(~np.isnan(self.measured.estimates[LOG_LOSS][0].value))
+        ends = zip(*self.losses.limits(sidak(self.measured.alpha, int(defined))), strict=True)
+        return tuple(
+            replace(one, metrics={**one.metrics, LOG_LOSS: _with_ends(one.metrics[LOG_LOSS], own)})
+            for one, own in zip(reports, ends, strict=True)
+        )
+
+    def comparisons(self, reports: Iterable[ComparisonReport]) -> Iterator[ComparisonReport]:
+        """Yield the comparisons, those of log losses with such an interval where they have no limit."""
+        for report in reports:
+            of = Comparison.parse(report.id)
+            yield self._compared(of, report) if of.metric == LOG_LOSS and self.needed else report
+
+    def _compared(self, of: Comparison, report: ComparisonReport) -> ComparisonReport:
+        losses, measured, ratio = self.losses, self.measured, of.kind == "ratio"
+        if of.kind in ("min", "max"):
+            gap = worst(losses, measured.alpha, smallest=of.kind == "min")
+            return replace(report, value=_with_ends(report.value, (gap.low, gap.high)))
+        more: dict[str, tuple[Any, ...]] = {"to_reference": (measured.view.reference,)}
+        if of.scope == "to_overall":
+            weight = measured.sizes[0]
+            more["to_overall"] = losses.rest(), weight / weight.sum()
+        result = GAPS[of.scope, of.kind](losses, *more.get(of.scope, ()), measured.alpha)
+        gap = result if isinstance(result, Gap) else result.gap
+        per_group = dict(report.per_group)
+        if isinstance(result, Contrasts):
+            ends = zip(result.low.tolist(), result.high.tolist(), strict=True)
+            each = zip(report.per_group.items(), ends, strict=True)
+            per_group = {name: _with_ends(value, own, ratio=ratio) for (name, value), own in each}
+        return replace(
+            report, value=_with_ends(report.value, (gap.low, gap.high), ratio=ratio), per_group=per_group
+        )
+
+
+def _with_ends(value: Value, ends: tuple[float, float], *, ratio: bool = False) -> Value:
+    """Return a value without a limit with its interval given the scores, if that has both ends.
+
+    A ratio has no limit where its interval begins at 0.
+    """
+    low, high = map(float, ends)
+    closed = math.isfinite(value.high) and not (ratio and value.low == 0)
+    if closed or not all(map(math.isfinite, (value.value, low, high))) or (ratio and low == 0):
+        return value
+    return replace(value, given_scores=(min(low, value.value), max(high, value.value)))
