@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairfix.data.names import joined_names
 from fairfix.data.urls import shown_argument
 from fairfix.methods.base import Repairer
-from fairfix.tasks.guide import arguments_of, options_of
 from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
 
 OF_NOISE = frozenset(name for name in parameters_of(RepairRequest) if name.startswith("noise"))
@@ -41,8 +41,8 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         value = getattr(request, name)
         if name not in own or name in refused or value is None or value == default:
             continue
-        settings[name] = value
-        if isinstance(value, tuple) and domain.listed:
+        settings[name] = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
             settings[name] = joined_names(map(str, value))
         elif domain.kind is object and not isinstance(value, str):
             settings[name] = Name(name)
@@ -55,12 +55,21 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         value = getattr(repairer, part.name)
         asked = part.name == "slack" and repairer.slack_of_all is not None
         if (asked or value != part.default) and part.name not in settings:
-            settings[part.name] = _shortest(value)
+            settings[part.name] = value
     if not isinstance(request.data, str):
         calls = {name: "inf" if value == math.inf else value for name, value in settings.items()}
-        return f"fairfix.repair({', '.join(('data', *arguments_of(calls)))})"
-    data = shlex.quote(shown_argument(request.data))
-    return " ".join((f"fairfix repair {data}", *options_of(settings)))
+        return (
+            f"fairfix.repair({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
+        )
+    return " ".join((f"fairfix repair {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+
+
+def _options(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in settings.items():
+        for one in value if isinstance(value, list) else (value,):
+            option = "--" + name.replace("_", "-")
+            text = shown_argument(str(_shortest(one)))
+            yield option if one is True else f"{option} {shlex.quote(text)}"
 
 
 def _shortest(value: Any) -> Any:

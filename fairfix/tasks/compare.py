@@ -215,7 +215,7 @@ def _point(
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
-        found = findings(whole, problem, held, repairer, predictor, caught, settings, seed=seed)
+        found = findings(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error))
     selected = next((row for row in found.proof.table if row.name == "selection_rate"), None)
@@ -443,7 +443,6 @@ class Plan:
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         return CompareResult(add_record(content, request), outcome)
-
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""

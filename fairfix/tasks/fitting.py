@@ -351,6 +351,7 @@ def findings(
     *,
     seed: int,
     made: Repairer | None = None,
+    brief: bool = False,
 ) -> Findings:
     """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
 
@@ -368,6 +369,8 @@ def findings(
         Intervals and checks of the proof on held-out rows.
     seed
         Of fits to fewer groups.
+    brief
+        Whether the proofs are for what is said of the repair alone, and not to be shown.
     """
     fitted, noise, plain = problem.table, problem.noise, replace(settings, checks=())
     made = repairer if made is None else made
@@ -391,6 +394,7 @@ def findings(
         "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted, predictor.scales),
+        "brief": brief,
     }
     proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)

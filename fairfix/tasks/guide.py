@@ -125,8 +125,8 @@ def _command(
             settings[name] = joined_names(map(str, value)) if joined else value
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
-        return f"fairfix.{task}({', '.join(('data', *arguments_of(settings)))})"
-    return " ".join((f"fairfix {task} {shlex.quote(shown_argument(request.data))}", *options_of(settings)))
+        return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
+    return " ".join((f"fairfix {task} {shlex.quote(shown_argument(request.data))}", *_options(settings)))
 
 
 def _usual(method: str | None) -> dict[str, str]:
@@ -136,15 +136,14 @@ def _usual(method: str | None) -> dict[str, str]:
     return {one.name: str(one.default) for one in available()[method].parameter_fields()} if method else {}
 
 
-def options_of(settings: Mapping[str, Any]) -> Iterator[str]:
+def _options(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield parameters, which the command line shows as options."""
     for name, value in settings.items():
         for one in value if isinstance(value, tuple) else (value,):
             yield f"`{name}`" if one is True else f"`{name}={one}`"
 
 
-def arguments_of(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield parameters as arguments of a call."""
+def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         several = name in ("protected", "strata", "features") and isinstance(value, str) and "," in value
         yield f"{name}={value.split(',') if several else value!r}"
