@@ -172,7 +172,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "rounding": "deterministic decisions miss the slack or leave the gap; randomised ones hold it",
         "no_help": "nothing shows that the repair helped: the gap before was not certain, and it is not smaller after",
         "gap_before": "the gap before the repair may have been within the slack already",
-        "gap_after": "the gap is not smaller on held-out rows",
+        "gap_after": "the gap is not smaller, or the worst group no better off, on held-out rows",
         "levelled_down": "the repair raises the rate of no group, and lowers that of some group",
         "slack": "the rule misses its slack on the rows of the fit",
         "constant": "everybody has the same value, on held-out rows or on those of the fit",

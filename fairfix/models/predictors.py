@@ -25,6 +25,7 @@ from fairfix.errors import DataError
 from fairfix.models.trace import FitTrace
 from fairfix.optim.monotone import sigmoid_of
 from fairfix.optim.piecewise import Piecewise
+from fairfix.optim.ramp import ramp
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +254,10 @@ class GroupwiseRamp(OfGroups):
             share[(code < 0)[cell]] = np.nan
         share /= self.gamma
         return np.clip(share, 0.0, 1.0, out=share)
+
+    def of_group(self, k: int, score: Floats) -> Floats:
+        """Return the ramp of one group at scores ``2 p - 1``, same shape."""
+        return ramp(score, float(self.offsets[k]), self.gamma, float(self.remainders[k]))
 
     def of_row(self, row: OneRow) -> tuple[float, bool]:
         """Return the ramp at the score of a single row; NaN for a group not seen in the fit."""

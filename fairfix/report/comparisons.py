@@ -86,6 +86,10 @@ def _of_gap(
         "random": lambda point: f"{100 * point['randomized']:.1f} %",
         "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
     }
+    attribute = parted(gap)[1].strip("[]")
+    selected: Columns = {"selected, %": _selected, "by group, %": _by_group(attribute)}
+    columns |= selected if any("selection_rate" in point for point in ordered) else {}
+    columns |= _WARNED if any(map(_codes, ordered)) else {}
     grids = [Grid.of(columns, ordered, 2, f"Frontier of {titled(gap)}")]
     lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
@@ -101,6 +105,8 @@ def _of_gap(
             "gap": _gap_of(gap),
             **{name: _quality_of(gap, name) for name in qualities},
         }
+        every = {**every, **selected} if any("selection_rate" in point for point in points) else every
+        every = {**every, **_WARNED} if any(map(_codes, points)) else every
         grids.append(replace(Grid.of(every, points, 2, f"All points: {titled(gap)}"), folded=True))
     return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
 
@@ -117,6 +123,7 @@ def answer(result: Json) -> Iterator[str]:
         for gap in leading
         for line in (*(() if base is None else (_as_is(base, gap),)), *advised(result, gap))
     ]
+    lines += _of_advised(result, leading)
     if lines and base is None:
         yield "There is no score of a model as it is, so what a method changes beside one is not known."
     yield from lines
@@ -161,14 +168,21 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         several = list(run)
         one = several[-1 if place is None else 0]
         begin = f"For a gap of at most {_points(one['at_most'])}"
-        if place is None:
+        title_of = METRICS[one["quality"]].title
+        refused = None if one.get("refused") is None else result["points"][one["refused"]]
+        if place is None and refused is None:
             yield f"{begin}: no method that was tried, on held-out rows."
+            continue
+        if place is None:
+            yield (
+                f"{begin}: no repair can be recommended. {named(refused)} has the best {title_of}, with warnings "
+                f"({_codes(refused)})."
+            )
             continue
         point = result["points"][place]
         value, cost = point["surer"][gap], point["costs"].get(one["quality"])
         text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
         shown = value["high"] is not None and value["high"] <= one["at_most"]
-        title_of = METRICS[one["quality"]].title
         if not shown:
             text += ", so on other rows it may be above that limit"
         if point["title"] == "base":
@@ -177,7 +191,55 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         elif cost is not None and cost["value"] is not None:
             written = _ends(cost, sign=True) if one["quality"] == "accuracy" else signed(cost)
             text += f"; {title_of} changes by {written} against the base"
-        yield text + ("; it uses the group." if point["protected_at_predict"] else ".")
+        text += "; it uses the group." if point["protected_at_predict"] else "."
+        if refused is not None:
+            text += f" {named(refused)} has a better {title_of}, with warnings ({_codes(refused)})."
+        yield text
+
+
+def _of_advised(result: Json, gaps: Sequence[str]) -> Iterator[str]:
+    """Yield what is to be known of the points that are advised for some gaps: their warnings, and how to make them."""
+    places = dict.fromkeys(one["point"] for one in result.get("advice", ()) if one["gap"] in gaps)
+    for point in (result["points"][place] for place in places if place is not None):
+        for one in point["messages"]:
+            if one["severity"] == "warning":
+                yield f"Warning for {named(point)}: {one['text']} [{one['code']}]"
+        if "command" in point:
+            yield f"To make {named(point)}: {point['command']}"
+
+
+def _codes(point: Json) -> str:
+    """Return the codes of the warnings of a point."""
+    codes = (one["code"] for one in point.get("messages", ()) if one["severity"] == "warning")
+    return ", ".join(dict.fromkeys(codes))
+
+
+_WARNED: Columns = {"warnings": _codes}
+
+
+def _selected(point: Json) -> str:
+    """Return the selection rate before and after, where that is another one."""
+    rates = point.get("selection_rate")
+    if rates is None or any(rates[when]["value"] is None for when in ("before", "after")):
+        return "–"
+    return " → ".join(f"{100 * rates[when]['value']:.1f}" for when in ("before", "after"))
+
+
+def _by_group(attribute: str) -> Callable[[Json], str]:
+    """Return the cell of the least and the greatest selection rate of a group, before and after."""
+
+    def cell(point: Json) -> str:
+        groups = next((one["groups"] for one in point.get("people", ()) if one["attribute"] == attribute), ())
+        rates = [
+            group["metrics"]["selection_rate"] for group in groups if "selection_rate" in group["metrics"]
+        ]
+        spans = []
+        for when in ("before", "after"):
+            known = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
+            spans.append(f"{min(known):.0f} to {max(known):.0f}" if known else "–")
+        return " → ".join(spans) if rates else "–"
+
+    return cell
 
 
 def named(point: Json) -> str:

@@ -128,8 +128,12 @@ def _points(result: Json) -> Iterator[Row]:
             "point": place,
             "method": point["title"],
             "slack": math.nan if point["slack"] is None else point["slack"],
+            "randomized": point.get("randomized", math.nan),
+            "warnings": ", ".join(dict.fromkeys(_warnings(point))),
             "failure": point.get("failure", ""),
         }
+        for when, value in point.get("selection_rate", {}).items():
+            named[f"selection_rate_{when}"] = math.nan if value["value"] is None else value["value"]
         for kind, part in (("gap", "gaps"), ("quality", "qualities")):
             for name, value in point.get(part, {}).items():
                 number, attribute = parted(name)
@@ -137,6 +141,28 @@ def _points(result: Json) -> Iterator[Row]:
                 yield {**named, "kind": kind, **where, **_numbers(value)}
         if "failure" in point:
             yield {**named, "kind": "", "number": "", "attribute": "", **_numbers(None)}
+
+
+def _warnings(point: Json) -> Iterator[str]:
+    return (one["code"] for one in point.get("messages", ()) if one["severity"] == "warning")
+
+
+def _people(result: Json) -> Iterator[Row]:
+    for place, point in enumerate(result["points"]):
+        named = {"point": place, "method": point["title"]}
+        named["slack"] = math.nan if point["slack"] is None else point["slack"]
+        for block in point.get("people", ()):
+            for group in block["groups"]:
+                row = {
+                    **named,
+                    "attribute": block["attribute"],
+                    "group": group["group"],
+                    "rows": group["rows"],
+                }
+                row |= {way: group.get(way, math.nan) for way in ("up", "down")}
+                for metric, values in group["metrics"].items():
+                    ends = [_numbers(values[when], f"{when}_") for when in ("before", "after")]
+                    yield {**row, "metric": metric, **ends[0], **ends[1]}
 
 
 _BLOCK = ("attribute", "stratum")
@@ -179,7 +205,20 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
         ),
     },
     "compare": {
-        "points": (("point", "method", "slack", "kind", "number", "attribute", *_ENDS, "failure"), _points)
+        "points": (
+            (
+                *("point", "method", "slack", "kind", "number", "attribute", *_ENDS),
+                *("selection_rate_before", "selection_rate_after", "randomized", "warnings", "failure"),
+            ),
+            _points,
+        ),
+        "people": (
+            (
+                *("point", "method", "slack", "attribute", "group", "rows", "up", "down", "metric"),
+                *(f"{when}_{part}" for when in ("before", "after") for part in _ENDS),
+            ),
+            _people,
+        ),
     },
 }
 """Kind of result -> table -> its columns and its rows."""

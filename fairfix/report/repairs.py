@@ -123,7 +123,9 @@ def answer(result: Json) -> Iterator[str]:
     held = proven or fit
     fitted = {row["attribute"]: row for row in _of_criterion(result, fit["table"])}
     concerned = _whom(result, held)
-    for row in _of_criterion(result, held["table"]):
+    if not (shown := _of_criterion(result, held["table"])):
+        yield _unmeasured(result)
+    for row in shown:
         if not proven:
             yield _gap_of_fit(row, held["rows"])
             continue
@@ -219,6 +221,8 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     if not math.isfinite(limit.number) or after["value"] is None:
         return f"{text}."
     text += f". The {limit.name}{limit.meaning} is {write(limit.number)}"
+    if limit.one_sided:
+        return f"{text}; the gap counts groups that are better off too."
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
         text += f"; on the rows of the fit {limit.of} is {write(there)}"
@@ -250,6 +254,8 @@ class Limit:
     meaning: str
     of: str
     least: bool = False
+    one_sided: bool = False
+    """Whether it bounds one direction of what is shown alone, so that they are not compared."""
 
 
 def _limit(parameters: Json) -> Limit:
@@ -263,10 +269,22 @@ def _limit(parameters: Json) -> Limit:
         words = "bound", ", the largest loss that was allowed,", "it"
     else:
         asked, words = parameters.get("slack"), ("slack", ", the gap that was allowed,", "the gap")
+    one_sided = parameters.get("sides") == "one"
+    if one_sided:
+        words = "slack", ", how far a group may be worse off than everybody,", "it"
     try:
-        return Limit(float(str(asked)), *words)
+        return Limit(float(str(asked)), *words, one_sided=one_sided)
     except ValueError:  # there is none, or one for each group
         return Limit(math.nan, *words)
+
+
+def _unmeasured(result: Json) -> str:
+    """Return that what the repair bounds is no number of these rows: what a score would be that is somebody else's."""
+    title = Comparison.parse(result["criterion"]).title
+    return (
+        f"The {title} is not known, before the repair or after it: the rule works on a score, and nothing here shows "
+        "what that score would be for the same person in another group."
+    )
 
 
 def _gap_of_fit(row: Json, rows: int) -> str:

@@ -1,5 +1,6 @@
 """Advice: which of the compared repairs to take for a gap of at most so much.
 
+No repair is advised that ``repair`` would warn of with one of :data:`REFUSED`; its other warnings are said with it.
 The choice is by the held-out rows that the points are judged by, so what is chosen looks better there than it is. Its
 own intervals are therefore those that hold for all points at once (Bonferroni): whichever of them is chosen, they hold.
 """
@@ -23,17 +24,28 @@ MAIN = ("accuracy", "square_loss")
 """The quality by which a point is chosen: the first that all points have."""
 
 
+REFUSED = frozenset(
+    (
+        *("no_help", "gap_after", "levelled_down", "rounding", "cost"),
+        *("selection", "selection_moved", "constant", "infeasible"),
+    )
+)
+"""Codes of warnings that a repair does not what it is for, or does it at a price that nobody asked for."""
+
+
 @dataclass(frozen=True)
 class Advice:
     """The best point with a gap of at most ``at_most`` on the held-out rows; None where there is none.
 
-    ``point`` is its place among all points.
+    ``point`` is its place among all points; ``refused`` is the place of a better one, or of the best where there is no
+    other, whose warnings forbid to advise it.
     """
 
     gap: str
     at_most: float
     quality: str
     point: int | None
+    refused: int | None = None
 
 
 def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advice]:
@@ -48,5 +60,7 @@ def advice_of(points: Sequence[Point], limits: Sequence[float]) -> Iterator[Advi
         losses = {i: sign * points[i].qualities[quality].value for i in having}
         for limit in sorted(one for one in set(limits) if math.isfinite(one) and one > 0):
             within = [i for i in having if points[i].gaps[gap].value <= limit and math.isfinite(losses[i])]
-            best = min(within, key=lambda i: (losses[i], points[i].needs_protected, i), default=None)
-            yield Advice(gap, limit, quality, best)
+            within.sort(key=lambda i: (losses[i], points[i].needs_protected, i))
+            best = next((i for i in within if not points[i].alarms), None)
+            first = next(iter(within), None)
+            yield Advice(gap, limit, quality, best, None if first == best else first)

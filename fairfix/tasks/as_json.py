@@ -166,9 +166,24 @@ def _point(point: Point) -> dict[str, Any]:
         "randomized": point.randomized,
         "protected_at_predict": point.needs_protected,
         "front": list(point.front),
+        **_selected(point),
+        **_present(command=point.command),
         "messages": list(map(message_dict, point.notes)),
+        "warnings": [str(note) for note in point.warnings],
         "notes": list(map(str, point.notes)),
     }
+
+
+def _selected(point: Point) -> dict[str, Any]:
+    """Return how many a point selects, before and after, and what it changes for groups."""
+    people = [
+        {"attribute": attribute, "groups": list(map(_group, groups))}
+        for attribute, groups in point.people.items()
+    ]
+    if point.selected is None:
+        return {"people": people}
+    was, now = map(form, point.selected)
+    return {"selection_rate": {"before": was, "after": now}, "people": people}
 
 
 def compare_dict(
@@ -192,6 +207,7 @@ def compare_dict(
         "points": [_point(point) for point in outcome.points],
         "advice": [
             {"gap": one.gap, "at_most": one.at_most, "quality": one.quality, "point": one.point}
+            | _present(refused=one.refused)
             for one in outcome.advice
         ],
     }

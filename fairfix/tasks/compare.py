@@ -6,6 +6,7 @@ lie in one picture. Beside them stand the base, as it is, and the best constant.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import Settings, Value
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
-from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_model import of_predictor
@@ -30,10 +30,10 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import check_memberships
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
-from fairfix.tasks.advice import Advice, advice_of
+from fairfix.tasks.advice import REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
+from fairfix.tasks.command import repair_command
 from fairfix.tasks.dataset import (
     Dataset,
     explaining,
@@ -44,7 +44,8 @@ from fairfix.tasks.dataset import (
     open_data,
 )
 from fairfix.tasks.doubts import of_directions
-from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
+from fairfix.tasks.fitting import check_split, findings, read_rows, recorded, split_rows
+from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
@@ -78,6 +79,10 @@ class Contender:
     title: str
     repairer: Repairer
 
+    def with_slack(self, slack: float | None) -> Repairer:
+        """Return the method with a slack; as it is where it has none."""
+        return self.repairer if slack is None else replace(self.repairer, slack=slack)
+
 
 @dataclass(frozen=True)
 class Point:
@@ -95,12 +100,29 @@ class Point:
     failure: str = ""
     """Why there is no result; empty if there is one."""
     notes: tuple[Note, ...] = ()
+    """What has to be said of it: of a repair all that ``repair`` would say."""
+    selected: tuple[Value, Value] | None = None
+    """The selection rate before the repair and after it; None where nothing is decided."""
+    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
+    """Attribute -> what changes for each of its groups."""
+    command: str = ""
+    """How to make it; empty for what is no repair."""
     front: tuple[str, ...] = ()
     """Pairs ``gap|quality`` on whose frontier it lies."""
     surer: Mapping[str, Value] = field(default_factory=dict)
     """Its gaps of recorded groups with intervals that hold for all points at once."""
     costs: Mapping[str, Value] = field(default_factory=dict)
     """Quality -> its change against the base on the same rows, with such an interval."""
+
+    @property
+    def warnings(self) -> tuple[Note, ...]:
+        """What endangers the result."""
+        return tuple(note for note in self.notes if note.severity == "warning")
+
+    @property
+    def alarms(self) -> tuple[Note, ...]:
+        """Warnings that forbid to advise it."""
+        return tuple(note for note in self.warnings if note.code in REFUSED)
 
 
 @dataclass(frozen=True)
@@ -151,14 +173,13 @@ def compare_table(
     soft = RepairProblem(fitted.ungrouped)
     planned = fits(contenders, slacks)
     judge = _Judge(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
-    fit_seed = int(fit_rng.integers(2**63))
     points = [*_baselines(fitted, judge)]
     for contender, slack in planned:
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
         one = contender.repairer
         by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
         problem = noisy if one.knows_noise else soft if one.membership else by_group
-        points.append(_point(contender, slack, problem, judge, fit_seed))
+        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     points = list(_with_fronts(points))
@@ -178,18 +199,33 @@ def fits(
 
 
 def _point(
-    contender: Contender, slack: float | None, problem: RepairProblem, judge: _Judge, seed: int
+    contender: Contender,
+    slack: float | None,
+    problem: RepairProblem,
+    table: Table,
+    judge: _Judge,
+    rng: np.random.Generator,
+    seed: int,
 ) -> Point:
-    """Return the point of one fit; every fit begins with the same random numbers, whatever came before."""
-    repairer = contender.repairer if slack is None else replace(contender.repairer, slack=slack)
-    with recorded() as caught:
-        try:
-            predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
-        except FairfixError as error:
-            return Point(contender.title, slack, failure=str(error))
-    notes = messages((*warned(caught), *predictor.trace.notes))
-    judged = judge.repaired(predictor, repairer.comparables)
-    return replace(judged, title=contender.title, slack=slack, notes=notes)
+    """Return the point of one fit; every fit begins with the random numbers of ``repair``, whatever came before."""
+    repairer = contender.with_slack(slack)
+    whole, held = (one.ungrouped if repairer.membership else one for one in (table, judge.held))
+    settings = Settings(confidence=judge.confidence, intersect=len(whole.reading.columns.protected) > 1)
+    try:
+        with recorded() as caught:
+            predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
+        found = findings(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
+    except FairfixError as error:
+        return Point(contender.title, slack, failure=str(error))
+    selected = next((row for row in found.proof.table if row.name == "selection_rate"), None)
+    return replace(
+        judge.repaired(predictor, repairer.comparables),
+        title=contender.title,
+        slack=slack,
+        notes=found.messages,
+        selected=None if selected is None else (selected.before, selected.after),
+        people=found.proof.people,
+    )
 
 
 @dataclass(frozen=True)
@@ -277,6 +313,15 @@ class _Judge:
         shown = [name for name in QUALITIES[: 1 if decided else None] if name in metrics]
         return Point("", None, gaps, {name: metrics[name] for name in shown})
 
+    def with_people(self, point: Point, base: Table, table: Table) -> Point:
+        """Return the point with what it changes for groups against the base, and how many it selects."""
+        crossed = len(table.reading.columns.protected) > 1
+        settings = Settings(confidence=self.confidence, intersect=crossed, only=GAPS)
+        was, now = (audit(one, one.reading, settings) for one in (base, table))
+        rates = [report.overall.metrics.get("selection_rate") for report in (was, now)]
+        selected = None if rates[0] is None or rates[1] is None else (rates[0], rates[1])
+        return replace(point, selected=selected, people=changes_of(base, table, was, now))
+
     def with_true_groups(
         self, point: Point, table: Table, predictor: RepairedPredictor | None = None
     ) -> Point:
@@ -304,6 +349,8 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
     for title, table in tables.items():
         wrong = of_directions(fitted, judge.confidence) if title == "base" else ()
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
+        if judge.base is not None:
+            point = judge.with_people(point, judge.base, table)
         for note in point.notes:
             log.info("%s", note.line)
         point = judge.with_true_groups(point, table)
@@ -361,10 +408,9 @@ class Plan:
         """Make the comparison; ``begin`` is called before every fit with its name, ``done`` after it with 1."""
         request, data = self.request, self.data
         with explaining(data):
-            members = membership_columns(self.noise, data)
-            table = read_table(data.source, data.reading, raw=members)
-            if members:
-                check_memberships(table, data.source, data.reading, tuple(members))
+            members = tuple(membership_columns(self.noise, data))
+            drawn = any(one.repairer.draws for one in self.contenders)
+            table, _ = read_rows(data, None, request.seed, members=members, draws=drawn)
         with threads_of_fits(request.threads):
             outcome = compare_table(
                 table,
@@ -380,6 +426,7 @@ class Plan:
                 done=done,
                 begin=begin,
             )
+        outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         settings: dict[str, Any] = {
             "confidence": request.confidence,
@@ -395,6 +442,15 @@ class Plan:
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         return CompareResult(add_record(content, request), outcome)
+
+    def with_command(self, point: Point) -> Point:
+        """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""
+        made = next((one for one in self.contenders if one.title == point.title), None)
+        if made is None or point.failure:
+            return point
+        shared = any(note.code == "shared_ids" for note in point.notes)
+        command = repair_command(self.request, made.with_slack(point.slack), shared_ids=shared)
+        return replace(point, command=command)
 
 
 def plan_of(request: CompareRequest) -> Plan:

@@ -28,7 +28,13 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.predictors import BinnedRule, OfGroups, RepairedPredictor
+from fairfix.models.predictors import (
+    BinnedRule,
+    GroupwiseCurve,
+    GroupwiseRamp,
+    OfGroups,
+    RepairedPredictor,
+)
 from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
@@ -392,7 +398,12 @@ def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
     starts, score = _bins_of(grid, reading)
     code, each = table.codes(fitted.columns, fitted.levels), []
     for k in range(len(fitted.levels)):
-        alike = table.take(np.full(score.size, int(np.flatnonzero(code == k)[0])))
+        rows = np.flatnonzero(code == k)
+        if not rows.size:  # a group that the fit lacks, whose rule adds up those of others
+            assert isinstance(fitted, GroupwiseRamp | GroupwiseCurve)
+            each.append(fitted.of_group(k, 2.0 * to_probability(score, reading.score_scale) - 1.0))
+            continue
+        alike = table.take(np.full(score.size, int(rows[0])))
         given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
         each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
     return BinnedRule.of(fitted.columns, fitted.levels, starts, np.stack(each))

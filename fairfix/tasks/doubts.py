@@ -7,7 +7,7 @@ code                    said where
 ``constant``            everybody has the same value, on held-out rows or on those of the fit
 ``no_help``             both of the next two
 ``gap_before``          the gap before the repair may have been within the slack already
-``gap_after``           the gap after it is not smaller, on held-out rows
+``gap_after``           the gap after it is not smaller, or the worst group no better off, on held-out rows
 ``levelled_down``       the rate of no group rises, and that of some group falls
 ``slack``               the rule misses its slack on the rows of the fit
 ``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.comparisons import ENDS, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
-from fairfix.auditing.metrics import EQUALIZED_ODDS, RATES
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
 from fairfix.auditing.results import Value
 from fairfix.auditing.sums import confusion, proportions, rate_sums
 from fairfix.data.counts import Bools, Floats
@@ -71,6 +71,9 @@ EVENTS: Mapping[str, tuple[int | None, ...]] = {
 }
 """Labels of the rows over which a metric is a mean; None for all rows."""
 
+CHANGED = ("under_flips", "under_comparable", "under_counterfactuals")
+"""Scopes of people and their changed copies, which are alike where nothing changes."""
+
 ROWS = {None: "rows", 1: "positives", 0: "negatives"}
 
 
@@ -98,9 +101,14 @@ class Asked:
 
     @property
     def is_gap(self) -> bool:
-        """Whether it tells how far groups are from alike."""
+        """Whether it tells how far groups, or people and their copies, are from alike."""
         of = Comparison.parse(self.comparison)
-        return of.metric == "ks" or of.kind in ("difference", "covariance", "ratio")
+        return of.metric == "ks" or of.kind in ("difference", "covariance", "ratio") or of.scope in CHANGED
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the value of the group that is worst off."""
+        return Comparison.parse(self.comparison).kind in ENDS
 
     @property
     def allowed(self) -> float | None:
@@ -131,6 +139,8 @@ def show(value: Value) -> str:
 
 def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     """Yield what is to be said of a gap before and after the repair, on held-out rows."""
+    if asked.is_end and not math.isnan(before.value):
+        yield from _of_worst(asked, before, after)
     if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
         return
     allowed = asked.allowed or 0.0
@@ -153,6 +163,16 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     elif larger:
         yield Caution(
             f"the gap is not smaller: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
+            "gap_after",
+        )
+
+
+def _of_worst(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+    """Yield that the group that is worst off is no better off, on held-out rows."""
+    better = METRICS[Comparison.parse(asked.comparison).metric].better
+    if after.value <= before.value if better == "larger" else after.value >= before.value:
+        yield Caution(
+            f"the worst group is no better off: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
             "gap_after",
         )
 

@@ -27,16 +27,22 @@ from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
-from fairfix.data.scan import Scan, scan, stream_batches
-from fairfix.data.table import Table, assemble
+from fairfix.data.scales import complete
+from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batches
+from fairfix.data.table import PLAIN_SCORE, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
+from fairfix.models.identity import IDENTITY_TYPES, identity_columns, row_draws
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import fingerprint, hash_key
+from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
+from fairfix.noisy.membership import check_memberships
 from fairfix.noisy.proof import Told
+from fairfix.tasks.dataset import Dataset
 from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.gaps import Gap, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.guarantee import promise_of
@@ -183,6 +189,51 @@ def _check_choice(table: Table, split: Split, parameter: str, validation: float)
         )
 
 
+def identity_of(data: Dataset) -> dict[str, str]:
+    """Return the columns that identify a row, among those of the data as it comes: not a score of a model file."""
+    made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
+    own = pa.schema([field for field in data.source.schema if field.name not in made])
+    return identity_columns(own, data.reading)
+
+
+def read_rows(
+    data: Dataset,
+    columns: Sequence[str] | None,
+    seed: int,
+    *,
+    members: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    draws: bool = False,
+) -> tuple[Table, str]:
+    """Return the rows in memory, with their draws where they may be needed, and the data's fingerprint.
+
+    Parameters
+    ----------
+    columns
+        Feature columns to read; None for all without a role.
+    members, numbers
+        Columns of probabilities of membership, and protected numbers: kept among the features, and checked.
+    draws
+        Whether draws are needed however many rows there are.
+    """
+    source, reading = data.source, data.reading
+    by_id = reading.columns.id is not None
+    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
+    identity = identity_of(data) if draws or by_id or few else {}
+    types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
+    real = dict.fromkeys((*members, *numbers), pa.float64())
+    types |= real
+    raw = real | {name: types.get(name, source.schema.field(name).type) for name in identity}
+    table = complete(read_table(source, reading, columns, raw), numbers)
+    if members:
+        check_memberships(table, source, reading, tuple(members))
+    data_fingerprint = fingerprint(count_table(table).counts, source.schema)
+    if not identity:
+        return table, data_fingerprint
+    key = hash_key(seed, data_fingerprint)
+    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data_fingerprint
+
+
 def repair_table(
     table: Table,
     repairer: Repairer,
@@ -266,61 +317,106 @@ def repair_table(
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
-    notes = [
-        *warned(caught),
-        *predictor.trace.notes,
-        *ties(table, predictor),
-    ]
-    plain = replace(settings, checks=())
+    found = findings(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    notes, promised = found.messages, None
+    if promise is not None:
+        promised = promise.judged(made, predictor, fitted, found.held)
+        notes = messages((*promised.messages, *notes))
+    sizes = {name: part.size for name, part in vars(split).items()}
+    rule = rules_of(found.held, predictor)
+    facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
+    return Outcome(best, predictor, split, sizes, selection, found.of_fit, found.proof, *facts)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
+
+    of_fit: Proof
+    proof: Proof
+    messages: tuple[Note, ...]
+    held: Table
+    """The held-out rows that the repair has an answer for."""
+
+
+def findings(
+    table: Table,
+    problem: RepairProblem,
+    kept: Table,
+    repairer: Repairer,
+    predictor: RepairedPredictor,
+    caught: Sequence[warnings.WarningMessage],
+    settings: Settings,
+    *,
+    seed: int,
+    made: Repairer | None = None,
+    brief: bool = False,
+) -> Findings:
+    """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
+
+    Parameters
+    ----------
+    table, kept
+        All rows, and those of them that are held out.
+    problem
+        What the repair was fitted to.
+    repairer, made
+        The method as it was asked for, and as it was fitted where a promise made that another one.
+    caught
+        Warnings of the fit.
+    settings
+        Intervals and checks of the proof on held-out rows.
+    seed
+        Of fits to fewer groups.
+    brief
+        Whether the proofs are for what is said of the repair alone, and not to be shown.
+    """
+    fitted, noise, plain = problem.table, problem.noise, replace(settings, checks=())
+    made = repairer if made is None else made
+    notes = [*warned(caught), *predictor.trace.notes, *ties(table, predictor)]
     held, gaps = _answered(kept, predictor)
     gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
-    promised = None if promise is None else promise.judged(made, predictor, fitted, held)
-    notes += cost_of_rounding(best, predictor, held, plain)
-    notes += best.measured(fitted, *results_on(held, predictor)[:2])
+    notes += cost_of_rounding(repairer, predictor, held, plain)
+    notes += repairer.measured(fitted, *results_on(held, predictor)[:2])
     if predictor.trace.of_held_out is not None:
         notes += predictor.trace.of_held_out(held)
-    notes += cost_of_blindness(best, predictor, held, plain)
+    notes += cost_of_blindness(repairer, predictor, held, plain)
     claim = None
-    if noise is not None and best.demands:
-        claim = Told(best.noise_in_force(noise), best.demands, best.slack)
-    elif best.membership:
-        rates = rates_of(Comparison.parse(criterion_of(best, table.reading)).metric)
-        claim = Told(Noise(membership=best.membership, independent=True), (), best.slack, rates)
+    if noise is not None and repairer.demands:
+        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+    elif repairer.membership:
+        rates = rates_of(Comparison.parse(criterion_of(repairer, table.reading)).metric)
+        claim = Told(Noise(membership=repairer.membership, independent=True), (), repairer.slack, rates)
     more: Any = {
-        "also": shown_of(best, table.reading),
-        "comparable": best.comparables,
-        "copies": copies,
+        "also": shown_of(repairer, table.reading),
+        "comparable": repairer.comparables,
+        "copies": problem.copies,
         "claim": claim,
         "fifths": fifths_of(fitted, predictor.scales),
+        "brief": brief,
     }
     proof = without_passes(prove(held, predictor, settings, **more), gaps)
     of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
 
-    def again(kept: Bools) -> RepairedPredictor:
-        problem = RepairProblem(fitted.take(np.flatnonzero(kept)), *learned)
-        return made.fit(problem, rng=np.random.default_rng(seed))
+    def again(rows: Bools) -> RepairedPredictor:
+        fewer = replace(problem, table=fitted.take(np.flatnonzero(rows)))
+        return made.fit(fewer, rng=np.random.default_rng(seed))
 
     free = (
         noise is None
         and claim is None
-        and not best.numbers
-        and unlabelled is None
-        and not pairs
-        and subspace is None
-        and copies is None
+        and not repairer.numbers
+        and problem.unlabelled is None
+        and not problem.pairs
+        and problem.subspace is None
+        and problem.copies is None
         and fitted.rows.label is not None
     )
-    first = doubts_of(best, predictor, fitted, (of_fit, proof), again if free else None, held)
+    first = doubts_of(repairer, predictor, fitted, (of_fit, proof), again if free else None, held)
     wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
-    sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
     notes = [*wrong, *lacking, *first, *proof.claims, *notes]
-    if promised is not None:
-        notes = [*promised.messages, *notes]
-    rule = rules_of(held, predictor)
-    reading = table.reading
-    facts = messages(notes), reading, rule, promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
+    return Findings(of_fit, proof, messages(notes), held)
 
 
 def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:

@@ -163,6 +163,7 @@ def prove(
     copies: Counterfactuals | None = None,
     claim: Told | None = None,
     fifths: Mapping[str, Edges] = MappingProxyType({}),
+    brief: bool = False,
 ) -> Proof:
     """Audit the base and the repaired results on the same rows.
 
@@ -182,6 +183,9 @@ def prove(
         What is known of the noise of the groups, for what can be said of the true ones.
     fifths
         Where protected numbers are cut into groups, of which the audit tells besides.
+    brief
+        Whether to leave out what only a report of this proof shows: comparisons that nothing bounds, numbers as drawn,
+        and the other reading of probabilities.
     """
     table = in_fifths(table, fifths) if fifths else table
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
@@ -202,7 +206,9 @@ def prove(
     numbers = [list(trends(rows, predictor.scales, settings.confidence)) for rows in (base, repaired)]
     was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
     claims += () if of_fit else tuple(map(_of_number, *numbers))
-    shown = (*(COMPARED_VALUES if predictor.gives == "value" else COMPARED), *also)
+    usual = () if brief else COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    shown = (*usual, *also)
+    settings = replace(settings, only=shown) if brief else settings
     uncertain = {} if claim is None else claim.uncertain
     before = audit(base, base.reading, replace(settings, checks=(), only=shown), was, uncertain=uncertain)
     after = audit(repaired, repaired.reading, settings, now, each, uncertain)
@@ -212,7 +218,9 @@ def prove(
         *_comparison_rows(before, after, shown, pairs),
     ]
     by_row = table.rows.entries is None
-    if predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
+    if brief:
+        pass
+    elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
         expected = _expected(table, predictor, of_fit)
         rows = [replace(row, expected=expected.get(row.name)) for row in rows]
     elif (
@@ -226,7 +234,8 @@ def prove(
     if predictor.gives == "value" and not predictor.is_probability:
         noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
     share = float(np.average(random, weights=base.rows.weight))
-    other = list(_other_reading(table, predictor, settings, also)) if predictor.is_probability else []
+    probable = predictor.is_probability and not brief
+    other = list(_other_reading(table, predictor, settings, also)) if probable else []
     if other and predictor.gives == "value":
         # what is about the probability stands with the draws, whose rates are its
         other += [row for row in rows if _of_score(row.id)]

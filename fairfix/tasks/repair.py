@@ -15,8 +15,7 @@ from fairfix.data.classes import of_classes
 from fairfix.data.files import open_source
 from fairfix.data.names import did_you_mean, joined_names
 from fairfix.data.plain import texts_of
-from fairfix.data.scales import complete
-from fairfix.data.scan import count_table, read_table
+from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
@@ -27,14 +26,14 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
-from fairfix.models.identity import IDENTITY_TYPES, check_unique, identity_columns, row_draws
+from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
-from fairfix.models.scoring import MODEL_SCORE, Averaged, ScoredSource
+from fairfix.models.scoring import Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import check_columns, check_memberships
+from fairfix.noisy.membership import check_columns
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
@@ -51,7 +50,7 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
-from fairfix.tasks.fitting import HELD_ROWS, Outcome, repair_stream, repair_table
+from fairfix.tasks.fitting import Outcome, identity_of, read_rows, repair_stream, repair_table
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.of_classes import check_knows_classes, repair_classes
@@ -188,7 +187,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
                     **common,
                 )
     base = _base(request, data, outcome.predictor, averaged)
-    from_data = data.source.name, data.inferred, _identity(data), base, tuple(of_source(data.source))
+    from_data = data.source.name, data.inferred, identity_of(data), base, tuple(of_source(data.source))
     return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
 
 
@@ -355,25 +354,15 @@ def _read(
     noise: Noise | None,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
-    source, reading = data.source, data.reading
-    by_id = reading.columns.id is not None
-    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
-    kept = repairer.draws or request.pairs is not None or by_id or few
-    identity = _identity(data) if kept else {}
-    types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
-    members = dict.fromkeys((*repairer.membership.values(), *repairer.numbers), pa.float64())
-    members |= membership_columns(noise, data)
-    types |= members
-    raw = members | {name: types.get(name, source.schema.field(name).type) for name in identity}
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
-    table = complete(read_table(source, reading, (*(features or ()), *plain), raw), repairer.numbers)
-    if named := (*repairer.membership.values(), *membership_columns(noise, data)):
-        check_memberships(table, source, reading, named)
-    data_fingerprint = fingerprint(count_table(table).counts, source.schema)
-    if not identity:
-        return table, data_fingerprint
-    key = hash_key(request.seed, data_fingerprint)
-    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data_fingerprint
+    return read_rows(
+        data,
+        (*(features or ()), *plain),
+        request.seed,
+        members=(*repairer.membership.values(), *membership_columns(noise, data)),
+        numbers=repairer.numbers,
+        draws=repairer.draws or request.pairs is not None,
+    )
 
 
 def _from_stream(
@@ -464,13 +453,6 @@ def _check_ids(request: RepairRequest, data: Dataset) -> None:
     if request.duplicate_ids == "error":
         parts = data.source.parts([name], {name: IDENTITY_TYPES["text"]})
         check_unique([batch.column(0) for part in parts for batch in part.batches()], name)
-
-
-def _identity(data: Dataset) -> dict[str, str]:
-    """Return the columns that identify a row, among those of the data as it comes: not a score of a model file."""
-    made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
-    own = pa.schema([field for field in data.source.schema if field.name not in made])
-    return identity_columns(own, data.reading)
 
 
 def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:

@@ -478,7 +478,9 @@ class CompareRequest(DataRequest):
     against_data: Any = source(
         "The other model's scores are in this data, with the same columns; rows are matched by `id`.", "DATA"
     )
-    id: str | None = parameter(None, "Row identity, by which `against_data` matches rows.", "COLUMN")
+    id: str | None = parameter(
+        None, "Row identity, which draws randomised decisions; `against_data` matches rows by it.", "COLUMN"
+    )
     methods: Names = parameter(
         (), "The methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
     )

@@ -64,11 +64,11 @@ from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Floats
 from fairfix.data.names import joined_names, split_names
 from fairfix.data.reading import Reading
-from fairfix.data.table import Groups
+from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.exact import Exact
+from fairfix.methods.ramp.exact import Exact, only_fitted
 from fairfix.methods.ramp.refusals import check_parameters, check_rows
 from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
@@ -235,6 +235,10 @@ class Ramp(Repairer):
     def asked_by(self) -> str:
         """Name of the parameter in force."""
         return "min_ratio" if self.min_ratio else "slack"
+
+    def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+        """Return a rule without what it adds up for groups that no row of the fit has, which nothing is shown of."""
+        return only_fitted(rule, fitted) if self.attributes == "each" else rule
 
     def tighter(self, by: Floats) -> Repairer:
         """Return the repairer with a larger least ratio, or less slack."""

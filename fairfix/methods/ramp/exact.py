@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +12,7 @@ import numpy as np
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
+from fairfix.data.table import Table
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, points_of
 from fairfix.methods.problem import RepairProblem
@@ -22,7 +23,6 @@ from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trac
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
 from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import ramp
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
@@ -57,7 +57,8 @@ class Exact(Solver):
         predictor = self._predictor(cells, points, rules, trace)
         if self.method.decisions == "deterministic":
             return self._rounded(problem, cells, points, predictor)
-        return predictor
+        crossed = {level: rule for part in parts for level, rule in part.crossed.items()}
+        return with_rules(predictor, crossed) if self.method.calibration == "none" else predictor
 
     def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
         """Return the bound where the constraint is about the rates of groups, and scores are taken as they are.
@@ -123,10 +124,11 @@ class Exact(Solver):
         self, problem: RepairProblem, cells: Cells, points: Sequence[Points], predictor: RepairedPredictor
     ) -> RepairedPredictor:
         """Return the deterministic thresholds nearest to a predictor's rates, with what they cost."""
+        assert isinstance(predictor, GroupwiseRamp | GroupwiseCurve)
         curves, shift, gaps = [], 0.0, []
         for k, cell in enumerate(cells.cells):
             score, eta, weight = self._counted(cell, points[k])
-            chance = _chance(predictor, k, score)
+            chance = predictor.of_group(k, score)
             masses = _masses(self.method.events, eta, weight)
             # a group without rows of a label has no rate among them, and one without any such rate its share selected
             rated = [m for m in masses if m.any()] or [weight]
@@ -191,6 +193,32 @@ class Exact(Solver):
         yield from uncalibrated(cells, does, " inside groups", "`calibrate=isotonic` or sigmoid")
 
 
+def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], CellRule]) -> RepairedPredictor:
+    """Return a predictor with rules of more groups, by levels, on the score as it is."""
+    assert isinstance(predictor, GroupwiseRamp | GroupwiseCurve)
+    levels = (*predictor.levels, *more)
+    order = sorted(range(len(levels)), key=levels.__getitem__)
+    named = tuple(levels[k] for k in order)
+    if isinstance(predictor, GroupwiseRamp):
+        own = np.array([(rule.offset, rule.remainder) for rule in more.values()]).reshape(-1, 2).T
+        parts = zip((predictor.offsets, predictor.remainders), own, strict=True)
+        offsets, remainders = (np.concatenate(part)[order] for part in parts)
+        return replace(predictor, levels=named, offsets=offsets, remainders=remainders)
+    curves = (*predictor.curves, *(rule.piecewise for rule in more.values()))
+    return replace(predictor, levels=named, curves=tuple(curves[k] for k in order))
+
+
+def only_fitted(predictor: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+    """Return a predictor with the rules of groups that rows of the fit have."""
+    assert isinstance(predictor, GroupwiseRamp | GroupwiseCurve)
+    kept = np.unique(fitted.codes(predictor.columns, predictor.levels))
+    levels = tuple(predictor.levels[k] for k in kept)
+    if isinstance(predictor, GroupwiseRamp):
+        offsets, remainders = predictor.offsets[kept], predictor.remainders[kept]
+        return replace(predictor, levels=levels, offsets=offsets, remainders=remainders)
+    return replace(predictor, levels=levels, curves=tuple(predictor.curves[k] for k in kept))
+
+
 def _quantities(
     cells: Cells, parts: Sequence[StratumFit], rules: Sequence[CellRule], ratio: float
 ) -> Iterator[Quantity]:
@@ -206,14 +234,6 @@ def _quantities(
     for level, rule in zip(cells.levels, rules, strict=True):
         if rule.curve is None:
             yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))
-
-
-def _chance(predictor: RepairedPredictor, k: int, score: Floats) -> Floats:
-    """Return a predictor's probabilities for rows of one cell."""
-    if isinstance(predictor, GroupwiseRamp):
-        return ramp(score, float(predictor.offsets[k]), predictor.gamma, float(predictor.remainders[k]))
-    assert isinstance(predictor, GroupwiseCurve)
-    return predictor.of_group(k, score)
 
 
 def _masses(events: Sequence[int | None], eta: Floats, weight: Floats) -> list[Floats]:

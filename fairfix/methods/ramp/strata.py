@@ -8,9 +8,10 @@ means, or groups that overlap), :mod:`~fairfix.optim.step`, :mod:`~fairfix.optim
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +71,8 @@ class StratumFit:
     objective: float
     gap: float
     rho: float = math.nan
+    crossed: Mapping[tuple[str, ...], CellRule] = field(default_factory=dict)
+    """Rules of cells without rows, by levels: what groups pay is known of each column alone."""
 
     @classmethod
     def of(cls, rules: Sequence[CellRule], best: RampSolution, mass: float) -> StratumFit:
@@ -93,7 +96,7 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     if groups is not None:
         if method.gamma == 0:
             return _steps(method, cells, points, lift, groups)
-        return _overlapping_ramps(method, points, groups, lift)
+        return _overlapping_ramps(method, points, groups, lift, [cells_of(problem).levels[k] for k in inside])
     if method.gamma == 0:
         return _steps(method, cells, points, lift)
     if method.about_labels:
@@ -166,13 +169,31 @@ def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
 def groups_of_each(problem: RepairProblem, inside: Sequence[int]) -> Ints:
     """Return the group of some cells by each protected column, numbered from 0 among them, shape (C, J)."""
     columns = len(problem.cells.columns)
-    levels = [cells_of(problem).levels[k][-columns:] for k in inside]
-    each = [np.unique(own, return_inverse=True)[1] for own in zip(*levels, strict=True)]
+    levels = [cells_of(problem).levels[k] for k in inside]
+    each = [np.unique(own, return_inverse=True)[1] for own in _columns(levels, columns)]
     return np.stack(each, axis=1).astype(np.int64)
 
 
-def _overlapping_ramps(method: Ramp, points: Sequence[Points], groups: Ints, lift: float) -> StratumFit:
-    """Return the ramps under the rates of groups that overlap, ``(C, J)``: a cell pays the prices of all its groups."""
+def _columns(levels: Sequence[tuple[str, ...]], columns: int) -> list[tuple[str, ...]]:
+    """Return the level of each cell by each of the last columns."""
+    return list(zip(*(level[-columns:] for level in levels), strict=True))
+
+
+MOST_CROSSED = 10_000
+"""Cells of one stratum that have rules, at most, where rules are kept of cells without rows too: some megabytes."""
+
+
+def _overlapping_ramps(
+    method: Ramp,
+    points: Sequence[Points],
+    groups: Ints,
+    lift: float,
+    levels: Sequence[tuple[str, ...]],
+) -> StratumFit:
+    """Return the ramps under the rates of groups that overlap, ``(C, J)``: a cell pays the prices of all its groups.
+
+    ``levels``: those of the cells, C; cells without rows whose every group has some pay the prices of theirs.
+    """
     (label,) = method.events
     score, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "weights"))
     shares = [np.ones(p.score.size) if label is None else _share(p, label) for p in points]
@@ -180,17 +201,28 @@ def _overlapping_ramps(method: Ramp, points: Sequence[Points], groups: Ints, lif
     base = [np.bincount(own, weight * share) / np.bincount(own, weight) for own in group.T]
     slopes = np.stack([share / b[own] for b, own in zip(base, group.T, strict=True)], axis=1)
     best = solve_pairs(score + lift, slopes, group, method.gamma, method.slack, weight)
-    kinds = enumerate(zip(base, groups.T, strict=True))
-    price = np.sum([best.multipliers[own, j] / b[own] for j, (b, own) in kinds], axis=0)
-    rules = []
-    for u in price.tolist():
-        if label is None:
-            t, remainder = _shifted(u, 0.0, -lift)
-            rules.append(CellRule(offset=t, remainder=remainder, gamma=method.gamma))
-        else:
-            rules.append(_line(method, label, lift, u))
+
+    def rules(cells: Ints) -> Iterator[CellRule]:
+        kinds = enumerate(zip(base, cells.T, strict=True))
+        price = np.sum([best.multipliers[own, j] / b[own] for j, (b, own) in kinds], axis=0)
+        for u in price.tolist():
+            if label is None:
+                t, remainder = _shifted(u, 0.0, -lift)
+                yield CellRule(offset=t, remainder=remainder, gamma=method.gamma)
+            else:
+                yield _line(method, label, lift, u)
+
     mass = float(weight.sum())
-    return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
+    fit = StratumFit(tuple(rules(groups)), mass, best.converged, best.iterations, best.objective, best.gap)
+    if math.prod(own.size for own in base) > MOST_CROSSED:
+        return fit
+    seen = set(map(tuple, groups.tolist()))
+    crossed = [one for one in product(*(range(own.size) for own in base)) if one not in seen]
+    names = [np.unique(own) for own in _columns(levels, len(base))]
+    stratum = levels[0][: len(levels[0]) - len(base)]
+    titles = [(*stratum, *(str(own[k]) for own, k in zip(names, one, strict=True))) for one in crossed]
+    made = rules(np.array(crossed, dtype=np.int64).reshape(-1, len(base)))
+    return replace(fit, crossed=dict(zip(titles, made, strict=True)))
 
 
 def _steps(

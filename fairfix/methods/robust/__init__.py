@@ -165,9 +165,11 @@ class Robust(Repairer):
         return ""
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups."""
-        name = COMPARISONS[self.constraint]
-        return name if self.sides == "both" else f"{name} (groups worse off only)"
+        """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups.
+
+        With ``sides=one`` that counts both directions, and the slack bounds one of them.
+        """
+        return COMPARISONS[self.constraint]
 
     def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
         """Return the true groups that the assumption in force allows."""

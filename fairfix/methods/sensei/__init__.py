@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -45,7 +46,7 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.reading import Reading
-from fairfix.errors import UsageError
+from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.learned import MOST_L2, learner_param
@@ -221,6 +222,13 @@ class Sensei(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once comparable values are known to be learned from."""
+        if problem.features is None and self.solver in ("merge", "linear", "network"):
+            unseen = (
+                "nothing shows that the repair helped: sensei learned from the score alone, and nobody knows what that "
+                "would be for a person who is changed; give the columns of a model to learn, or average the scores of "
+                "a model file (`solver=average`)"
+            )
+            warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)
         if self.comparable and not self.solver_in_force.averages:
             check_comparable(problem.table, self.comparables)
             for name, _ in self.comparables:

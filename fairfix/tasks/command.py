@@ -1,0 +1,77 @@
+"""Command: how to make one of the repairs that a comparison shows, as a command line or as a call of the library."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairfix.data.names import joined_names
+from fairfix.data.urls import shown_argument
+from fairfix.methods.base import Repairer
+from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
+
+OF_NOISE = frozenset(name for name in parameters_of(RepairRequest) if name.startswith("noise"))
+OF_GROUPS = frozenset(("protected", "bands", "missing_group", "max_groups"))
+
+
+class Name(str):
+    """A value that stands for what is in memory: shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: bool = False) -> str:
+    """Return the command, or the call, that makes a compared repair from the same data with the same draws.
+
+    ``shared_ids``: whether ids repeat, which ``repair`` has to be told.
+    """
+    own, settings = parameters_of(RepairRequest), {}
+    refused = {"data", "threads"}
+    refused |= set() if repairer.knows_noise else OF_NOISE
+    refused |= set() if repairer.learns or request.model is not None else {"features"}
+    refused |= set() if repairer.learns else {"protected_as_feature"}
+    if repairer.membership:
+        refused = (refused | OF_GROUPS) - {"noise_membership"}
+    for name, (default, domain) in parameters_of(CompareRequest).items():
+        value = getattr(request, name)
+        if name not in own or name in refused or value is None or value == default:
+            continue
+        settings[name] = list(value) if isinstance(value, tuple) else value
+        if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
+            settings[name] = joined_names(map(str, value))
+        elif domain.kind is object and not isinstance(value, str):
+            settings[name] = Name(name)
+    if repairer.solver_in_force.sees_groups:
+        settings["protected_as_feature"] = True
+    if shared_ids:
+        settings["duplicate_ids"] = "share"
+    settings["method"] = repairer.name
+    for part in repairer.parameter_fields():
+        value = getattr(repairer, part.name)
+        asked = part.name == "slack" and repairer.slack_of_all is not None
+        if (asked or value != part.default) and part.name not in settings:
+            settings[part.name] = value
+    if not isinstance(request.data, str):
+        calls = {name: "inf" if value == math.inf else value for name, value in settings.items()}
+        return (
+            f"fairfix.repair({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
+        )
+    return " ".join((f"fairfix repair {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+
+
+def _options(settings: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in settings.items():
+        for one in value if isinstance(value, list) else (value,):
+            option = "--" + name.replace("_", "-")
+            text = shown_argument(str(_shortest(one)))
+            yield option if one is True else f"{option} {shlex.quote(text)}"
+
+
+def _shortest(value: Any) -> Any:
+    """Return a number that is whole as such."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

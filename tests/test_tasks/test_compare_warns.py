@@ -1,0 +1,164 @@
+"""What a comparison says of a candidate is what a repair says of it: nothing advised is warned of elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pyarrow as pa
+import pytest
+from fairfix.report import renderer
+from fairfix.report.layout import layout
+from fairfix.tasks.advice import REFUSED
+
+from tests.conftest import Call
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "loans.parquet"
+
+
+def people(seed: int, many: int = 500, *, gap: float = 0.15, third: float = 0.1) -> pa.Table:
+    """Return scored people of three groups, with a feature, a weight, an id and probabilities of two groups."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["a", "b", "c"], many, p=[0.6, 0.4 - third, third])
+    score = np.clip(rng.beta(2, 3, many) + gap * (group == "a") - gap * (group == "c"), 0.01, 0.99).round(2)
+    likely = np.clip(np.where(group == "a", 0.8, 0.2) + 0.1 * rng.normal(size=many), 0, 1).round(3)
+    return pa.table(
+        {
+            "group": group,
+            "sex": rng.choice(["f", "m"], many),
+            "x": (score + 0.2 * rng.normal(size=many)).round(2),
+            "z": rng.normal(size=many).round(2),
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+            "w": rng.choice([0.5, 1.0, 2.0], many),
+            "key": [f"k{i}" for i in range(many)],
+            "p_a": likely,
+            "p_b": 1 - likely,
+        }
+    )
+
+
+NOISE = pa.table({"true": ["a", "a", "b", "b"], "noisy": ["a", "b", "a", "b"], "count": [900, 100, 80, 920]})
+
+WORLDS: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
+    "scores": (people(0), {}),
+    "high threshold": (people(1, gap=0.0), {"threshold": 0.15, "methods": ["ramp", "logloss"]}),
+    "small group": (people(2, third=0.02), {"methods": ["ramp", "fair-regression"]}),
+    "two columns": (people(3), {"protected": ["group", "sex"], "methods": ["ramp"]}),
+    "ids and weights": (people(4), {"id": "key", "weight": "w", "methods": "fair-regression"}),
+    "shared ids": (people(5), {"id": "z", "methods": ["ramp", "fair-regression"]}),
+    "features": (people(6), {"features": ["x", "z"], "methods": ["logloss", "sensei"]}),
+    "aware": (
+        people(7),
+        {"features": ["x", "z"], "protected_as_feature": True, "methods": ["sensei", "logloss"]},
+    ),
+    "values": (people(8), {"task": "regression", "label": "x"}),
+    "strata": (people(9), {"strata": "sex", "methods": ["ramp"]}),
+    "wrong way": (people(10), {"positive_label": "0", "methods": "ramp"}),
+    "seed and share": (people(11), {"seed": 7, "holdout": 0.5, "confidence": 0.9, "methods": "logloss"}),
+    "noise": (
+        people(12).filter(pa.compute.not_equal(people(12)["group"], "c")),
+        {"noise": NOISE, "methods": ["robust", "ramp"]},
+    ),
+    "membership": (people(13), {"noise_membership": {"a": "p_a", "b": "p_b"}, "methods": ["ramp"]}),
+}
+
+
+def told(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return code and text of every warning."""
+    return sorted((one["code"], one["text"]) for one in result["messages"] if one["severity"] == "warning")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_candidate_has_the_warnings_of_its_repair(world: str) -> None:
+    """The call that a candidate shows makes a repair with the very warnings of the candidate, and no other."""
+    data, options = WORLDS[world]
+    settings = {"protected": "group", "slacks": [0.03], **options}
+    points = fairfix.compare(data, **settings).content["points"]
+
+    made = [point for point in points if "command" in point]
+    assert made
+    for point in made:
+        repaired = eval(point["command"], {"fairfix": fairfix, "data": data, "noise": NOISE})  # noqa: S307  ours
+        if (
+            "noise_membership" in point["command"]
+        ):  # groups are not recorded for it, so it holds out other rows
+            continue
+        assert told(repaired.content) == told(point), point["command"]
+        proof = repaired.content["proof"]["holdout"]
+        assert proof["randomized"] == pytest.approx(point["randomized"], abs=1e-12)
+        rate = next((row for row in proof["table"] if row["name"] == "selection_rate"), None)
+        if rate is not None:
+            assert point["selection_rate"] == {"before": rate["before"], "after": rate["after"]}
+
+
+@pytest.mark.slow
+def test_what_is_advised_on_the_sample_is_made_without_another_warning(call: Call, tmp_path: Path) -> None:
+    """The printed command of each advised candidate runs, and warns of nothing that the comparison has not said."""
+    status, out, err = call(
+        *("compare", str(SAMPLE), "--protected", "race", "--threshold", "0.25", "--slacks", "0,0.05"),
+        *("--methods", "ramp,logloss", "--no-config", "--format", "json"),
+    )
+    assert status == 0, err
+    result = json.loads(out)
+    said = " ".join(line for section in layout(result) for line in section.lines)
+
+    places = {one["point"] for one in result["advice"]} - {None}
+    assert places
+    for point in (result["points"][place] for place in places):
+        codes = {code for code, _ in told(point)}
+        assert not codes & REFUSED
+        if "command" not in point:
+            continue
+        command = shlex.split(point["command"])[1:]
+        status, out, err = call(*command, "--no-config", "-o", str(tmp_path / "r"), "--format", "json")
+        assert status == 0, err
+        assert told(json.loads(out)) == told(point)
+        if point["command"] in said:
+            assert all(text in said for _, text in told(point))
+
+
+def test_where_nothing_can_be_recommended_nothing_is() -> None:
+    """A repair that selects nearly everybody, or moves selection far, is refused by name whatever its gap."""
+    data, options = people(1, 2000, gap=0.0), {"threshold": 0.15}
+    result = fairfix.compare(
+        data, protected="group", slacks=[0.02, 0.1], methods="logloss", **options
+    ).content
+    alarmed = [i for i, point in enumerate(result["points"]) if {code for code, _ in told(point)} & REFUSED]
+
+    assert alarmed
+    assert not {one["point"] for one in result["advice"]} & set(alarmed)
+    assert {one["refused"] for one in result["advice"] if "refused" in one} <= set(alarmed)
+    for one in result["advice"]:
+        if one["point"] is None and "refused" not in one:
+            gaps = [
+                point["gaps"][one["gap"]]["value"]
+                for point in result["points"][2:]
+                if one["gap"] in point["gaps"]
+            ]
+            assert all(gap > one["at_most"] for gap in gaps)
+
+
+def test_selection_and_chance_are_columns_of_every_form() -> None:
+    """Text, page and frames have the selection rate before and after, by group too, and the share left to chance."""
+    data, _ = WORLDS["scores"]
+    result = fairfix.compare(data, protected="group", slacks=[0.0], methods="ramp")
+    points, whom = result.to_frame(), result.to_frame("people")
+
+    for form in ("text", "html", "markdown"):
+        text = renderer(form)(result.content)
+        assert all(heading in text for heading in ("selected, %", "by group, %", "random"))
+    ramp = points[points.method == "ramp"]
+    assert (ramp.randomized > 0).all()
+    table = result.outcome.points[2]
+    assert table.selected is not None
+    assert ramp.selection_rate_after.iloc[0] == table.selected[1].value
+    of_group = whom[(whom.method == "ramp") & (whom.metric == "selection_rate")]
+    assert of_group.group.tolist() == ["a", "b", "c"]
+    assert (of_group.before_value.between(0, 1) & of_group.after_value.between(0, 1)).all()

@@ -1,0 +1,129 @@
+"""Every repair names what it bounds, finds it in its own report, and says where there was nothing to repair."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.auditing.comparisons import TRUE_GROUPS, Comparison
+from fairfix.errors import DataError, UsageError
+from fairfix.methods import available
+from fairfix.report.layout import layout
+from fairfix.sklearn import RepairedClassifier
+from sklearn.linear_model import LogisticRegression
+
+NOISE = pd.DataFrame(
+    {"true": ["a", "a", "b", "b"], "noisy": ["a", "b", "a", "b"], "count": [900, 100, 80, 920]}
+)
+BY_LABEL = pd.concat([NOISE.assign(label=0), NOISE.assign(label=1)])
+
+
+SLOW = ("network", "oracle", "dro", "soft", "ideal", "reduction", "sgd")
+"""Solvers that are tried with their usual parameters alone."""
+
+
+def people(seed: int, many: int, gap: float) -> pd.DataFrame:
+    """Return scored people of two groups whose scores and features differ by ``gap``, with membership and an age."""
+    rng = np.random.default_rng(seed)
+    group, x, z = rng.choice(["a", "b"], many), rng.normal(size=many), rng.normal(size=many)
+    x = x + gap * (group == "a")
+    score = 1 / (1 + np.exp(-(x + 0.5 * z)))
+    likely = np.where(group == "a", 0.8, 0.2)
+    return pd.DataFrame(
+        {
+            "group": group,
+            "x": x,
+            "z": z,
+            "age": rng.integers(20, 60, many).astype(float) + 10 * gap * (group == "a"),
+            "p_a": likely,
+            "p_b": 1 - likely,
+            "label": (rng.random(many) < score).astype(int),
+            "score": score,
+        }
+    )
+
+
+def ways() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every method with its parameters as they are, and with each other choice of each."""
+    for name, method in available().items():
+        seen = set()
+        solvers = [{"solver": one} for one in method.solvers] or [{}]
+        chosen = [{part: one} for part, rule in method.rules() for one in rule.choices if part != "solver"]
+        if name == "ramp":
+            chosen += [{"min_ratio": 0.8}, {"protected_number": "age"}, {"noise_membership": "a=p_a,b=p_b"}]
+        if name == "fair-regression":
+            chosen += [{"constraint": "bounded_group_loss", "bound": 0.25, "loss": "square"}]
+        for solver in solvers:
+            slow = solver.get("solver") in SLOW
+            for options in ({}, *([] if slow else chosen)):
+                asked = {**solver, **options}
+                if repr(asked) not in seen:
+                    seen.add(repr(asked))
+                    yield name, asked
+
+
+def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[fairfix.RepairResult]:
+    """Yield the repairs that a way allows, of the score and of features, and of either label."""
+    noise = {"noise": BY_LABEL} if available()[name].knows_noise else {}
+    protected = {} if {"protected_number", "noise_membership"} & set(options) else {"protected": "group"}
+    learned: list[dict[str, Any]] = [{"features": ["x", "z"]}]
+    if not options.keys() - {"solver"}:
+        learned.append({"features": ["x", "z"], "protected_as_feature": True})
+        learned.append({"features": ["x", "z"], "task": "regression", "label": "age"})
+    for more in ({}, *learned):
+        try:
+            yield fairfix.repair(data, method=name, **protected, **noise, **options, **more)
+        except (UsageError, DataError):
+            continue
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", available())
+def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -> None:
+    """Whatever is chosen, the criterion is one that an audit has, and the report says what became of it."""
+    data, many = people(0, 300, 0.6), 0
+    for method, options in ways():
+        if method != name:
+            continue
+        for result in repairs(name, options, data):
+            many += 1
+            content = result.content
+            criterion = Comparison.parse(content["criterion"])
+            assert criterion.id == content["criterion"], options
+            assert criterion.exists, (options, content["criterion"])
+            titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
+            lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
+            assert any(title in lines[0] for title in titles), (options, lines)
+    assert many > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", available())
+def test_where_nothing_was_to_repair_it_is_said(name: str) -> None:
+    """Where groups are alike in all that there is, every repair says that it may have had nothing to do."""
+    data = people(1, 300, 0.0)
+    for method, options in ways():
+        if method != name or options.get("constraint") in ("minimax", "bounded_group_loss"):
+            continue
+        for result in repairs(name, options, data):
+            codes = {one["code"] for one in result.content["messages"] if one["severity"] == "warning"}
+            said = codes & {"no_help", "gap_before", "gap_after", "constant", "selection", "infeasible"}
+            assert said, (options, result.content["criterion"], codes)
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_an_estimator_that_individual_fairness_cannot_help_says_so(drop: bool) -> None:
+    """Of scores alone nobody knows what a flip would do, so there is nothing that the fit could hold."""
+    data = people(2, 300, 0.5)
+    X = data[["group", "x", "z"]].assign(group=(data.group == "a").astype(int))
+    model = RepairedClassifier(LogisticRegression(), "group", method="sensei", drop_protected=drop)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, data.label)
+    assert [one.message.code for one in caught if hasattr(one.message, "code")] == ["no_help"]
