@@ -659,8 +659,8 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
             plain = FairRegression(group_slack=each).fit(
                 RepairProblem(alone, protected_as_feature=True), rng=rng
             )
-            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.3))
-            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.3))
+            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.31347))
+            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.31347))
             np.testing.assert_allclose(predictor.predict(own), plain.predict(draw_each), atol=1e-9)
     assert table.rows.score is not None
     np.testing.assert_allclose(values[np.tile(job == 2, times)], np.tile(table.rows.score[job == 2], times))
