@@ -50,6 +50,7 @@ from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
+from fairfix.individual.copied import alone_tells
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
@@ -286,7 +287,8 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
     """Return what scores alone tell of the effect of each protected attribute, and the columns that were left aside.
 
     ``table`` has the columns that the score may hang on, see :func:`readable_table`; the intervals of an attribute hold
-    together. DataError where there is no score and no decision, or no column that could be held equal.
+    together. Nothing is said where a column may be a copy of the score, see :mod:`fairfix.individual.copied`. DataError
+    where there is no score and no decision, or no column that could be held equal.
     """
     score, weight = _score_of(table), table.rows.weight
     roles = table.reading.columns.protected
@@ -299,6 +301,7 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
             features.append(name)
         except FairfixError:
             aside.append(name)
+    copied = _copied(table, features, score)
     out = {}
     for attribute in roles:
         others = [name for name in roles if name != attribute]
@@ -312,6 +315,9 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
         if many < 2:
             out[attribute] = [_undefined(name, "there is only one group") for name in (MATCHED, RESIDUAL)]
             continue
+        if copied:
+            out[attribute] = [_undefined(name, copied) for name in (MATCHED, RESIDUAL)]
+            continue
         keys = keys_of(table, [*features, *others])
         level = 1.0 - (1.0 - confidence) / math.comb(many, 2)
         matched = matched_effect(score, groups.codes, keys, weight, confidence=level)
@@ -323,6 +329,18 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
             _largest(RESIDUAL, left, groups.names),
         ]
     return out, tuple(aside)
+
+
+def _copied(table: Table, features: Sequence[str], score: Floats) -> str:
+    """Return why nothing is said of an effect given some columns; empty where none may be a copy of the score."""
+    found = {name: alone_tells(score, keys_of(table, [name])[:, 0], table.rows.weight) for name in features}
+    copies = ", ".join(f"{name!r} ({what})" for name, what in found.items() if what)
+    if not copies:
+        return ""
+    return (
+        f"columns that may be made from the score: {copies}; leave them out of `features`, or, if the score is made "
+        "from them, give the model with `model`"
+    )
 
 
 def _score_of(table: Table) -> Floats:

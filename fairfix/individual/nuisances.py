@@ -201,13 +201,13 @@ def fitted_line(Z: Floats, y: Floats, w: Floats, rows: Ints) -> Floats:
     return np.asarray(Ridge(alpha=RIDGE * w[rows].sum()).fit(Z[rows], y[rows], w[rows]).predict(Z))
 
 
-def folds_of_equals(X: Floats, folds: int) -> Ints:
+def folds_of_equals(X: Floats, folds: int, w: Floats) -> Ints:
     """Return a fold for each row, shape (n,): equal rows stay together, but where they are many they are dealt out.
 
     Trees can learn what is peculiar to ``DEALT`` equal rows; were all of them in one fold, none would be left to learn
     it from. Rows come in the order of their values, so that what is dealt out does not hang on the order of rows.
     """
-    drawn = folds_of(X, folds)
+    drawn = folds_of(X, folds, w)
     cells = cells_of(X)
     place = occurrences(cells.astype(np.uint64)).astype(np.int64)
     return np.asarray(np.where(np.bincount(cells)[cells] >= DEALT, (drawn + place) % folds, drawn))

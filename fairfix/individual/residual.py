@@ -96,7 +96,7 @@ def residual_effect(
     X = np.asarray(X, dtype=np.float64)
     score, levels, codes, w, rows, _ = ordered(score, group, X, weight, hashed)
     X, w = X[rows], w / w.mean()
-    learner = Nuisances(X, codes, w, folds_of_equals(X, FOLDS), SEED)
+    learner = Nuisances(X, codes, w, folds_of_equals(X, FOLDS, w), SEED)
     many = levels.size
     level = float(w @ score / w.sum())
 

@@ -107,7 +107,7 @@ def design_of(problem: RepairProblem, learner: Learner) -> Design:
     groups = problem.cells.columns if problem.protected_as_feature else ()
     features = Features.learn(problem.table, problem.features, groups)
     matrix = features.matrix(problem.table, gaps=sees_gaps(learner))
-    return Design(features, matrix, folds_of(matrix, FOLDS))
+    return Design(features, matrix, folds_of(matrix, FOLDS, problem.table.rows.weight))
 
 
 @once_per_problem

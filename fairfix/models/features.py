@@ -265,7 +265,7 @@ def _learn_score(table: Table, weight: Floats) -> Feature:
     order = np.argsort(scaled, kind="stable")
     mass = np.cumsum(weight[order])
     at = np.searchsorted(mass, mass[-1] * (np.arange(1, KNOTS + 1) / (KNOTS + 1) - 1e-9))
-    knots = np.unique(scaled[order[at]].round(9))
+    knots = np.unique(scaled[order[at]])  # unrounded: a row at a knot is nowhere above it
     return replace(plain, knots=tuple(float(knot) for knot in knots))
 
 

@@ -133,7 +133,7 @@ def _ordered(
 ) -> tuple[Floats, npt.NDArray[Any], Floats]:
     """Return the rows that have weight, in an order that hangs on their values alone: sums are the same to the bit."""
     w = np.ones(len(y)) if weight is None else weight
-    order = np.lexsort((w, y, hashed(X)))
+    order = np.lexsort((hashed(X), w, y, hashed(placed(X, w))))
     order = order[w[order] > 0]
     return X[order], y[order], w[order]
 
@@ -210,7 +210,9 @@ def _rounds(
 
     ``loss`` are scikit-learn's settings of it; none for classes, which are 0, 1, ...
     """
-    folds = (hashed(X) >> np.uint64(32)) % np.uint64(FOLDS)  # bits that folds of out_of_fold do not hang on
+    folds = (hashed(placed(X)) >> np.uint64(32)) % np.uint64(
+        FOLDS
+    )  # bits that folds of out_of_fold do not hang on
     total, voters, classes = np.zeros(ROUNDS), 0, np.unique(y)
     for fold in range(FOLDS):
         out = folds == fold
@@ -297,17 +299,40 @@ def _slope(member: LinearMember, X: Floats, codes: Ints, weight: Floats, l2: flo
     return float(max(np.abs(X.T @ off + 2.0 * l2 * member.coef).max(), np.abs(off.sum(axis=0)).max()))
 
 
-def folds_of(X: Floats, folds: int) -> Ints:
-    """Return a fold for each row of X from a hash of its own entries, shape (n,): equal rows stay together.
+def folds_of(X: Floats, folds: int, weight: Floats | None = None) -> Ints:
+    """Return a fold for each row of X from a hash of the places of its entries, shape (n,): equal rows stay together.
+
+    NaN is an entry like any other, and -0 is 0.
+    """
+    return dealt(hashed(placed(X, weight)), folds)
+
+
+def dealt(keys: npt.NDArray[np.uint64], folds: int) -> Ints:
+    """Return a fold for each row from its hash, shape (n,).
 
     Where that leaves a fold without rows, the different rows are dealt out in the order of their hashes; then there is
-    a fold without rows only if there are fewer different rows than folds. NaN is an entry like any other, and -0 is 0.
+    a fold without rows only if there are fewer different rows than folds.
     """
-    keys = hashed(X)
     drawn = (keys % np.uint64(folds)).astype(np.int64)
     if np.unique(drawn).size < folds:
         drawn = np.unique(keys, return_inverse=True)[1] % folds
     return np.asarray(drawn)
+
+
+PLACES = 4096
+"""Places that are told apart: where there are more, two entries that become one in another unit move few others."""
+
+
+def placed(X: Floats, weight: Floats | None = None) -> Floats:
+    """Return the place of each entry among the different ones of its column in rows with weight, same shape as X.
+
+    Places are the same in every unit of a column and at every origin, whereas the last bits of its entries are not.
+    """
+    out = np.empty(X.shape)
+    for column, place in zip(X.T, out.T, strict=True):
+        different = np.unique(column if weight is None else column[weight > 0])
+        place[:] = np.searchsorted(different, column) * PLACES // max(different.size, PLACES)
+    return out
 
 
 def hashed(X: Floats) -> npt.NDArray[np.uint64]:

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints, run_starts
-from fairfix.optim.parity import ks_to_overall
+from fairfix.optim.parity import ks_between, ks_to_overall
 
 BINS = 4096
 """Scores of a group that are told apart; where there are more, neighbours are one atom at their mean."""
@@ -382,6 +382,67 @@ def _pooled(z: Floats, steps: Floats, mass: Floats) -> tuple[Floats, Floats]:
     return np.clip(mean, z[first], z[last]), np.ascontiguousarray(steps[:, last])
 
 
+def near_each_other(scores: Scores, slack: float) -> Tube:
+    """Return the map of least square cost that keeps every two groups within ``slack`` of each other.
+
+    ``slack``: largest distance of two groups' distributions at any threshold, from 0 to below 1.
+    """
+    p, own = scores.shares, [np.append(0.0, one.high) for one in scores.levels]
+
+    def old(k: int, level: Floats) -> Floats:
+        return scores.knots[k][np.minimum(np.searchsorted(own[k][1:], level), scores.knots[k].size - 1)]
+
+    ends = np.concatenate([np.add.outer([0.0, -slack], one).ravel() for one in own])
+    t = _apart(ends, 1.0 - slack)  # the least of the groups' levels
+    middle = (t[1:] + t[:-1]) / 2
+    low, high = (np.stack([old(k, middle + by) for k in range(scores.groups)]) for by in (0.0, slack))
+    z = np.concatenate([[-np.inf], np.maximum.accumulate(_balanced(low, high, p)), [np.inf]])
+
+    moved = []
+    for k in range(scores.groups):
+        level = _apart(np.concatenate([own[k], t, t + slack]), 1.0)
+        inside = (level[1:] + level[:-1]) / 2
+        least, most = (z[np.searchsorted(t, inside - by)] for by in (slack, 0.0))
+        moved.append((np.append(0.0, level[1:]), np.clip(old(k, inside), least, most)))
+    outputs = np.unique(np.concatenate([values for _, values in moved]))
+    steps = np.stack([upto[np.searchsorted(values, outputs, side="right")] for upto, values in moved])
+    return Tube(scores.levels, *_pooled(outputs, steps, p @ np.diff(steps, axis=1, prepend=0.0)))
+
+
+def _apart(ends: Floats, last: float) -> Floats:
+    """Return levels from 0 to ``last``, increasing, those that differ by rounding alone as one."""
+    t = np.unique(np.concatenate([[0.0, last], ends[(ends > 0) & (ends < last)]]))
+    t = t[np.concatenate([np.diff(t) > NARROW, [True]])]
+    t[0] = 0.0
+    return np.asarray(t)
+
+
+def _balanced(low: Floats, high: Floats, p: Floats) -> Floats:
+    """Return the least ``z`` with ``sum_k p_k ((low_k - z)_+ - (z - high_k)_+) = 0``, shape (C,).
+
+    ``low`` and ``high``, nowhere below it, are of shape (K, C), ``p`` of shape (K,). The sum does not rise with ``z``,
+    and is linear between the 2K numbers of a column.
+    """
+    out, many = np.empty(low.shape[1]), p.size
+    for start in range(0, low.shape[1], CHUNK):
+        z = np.concatenate([low[:, start : start + CHUNK], high[:, start : start + CHUNK]])
+        order = np.argsort(z, axis=0, kind="stable")
+        z = np.take_along_axis(z, order, axis=0)
+        share, below = np.append(p, p)[order], order >= many  # those that pull z down once it is above them
+        pull = np.where(below, 0.0, share)
+        steep = pull.sum(axis=0) - np.cumsum(pull, axis=0) + np.cumsum(share - pull, axis=0)
+        fall = np.append(
+            np.zeros((1, z.shape[1])), np.cumsum(steep[:-1] * np.diff(z, axis=0), axis=0), axis=0
+        )
+        h = (pull * (z - z[0])).sum(axis=0) - fall
+        at = np.clip((h > 0).sum(axis=0), 1, 2 * many - 1)
+        cols = np.arange(z.shape[1])
+        z0, z1, h0, h1 = z[at - 1, cols], z[at, cols], h[at - 1, cols], h[at, cols]
+        part = np.divide(h0, h0 - h1, out=np.zeros_like(h0), where=h0 > h1)
+        out[start : start + CHUNK] = z0 + np.clip(part, 0.0, 1.0) * (z1 - z0)
+    return out
+
+
 def _roots(a: Floats, b: Floats, p: Floats, e: Floats) -> Floats:
     """Return an ``x`` in [0, 1] with ``sum_k p_k clip(a_k + b_k x, -e_k, e_k) = 0``, or the end that is nearest.
 
@@ -450,6 +511,15 @@ def fit_tube(scores: Scores, slack: Floats, *, drawn: bool = True) -> TubeFit:
     best = min(held, key=lambda i: tried[i][2]) if held else int(np.argmin(beyond))
     tube, ks, _ = tried[best]
     return TubeFit(tube, ks, bool(held), len(tried))
+
+
+def fit_within(scores: Scores, slack: float) -> TubeFit:
+    """Return the map of least square cost that keeps every two groups within ``slack`` of each other, by draws."""
+    free, codes = scores.score, scores.codes
+    if slack >= 1.0 or ks_between(free, codes, scores.weight, scores.groups) <= slack:
+        return TubeFit(Tube(scores.levels, None, np.ones((scores.groups, 0))), scores.free, True, 1)
+    tube = near_each_other(scores, slack)
+    return TubeFit(tube, np.abs(tube.steps - scores.shares @ tube.steps).max(axis=1), True, 1)
 
 
 def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:

@@ -315,7 +315,7 @@ BY_COPIES = (
 )
 BY_SCORES = (
     "Individual fairness from scores alone: this assumes that the other columns of the data are all that may count. A "
-    "column that is missing among them can make a difference, or hide one"
+    "column that is missing among them can make a difference, or hide one. Columns made from the score hide one"
 )
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
 from fairfix.models.repaired import Repaired
-from fairfix.optim.parity import ks_to_overall
+from fairfix.optim.parity import ks_between, ks_to_overall
 from scipy.optimize import linprog
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise
@@ -46,11 +46,14 @@ def repaired(shell: Shell, frame: pd.DataFrame, slack: float, *more: object) -> 
     """Return the rows of a fit ``TIMES`` over, with the values that the shipped rule gives them."""
     path = shell.write(frame)
     weight = ("--weight", "weight") if "weight" in frame else ()
+    strata = ("stratum",) if "stratum" in frame else ()
     done = shell.run(
-        "repair", path, *CLOSED, *COLUMNS, *weight, "--slack", slack, "-o", "r.fairfix", "-q", *more
+        *("repair", path, *CLOSED, *COLUMNS, *weight, *(("--strata", *strata) if strata else ())),
+        *("--slack", slack, "-o", "r.fairfix", "-q", *more),
     )
     assert done.status == 0, done.err
-    rows, _ = parts_of(frame, path, Reading(Columns(("group",), label="y", score="score"), task="regression"))
+    columns = Columns(("group",), label="y", score="score", strata=strata)
+    rows, _ = parts_of(frame, path, Reading(columns, task="regression"))
     many = rows.loc[rows.index.repeat(TIMES)].reset_index(drop=True)
     out = shell.predict("r.fairfix", shell.write(many, "many.parquet"))
     many["value"] = out["prediction"].to_numpy()
@@ -64,7 +67,7 @@ def cost_of(rows: pd.DataFrame) -> float:
     return float(moved / rows["score"].var())
 
 
-def uneven_cost(rows: pd.DataFrame) -> float:
+def uneven_cost(rows: pd.DataFrame, *strata: str) -> float:
     """Return by how much the cost may be off since a row is drawn ``TIMES`` times and not for ever.
 
     Of m rows of one score that are equal, 2 (log2(m) / 3 + 1) lie on the wrong side of a step of their values, and the
@@ -72,8 +75,8 @@ def uneven_cost(rows: pd.DataFrame) -> float:
     """
     moved = (rows["value"] - rows["score"]) ** 2 / rows["score"].var()
     weight = rows.get("weight", pd.Series(1.0, rows.index))
-    parts = moved.groupby([rows["group"], rows["score"]])
-    mass = weight.groupby([rows["group"], rows["score"]]).sum() / weight.sum()
+    atom = [rows[name] for name in (*strata, "group", "score")]
+    parts, mass = moved.groupby(atom), weight.groupby(atom).sum() / weight.sum()
     many = parts.size()
     off = np.minimum(1.0 / TIMES if "weight" in rows else 1.0, 2 * (np.log2(many) / 3 + 1) / many)
     return float((mass * (parts.max() - parts.min()) * off).sum())
@@ -124,6 +127,35 @@ def least_cost(rows: pd.DataFrame, slack: float) -> float:
     return float(found.fun)
 
 
+def least_cost_within(rows: pd.DataFrame, slack: float) -> float:
+    """Return the same where no two groups of a stratum may be further apart than the slack."""
+    plain, units, total = rows.iloc[::TIMES], rows["score"].std(), 0.0
+    plain = plain if "weight" in plain else plain.assign(weight=1.0)
+    for stratum, own in plain.groupby("stratum"):
+        grid = np.unique(np.append(own["score"], rows.loc[rows["stratum"] == stratum, "value"])) / units
+        below = sp.csr_matrix(np.tril(np.ones((grid.size, grid.size)))[:-1])
+        atoms = own.groupby(["group", "score"])["weight"].sum().reset_index(name="mass")
+        within = (atoms["mass"] / atoms.groupby("group")["mass"].transform("sum")).to_numpy()
+        level = [(atoms["group"] == name).to_numpy(float) for name in atoms["group"].unique()]
+        limits = [sp.kron((a - b)[None], below) for a in level for b in level if a is not b]
+        price = (
+            atoms["mass"].to_numpy()[:, None]
+            / within[:, None]
+            * (atoms[["score"]].to_numpy() / units - grid) ** 2
+        )
+        found = linprog(
+            price.ravel(),
+            A_ub=sp.vstack(limits) if limits else None,
+            b_ub=np.full(sum(part.shape[0] for part in limits), slack) if limits else None,
+            A_eq=sp.kron(sp.eye(within.size), np.ones((1, grid.size))),
+            b_eq=within,
+            method="highs",
+        )
+        assert found.status == 0, found.message
+        total += float(found.fun)
+    return total / float(plain["weight"].sum())
+
+
 def size_of_atoms(rows: pd.DataFrame) -> float:
     """Return the largest share of its group that one score has."""
     weight = rows["weight"] if "weight" in rows else pd.Series(1.0, rows.index)
@@ -138,6 +170,29 @@ def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
     least, cost = least_cost(rows, slack), cost_of(rows)
     where = f"cost {cost:.5f}, least {least:.5f}, slack {slack}, {len(frame)} rows"
     return judged(cost <= 1.01 * least + uneven_cost(rows) + 1e-9, where)
+
+
+@promise(
+    "closed form within strata: no map of score, group and stratum that holds the slack costs less",
+    level=0,
+    quick=3,
+    full=200,
+)
+def the_closed_form_is_optimal_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
+    frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.02, 0.05, 0.1, 0.2]))
+    frame["stratum"] = rng.choice(["s", "t", "u"], len(frame), p=rng.dirichlet([2.0, 2.0, 1.0]))
+    rows = repaired(shell, frame, slack)
+    least, cost = least_cost_within(rows, slack), cost_of(rows)
+    where = f"cost {cost:.5f}, least {least:.5f}, slack {slack}, {len(frame)} rows"
+    beyond = 0.0
+    for _, own in rows.groupby("stratum"):
+        code, weight = pd.factorize(own["group"])[0], own["weight"].to_numpy() if "weight" in own else None
+        far = ks_between(own["value"].to_numpy(), code, weight, code.max() + 1)
+        beyond = max(beyond, far - slack - 2.0 * size_of_atoms(own) / TIMES)
+    return judged(
+        cost <= 1.01 * least + uneven_cost(rows, "stratum") + 1e-9 and beyond <= 1e-9,
+        f"{where}, beyond the slack {beyond:.5f}",
+    )
 
 
 @promise(

@@ -91,6 +91,34 @@ def blind_scores(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(status != 1, f"[{found['low']:.4g}, {found['high']:.4g}] for a blind score: {where}")
 
 
+def copy_of(rng: np.random.Generator, score: Floats) -> tuple[str, pd.Series]:
+    """Return a column made from the score: itself in some form, its bands, a decision by it, or with a little noise."""
+    ranks = pd.Series(score).rank(pct=True, method="first").to_numpy() - 0.5 / score.size
+    kind = str(rng.choice(["linear", "monotone", "bands", "text", "numbered", "decision", "noise"]))
+    bands = int(rng.choice([2, 4, 10, 40]))
+    made: dict[str, Any] = {
+        "linear": 10.0 ** rng.uniform(-6, 6) * (score + rng.normal()),
+        "monotone": -np.exp(ranks**3),
+        "bands": np.floor(bands * ranks),
+        "text": [f"band {k}" for k in np.floor(bands * ranks).astype(int)],
+        "numbered": rng.permutation(bands)[np.floor(bands * ranks).astype(int)],
+        "decision": ranks > rng.uniform(0.2, 0.8),
+        "noise": score + rng.choice([0.02, 0.1, 0.2]) * score.std() * rng.normal(size=score.size),
+    }
+    return f"{kind} {bands}", pd.Series(made[kind])
+
+
+@promise("an effect is not explained away by a column made from the score", level=0.05, quick=2, full=200)
+def copies_hide_no_effect(rng: np.random.Generator, shell: Shell) -> Tried:
+    where, frame, truth = world(rng, float(rng.choice([0.3, 1.0])))
+    kind, frame["copied"] = copy_of(rng, frame["score"].to_numpy())
+    status, found = contrast(shell, frame, "--fail-on", f"residual_effect>{abs(truth) / 2}")
+    held = found["value"] is None or found["low"] <= abs(truth) <= found["high"]
+    return judged(
+        held and status != 0, f"{truth:.4g}, told {found['low']} to {found['high']}: {kind} of {where}"
+    )
+
+
 @promise("95 % interval of the overlap-weighted effect of a group", level=0.05, quick=1, full=200)
 def intervals_of_effects(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, truth = world(rng, float(rng.choice([0.1, 0.3, 1.0])))

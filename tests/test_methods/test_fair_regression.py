@@ -29,6 +29,7 @@ from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
+from fairfix.optim.losses import row_loss
 from fairfix.optim.parity import ks_to_overall
 from fairfix.tasks.fitting import repair_table
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -609,6 +610,40 @@ def test_the_shares_below_a_quantile_are_those_of_the_values(aware: bool) -> Non
     assert np.mean(error <= 0) == pytest.approx(0.8, abs=0.08)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute", "quantile", "poisson"])
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+def test_units_of_label_score_and_features_scale_the_values(loss: str, learned: bool, shift: float) -> None:
+    """The plug-in's rule is the same rule in any unit: its values, loss and distance are those of the other unit."""
+    rng = np.random.default_rng(3)
+    group = rng.choice(3, 300, p=[0.5, 0.3, 0.2])
+    score = np.exp(rng.normal(size=300) / 3 + 0.4 * group) + shift
+    label = score * np.exp(rng.normal(size=300) / 4)
+    draw = rng.random(300)
+    method = FairRegression(
+        slack=0.05, solver="plug-in", loss=loss, quantile_level=0.8 if loss == "quantile" else 0.5
+    )
+    found = []
+    for unit in (1.0, 1e-9, 7.0):
+        part = {"pay": unit * label, "guess": unit * score, "x": unit * (score + 0.1 * label)}
+        data = pa.table({"sex": [f"s{k}" for k in group], **part})
+        reading = Reading(
+            Columns(("sex",), label="pay", score=None if learned else "guess"), task="regression"
+        )
+        table = replace(read_table(data, reading, ("x",) if learned else ()), draw=lambda rows: draw[rows])
+        problem = RepairProblem(table, features=("x",) if learned else None)
+        rule = method.fit(problem, rng=np.random.default_rng(0))
+        power = row_loss(
+            "huber:1" if loss == "huber" else "quantile:0.8" if loss == "quantile" else loss
+        ).power
+        found.append((rule.predict(table) / unit, rule.trace.objective / unit**power))
+    for values, objective in found[1:]:
+        assert objective == pytest.approx(found[0][1], rel=1e-7)
+        off = np.abs(values - found[0][0])
+        assert np.mean(off > 1e-6) <= 0.01, "a row between two cells may fall to either"
+
+
 def strata_table(rows: int, groups: int, only: str = "") -> Table:
     """Return scores with ties whose groups differ otherwise in every job; one job has one group, and few rows.
 
@@ -659,8 +694,8 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
             plain = FairRegression(group_slack=each).fit(
                 RepairProblem(alone, protected_as_feature=True), rng=rng
             )
-            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.3))
-            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.3))
+            draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.31347))
+            own = replace(table.take(inside), draw=lambda rows: np.full(rows.size, 0.31347))
             np.testing.assert_allclose(predictor.predict(own), plain.predict(draw_each), atol=1e-9)
     assert table.rows.score is not None
     np.testing.assert_allclose(values[np.tile(job == 2, times)], np.tile(table.rows.score[job == 2], times))

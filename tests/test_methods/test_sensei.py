@@ -141,17 +141,19 @@ def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
 
 def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     """Labels that nothing tells: the log loss of new rows is hardly above that of a constant; l2 takes effect."""
-    data = couples(many=150).assign(label=lambda d: np.random.default_rng(7).integers(0, 2, len(d)))
-    new = couples(seed=1, many=3000).assign(label=lambda d: np.random.default_rng(8).integers(0, 2, len(d)))
-    plain, strong = (
-        fit(Sensei(solver="network", rho=0.0, l2=l2), table_of(data), protected_as_feature=True)
-        for l2 in (1e-3, 10.0)
-    )
-    y, p = new["label"].to_numpy(), plain.predict(table_of(new))
+    label, new = np.random.default_rng(8).integers(0, 2, 3000), table_of(couples(seed=1, many=3000))
+    excess = []
+    for seed in range(4):  # what one fit ends at hangs on the 30 rows that are set aside
+        drawn = np.random.default_rng(seed + 7).integers(0, 2, 150)
+        data = table_of(couples(seed=3 * seed, many=150).assign(label=drawn))
+        plain = fit(Sensei(solver="network", rho=0.0, l2=1e-3), data, protected_as_feature=True)
+        p = plain.predict(new)
+        excess.append(-np.mean(np.where(label == 1, np.log(p), np.log1p(-p))) - np.log(2))
+        assert plain.trace.converged
+    strong = fit(Sensei(solver="network", rho=0.0, l2=10.0), data, protected_as_feature=True)
 
-    assert -np.mean(np.where(y == 1, np.log(p), np.log1p(-p))) < np.log(2) + 0.03
-    assert plain.trace.converged
-    assert np.ptp(strong.predict(table_of(new))) < 1e-2
+    assert np.mean(excess) < 0.03
+    assert np.ptp(strong.predict(new)) < 0.1 * np.ptp(p)
 
 
 @pytest.mark.slow

@@ -566,7 +566,7 @@ def test_other_damage_is_refused(kind: type[Member], told: dict[str, Any], chang
         kind.from_state(told, {**arrays, **change})
 
 
-def test_folds_hang_on_the_row_alone() -> None:
+def test_equal_rows_share_a_fold() -> None:
     """Equal rows share a fold in any order, -0 is 0, and folds are about equal."""
     X, _ = rows(many=2000, gaps=True)
     order = np.random.default_rng(4).permutation(2000)
@@ -577,6 +577,21 @@ def test_folds_hang_on_the_row_alone() -> None:
         folds_of(np.array([[0.0], [-0.0]]), 5)[0], folds_of(np.array([[-0.0]]), 5)[0]
     )
     assert np.bincount(folds).min() > 330
+
+
+@pytest.mark.parametrize("unit", [1e-9, 0.3, 7.0, 1e9])
+@pytest.mark.parametrize("shift", [0.0, -40.0])
+def test_folds_do_not_hang_on_units_nor_on_rows_without_weight(unit: float, shift: float) -> None:
+    """Columns in another unit, at another origin, or with an outlier, and more rows without weight: the same folds."""
+    X, _ = rows(many=6000, gaps=True)
+    X[0, 0] = 1e12
+    weight = np.ones(6000)
+    weight[5000:] = 0.0
+    folds = folds_of(X, 5, weight)
+
+    np.testing.assert_array_equal(folds_of(unit * (X + shift), 5, weight), folds)
+    np.testing.assert_array_equal(folds_of(X[:5000], 5), folds[:5000])
+    np.testing.assert_array_equal(folds_of(np.repeat(X[:5000], 2, axis=0), 5)[::2], folds[:5000])
 
 
 def test_few_rows_are_dealt_out_so_that_no_fold_is_empty() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 from fairfix.optim import quantiles
-from fairfix.optim.parity import ks_to_overall
-from fairfix.optim.quantiles import Scores, Tube, fit_tube, near_everybody
+from fairfix.optim.parity import ks_between, ks_to_overall
+from fairfix.optim.quantiles import Scores, Tube, fit_tube, fit_within, near_everybody
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -96,6 +96,50 @@ def test_no_randomised_map_costs_less(seed: int) -> None:
     assert cost(tube, scores) == pytest.approx(transport(scores, slack, tube), rel=1e-6, abs=1e-12)
     away = np.abs(tube.steps - scores.shares @ tube.steps).max(axis=1)
     assert (away <= slack + 1e-12).all()
+
+
+def transport_between(scores: Scores, slack: float, grid: Floats) -> float:
+    """Return the least square cost of all randomised maps of (score, group) to a grid, no two groups far apart."""
+    score, codes = (
+        np.concatenate(scores.knots),
+        np.repeat(np.arange(scores.groups), [k.size for k in scores.knots]),
+    )
+    within = np.concatenate([one.high - one.low for one in scores.levels])
+    below = sp.csr_matrix(np.tril(np.ones((grid.size, grid.size)))[:-1])
+    level = [np.where(codes == k, 1.0, 0.0) for k in range(scores.groups)]
+    limits = sp.vstack([sp.kron((a - b)[None], below) for a, b in permutations(level, 2)])
+    found = linprog(
+        (scores.shares[codes, None] * (score[:, None] - grid) ** 2).ravel(),
+        A_ub=limits,
+        b_ub=np.full(limits.shape[0], slack),
+        A_eq=sp.kron(sp.eye(score.size), np.ones((1, grid.size))),
+        b_eq=within,
+        method="highs",
+    )
+    assert found.status == 0
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_no_randomised_map_between_groups_costs_less(seed: int) -> None:
+    """Two to six groups of uneven sizes: every two are within the slack, and no map of score and group costs less."""
+    rng = np.random.default_rng(seed)
+    groups = 2 + seed % 5
+    rows = int(rng.integers(20, 40))
+    codes = np.append(np.arange(groups), rng.choice(groups, rows, p=rng.dirichlet(np.full(groups, 1.5))))
+    score = rng.normal(size=codes.size) + codes * rng.normal()
+    weight = rng.integers(1, 4, codes.size).astype(float) if seed % 3 else None
+    scores = Scores(score.round(1) if seed % 2 else score, codes, weight, groups)
+    slack = float(rng.choice([0.0, 0.02, 0.1, 0.3, 0.6]))
+    tube = fit_within(scores, slack).tube
+    outputs = np.concatenate(scores.knots) if tube.outputs is None else tube.outputs
+
+    least = transport_between(scores, slack, np.unique(np.append(outputs, np.concatenate(scores.knots))))
+    assert cost(tube, scores) == pytest.approx(least, rel=1e-6, abs=1e-7)  # of the program
+    if tube.outputs is not None:
+        assert np.ptp(tube.steps, axis=0).max() <= slack + 1e-12
+        values, drawn, weights = spread_rows(tube, scores, 500)
+        assert ks_between(values, drawn, weights, groups) <= slack + 1 / 250
 
 
 def test_slack_zero_is_the_barycentre() -> None:

@@ -31,7 +31,7 @@ from fairfix.optim.linear_losses import GRAIN
 from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
-from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, shown_by_atoms, side_by_side
+from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, shown_by_atoms, side_by_side
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
 from fairfix.optim.saddle import Game
 
@@ -92,7 +92,7 @@ class ClosedForm(Solver):
             inside = rows[strata.codes[rows] == stratum]
             own, codes = np.unique(cells.codes[inside], return_inverse=True)
             scores = Scores(base.scores[inside], codes, table.weight[inside], own.size)
-            fit = fit_tube(scores, _slack_in_stratum(scores.shares, self.method.slack))
+            fit = fit_within(scores, self.method.slack)
             share = table.weight[inside].sum() / table.weight.sum()
             value += float(share) * _loss_of(fit, scores, loss)
             spread += float(share) * scores.spread_of(fit.tube)
@@ -101,15 +101,6 @@ class ClosedForm(Solver):
         predictor = GroupTube(cells.columns, tuple(levels), base.scorer, side_by_side(tubes))
         notes = (_drawn_values(spread),) if predictor.randomized else ()
         return beside_base(predictor, base, FitTrace(True, len(tubes), value, notes=notes), table)
-
-
-def _slack_in_stratum(shares: Floats, slack: float) -> Floats:
-    """Return how far groups of a stratum may be from all of it, for no two to be further apart than asked, shape (K,).
-
-    Of two groups each is as far from both together as from the other, times the other's share. Of more, two that are
-    half the slack from all together are the slack from each other at most.
-    """
-    return slack * (1.0 - shares) if shares.size == 2 else np.full(shares.size, slack / 2.0)
 
 
 @once_per_problem

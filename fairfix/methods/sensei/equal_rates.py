@@ -152,7 +152,7 @@ def _models_of(problem: RepairProblem, comparable: str, learner: Learner, l2: fl
     """Return the models of label and groups over the features."""
     table, y = problem.table, label_of(problem)
     features, matrix = merged_features(problem, comparable, learner)
-    folds = folds_of(matrix, FOLDS)
+    folds = folds_of(matrix, FOLDS, table.rows.weight)
     settings: dict[str, Any] = {"learner": learner, "l2": l2, "seed": seed}
     of_label = fitting(matrix, y, table.rows.weight, loss="logistic", **settings)
     whole = of_label(np.arange(len(table)))

@@ -36,7 +36,7 @@ from fairfix.methods.sensei.directions import rows_of_pairs, span_of
 from fairfix.methods.sensei.merge import beside_plain, proposed
 from fairfix.methods.sensei.within import Moves
 from fairfix.models.features import Features
-from fairfix.models.learners import folds_of, hashed
+from fairfix.models.learners import dealt, hashed, placed
 from fairfix.models.members import ClassNetworkMember, LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer
@@ -447,10 +447,10 @@ def set_aside(data: Training, seed: int) -> Bools:
     said of all, so that of many equal rows some have to be among them. Which of equal rows does not matter, so the
     draw hangs on their values and their number among them: on the order of rows it does not hang.
     """
-    keys = hashed(np.column_stack([data.X, data.y, data.weight]))
+    keys = hashed(placed(np.column_stack([data.X, data.y, data.weight]), data.weight))
     parts = [keys >> np.uint64(32), keys & np.uint64(2**32 - 1), occurrences(keys)]
     drawn_by = np.column_stack([*parts, np.full(keys.size, seed)]).astype(np.float64)
-    return np.asarray(folds_of(drawn_by, FOLDS) == 0)
+    return np.asarray(dealt(hashed(drawn_by), FOLDS) == 0)
 
 
 @dataclass(frozen=True)
