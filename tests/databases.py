@@ -60,7 +60,10 @@ def _programs() -> Path | None:
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """Run a server on loopback while the block runs; yield the URL of its superuser, with the password."""
+    """Run a server on loopback while the block runs; yield the URL of the owner of a database, with the password.
+
+    The owner may make roles and tables, and is no superuser; :func:`of_superuser` has the URL of one.
+    """
     programs = _programs()
     if programs is None:
         missing("postgresql", "PostgreSQL is not installed")
@@ -81,14 +84,26 @@ def postgresql() -> Iterator[str]:
 
     settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
     try:
-        run("initdb", "-U", "owner", "--no-sync", "-A", "scram-sha-256", f"--pwfile={folder / 'password'}")
+        run(
+            "initdb", "-U", "superuser", "--no-sync", "-A", "scram-sha-256", f"--pwfile={folder / 'password'}"
+        )
         run("pg_ctl", "-o", settings, "-l", str(folder / "log"), "-w", "start")
         try:
-            yield f"postgresql://owner:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
+            url = f"postgresql://owner:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
+            with psycopg.connect(of_superuser(url)) as connection:
+                text = PASSWORD.replace("'", "''")
+                connection.execute(f"CREATE ROLE owner LOGIN CREATEROLE CREATEDB PASSWORD '{text}'")
+                connection.execute("ALTER DATABASE postgres OWNER TO owner")
+            yield url
         finally:
             run("pg_ctl", "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def of_superuser(url: str) -> str:
+    """Return the URL of the superuser of a server."""
+    return url.replace("://owner:", "://superuser:")
 
 
 def load(url: str, table: str, columns: str, frame: pd.DataFrame) -> None:

@@ -72,7 +72,7 @@ class Server:
                     self.close_connection = True
                     return
                 time.sleep(0.3 if fault == "slow" else 0)
-                status, given, content = (int(fault), {}, b"") if fault.isdigit() else answer(asked)
+                status, given, content = (int(fault), {}, b"") if fault.isdigit() else server.answer(asked)
                 self.send_response(status)
                 for name, value in given.items():
                     if name.lower() not in (

@@ -1,15 +1,15 @@
 """Tables of databases: opened for reading alone, counted where they are, streamed where rows are needed.
 
-Ibis compiles every question for the dialect of the database. A file of DuckDB is opened read-only; a session of
-PostgreSQL is one read-only transaction, so all questions see the same rows. Of other databases, answers that are about
-other rows than the first are refused. What is secret in a URL is in no message.
+Ibis compiles every question for the dialect of the database. A file of DuckDB is opened read-only, and its queries
+reach nothing else (:mod:`fairfix.data.embedded`). A session of PostgreSQL is one read-only transaction, so all
+questions see the same rows. Of other databases, answers that are about other rows than the first are refused. No
+message has what is secret in a URL.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +25,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Counts, Grid, Slice
+from fairfix.data.embedded import open_duckdb
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
@@ -51,10 +52,29 @@ SESSION = {
 }
 """How PostgreSQL works in a session of fairfix."""
 
+PATIENCE = "600s"
+"""How long PostgreSQL may work on one question, unless the URL says otherwise: longer than a scan of 10^9 rows."""
+
+CONSENT = re.compile(r"([?&])privileged=allow(&|(?=#)|$)")
+"""What a URL of PostgreSQL says where a privileged role is meant."""
+
+PRIVILEGED = ("pg_execute_server_program", "pg_read_server_files", "pg_write_server_files")
+"""Roles of PostgreSQL that reach beyond its tables, ..."""
+
+ROLES_SINCE = 110000
+"""... which it has since this version; Redshift has none of them."""
+
 DRIVERS = frozenset(
     ("ibis", "duckdb", "_duckdb", "psycopg", "sqlglot", "pyarrow", "py4j", "pyspark", "sqlite3", "google")
 )
 """Packages whose errors are what a database says."""
+
+REMEDIES = {
+    "disabled by configuration": "; a view or a query reads what is outside the file. If you trust it, end the URL in "
+    "?enable_external_access=true, before the #",
+    "statement timeout": "; for more time, end the URL in ?options=-c%20statement_timeout%3D3600s, before the #",
+}
+"""Words of a database -> what to type."""
 
 
 class DatabaseSource(Source):
@@ -299,11 +319,11 @@ def _connected(url: str, shown: str) -> Any:
     try:
         if backend == "duckdb":
             settings = dict(parse_qsl(url.partition("?")[2]))
-            # what has no room in memory must not be written beside the data
-            settings.setdefault("temp_directory", tempfile.gettempdir())
-            return ibis.duckdb.connect(_file_of(url), read_only=True, **settings)
+            return open_duckdb(
+                Path(_file_of(url)), read_only=True, settings=settings, wrapped=ibis.duckdb.from_connection
+            )
         if backend == "postgres":
-            return _postgres(ibis, url)
+            return _postgres(ibis, url, shown)
         return ibis.connect(url)
     except ImportError as error:
         extra = "'fairfix[sql]'" if backend in ("duckdb", "postgres") else f"'ibis-framework[{backend}]'"
@@ -329,20 +349,52 @@ def _file_of(url: str) -> str:
     return str(path)
 
 
-def _postgres(ibis: ModuleType, url: str) -> Any:
+def _postgres(ibis: ModuleType, url: str, shown: str) -> Any:
     """Return a connection to PostgreSQL whose session is one read-only transaction."""
     import psycopg
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    about: dict[str, Any] = dict(conninfo_to_dict(url))
-    options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-    about["options"] = f"{about.get('options') or ''} {options}".strip()
+    about, consent = conninfo(url)
+    ours = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+    about["options"] = f"-c statement_timeout={PATIENCE} {about.get('options') or ''} {ours}"
     about.setdefault("application_name", "fairfix")
-    connection = psycopg.connect(make_conninfo(**about))
+    connection = psycopg.connect(**about)
     connection.read_only = True
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.execute("SELECT 1")  # begins the transaction, which lasts as long as the connection
+    try:
+        connection.execute("SELECT 1")  # begins the transaction, which lasts as long as the connection
+        if not consent:
+            _require_plain_role(connection, shown)
+    except BaseException:
+        connection.close()
+        raise
     return ibis.postgres.from_connection(connection)
+
+
+def conninfo(url: str) -> tuple[dict[str, Any], bool]:
+    """Return what libpq takes of the URL of PostgreSQL, and whether the URL allows a privileged role."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    plain = CONSENT.sub(lambda match: match[1] if match[2] else "", url)
+    return dict(conninfo_to_dict(plain)), plain != url
+
+
+def _require_plain_role(connection: Any, shown: str) -> None:
+    """Raise a UsageError for a role that reaches the server's files and programs: views run with its rights."""
+    if connection.info.server_version < ROLES_SINCE:
+        return
+    rows = connection.execute(
+        "SELECT r.rolname FROM pg_roles r, pg_roles me WHERE me.rolname = current_user AND "
+        "(me.rolsuper AND r.rolname = current_user OR NOT me.rolsuper AND r.rolname = ANY(%s) "
+        "AND pg_has_role(r.oid, 'MEMBER'))",
+        [list(PRIVILEGED)],
+    ).fetchall()
+    if rows:
+        (name,) = rows[0]
+        what = f"is a member of {name}" if name in PRIVILEGED else f"{name!r} is a superuser"
+        raise UsageError(
+            f"{shown}: the role {what}, and functions in views run with its rights on the server's files and programs; "
+            "use a role that may only SELECT, or allow this one by a URL that ends in ?privileged=allow, before the #"
+        )
 
 
 def secrets_of(url: str) -> list[str]:
@@ -383,7 +435,8 @@ def asking(shown: str, secrets: Sequence[str] = (), opening: str = "{}") -> Iter
         text = (lines or [type(error).__name__])[0]
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
-        raise DataError(f"{opening.format(shown)}: {text[:SHOWN_SIGNS]}") from None
+        remedy = next((more for words, more in REMEDIES.items() if words in text), "")
+        raise DataError(f"{opening.format(shown)}: {text[:SHOWN_SIGNS]}{remedy}") from None
 
 
 def _table(backend: Any, name: str, shown: str) -> Any:
@@ -438,6 +491,7 @@ def _query(backend: Any, text: str) -> Any:
         columns = backend.con.execute(f"DESCRIBE {sql}").fetchall()
         described = [(name, mapper.from_string(kind)) for name, kind, *_ in columns]
     elif backend.name == "postgres":
+        _require_pure(backend, sql)
         described = _described(backend, sql)
     else:
         return backend.sql(sql)
@@ -462,6 +516,25 @@ def _described(backend: Any, sql: str) -> list[tuple[str, Any]]:
                 kind = "text" if sort == "e" else kind
             out.append((column.name, backend.compiler.type_mapper.from_string(kind)))
     return out
+
+
+def _require_pure(backend: Any, sql: str) -> None:
+    """Raise a UsageError where a query calls what PostgreSQL does not know to be free of side effects."""
+    import sqlglot
+
+    calls = sqlglot.parse_one(sql, read=backend.dialect).find_all(sqlglot.expressions.Anonymous)
+    if not (names := sorted({call.name.lower() for call in calls})):
+        return
+    pure = backend.con.execute(
+        "SELECT proname FROM pg_proc WHERE proname = ANY(%s) GROUP BY proname "
+        "HAVING bool_and(provolatile <> 'v' AND pronamespace = 'pg_catalog'::regnamespace)",
+        [names],
+    ).fetchall()
+    if unknown := [name for name in names if (name,) not in pure]:
+        raise UsageError(
+            f"`sql` calls {unknown[0]!r}, and only functions of PostgreSQL itself without side effects are called "
+            "there; leave it out, or read a view that calls it by `table`"
+        )
 
 
 def only_query(text: str, dialect: Any) -> str:

@@ -17,7 +17,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairfix.data.database import asking, path_of, secrets_of
+from fairfix.data.database import asking, conninfo, path_of, secrets_of
+from fairfix.data.embedded import open_duckdb
 from fairfix.data.files import BATCH_ROWS, Write
 from fairfix.data.signals import uninterrupted
 from fairfix.data.urls import BACKENDS, scheme_of, shown_url
@@ -58,7 +59,10 @@ def check_new_table(url: str) -> None:
         return
     import psycopg
 
-    with asking(shown, secrets_of(url), "cannot connect to {}"), psycopg.connect(place) as connection:
+    with (
+        asking(shown, secrets_of(url), "cannot connect to {}"),
+        psycopg.connect(**conninfo(place)[0]) as connection,
+    ):
         _new_in_postgres(connection, name, shown)
 
 
@@ -108,10 +112,7 @@ def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -
 
 @contextmanager
 def _duckdb(path: Path, *, read_only: bool) -> Iterator[Any]:
-    import duckdb
-
-    settings: dict[str, Any] = {"temp_directory": tempfile.gettempdir()}
-    with duckdb.connect(str(path), read_only=read_only, config=settings) as connection:
+    with open_duckdb(path, read_only=read_only) as connection:
         yield connection
 
 
@@ -205,7 +206,7 @@ def _into_postgres(
     asked = asking(shown, secrets_of(url))
     with (
         asked,
-        psycopg.connect(url) as connection,
+        psycopg.connect(**conninfo(url)[0]) as connection,
         connection.cursor() as cursor,
     ):  # whose end commits, if all went well
         place = _new_in_postgres(connection, name, shown)

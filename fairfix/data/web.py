@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +15,15 @@ from fairfix.data import places
 from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, mapped, refusal, temporary_file
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+"""Statuses of a server that sends elsewhere."""
+
+HOPS = 5
+"""Requests for one range at most: a first one, and redirects within its origin."""
+
+LEFT_FREE = 1 << 28
+"""Bytes that a copy of a file leaves free on the disk, for the other programs of the machine."""
 
 WHOLE = 600.0
 """Seconds that a request may take in all."""
@@ -76,19 +87,24 @@ class HttpStore(Remote):
         async def get() -> tuple[int, Mapping[str, str], bytes]:
             session, wanted = await self._http.set_session(), {"Accept-Encoding": "identity"}
             wanted |= {"Range": span} if span else {}
-            async with session.get(self._http.encode_url(url), headers=wanted) as response:
-                empty = response.status == 416 and response.headers.get("Content-Range") == "bytes */0"
-                if not empty:
-                    response.raise_for_status()
-                if file is not None:
-                    async for chunk in response.content.iter_chunked(1 << 20):
-                        file.write(chunk)
-                data = await response.read() if response.status == 206 else b""
-                if place is not None:
-                    place.hold(_headed(response.status, response.headers))
-                if size and (response.status != 206 or len(data) != size):
-                    raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
-                return response.status, dict(response.headers), data
+            target = self._http.encode_url(url)
+            for _ in range(HOPS):
+                async with session.get(target, headers=wanted, allow_redirects=False) as response:
+                    if response.status in REDIRECTS:
+                        target = _redirected(response.url, response.headers.get("Location", ""), shown)
+                        continue
+                    empty = response.status == 416 and response.headers.get("Content-Range") == "bytes */0"
+                    if not empty:
+                        response.raise_for_status()
+                    if file is not None:
+                        await _saved(response, file, shown)
+                    data = await _read(response, size or 1) if response.status == 206 else b""
+                    if place is not None:
+                        place.hold(_headed(response.status, response.headers))
+                    if size and (response.status != 206 or len(data) != size):
+                        raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
+                    return response.status, dict(response.headers), data
+            raise DataError(f"{shown}: the server redirects more than {HOPS} times; name the file itself")
 
         with answering(shown, "reading"):
             for pause in (*(PAUSE * 2**i for i in range(places.TRIES - 1)), None):
@@ -122,6 +138,52 @@ class HttpStore(Remote):
             raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
         path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
         return [Place(name_of(url), shown, path, self, self.look(path, shown))]
+
+
+def _redirected(url: Any, location: str, shown: str) -> Any:
+    """Return where a redirect leads; a DataError for another origin, which would get this machine's requests.
+
+    The same host by https in place of http is no other.
+    """
+    target = url.join(type(url)(location, encoded=True))
+    upgraded = (
+        (url.scheme, target.scheme) == ("http", "https")
+        and url.is_default_port()
+        and target.is_default_port()
+    )
+    if target.host == url.host and (upgraded or (target.scheme, target.port) == (url.scheme, url.port)):
+        return target
+    raise DataError(
+        f"{shown}: the server redirects to {target.scheme}://{target.raw_authority}, which was not named; "
+        "give the file's own URL there, if you trust that server"
+    )
+
+
+async def _saved(response: Any, file: Any, shown: str) -> None:
+    """Write what comes to a file; a DataError where it would fill the disk."""
+    room = shutil.disk_usage(tempfile.gettempdir()).free - LEFT_FREE
+    if (response.content_length or 0) > room:
+        raise _no_room(shown)
+    async for chunk in response.content.iter_chunked(1 << 20):
+        if (room := room - len(chunk)) < 0:
+            raise _no_room(shown)
+        file.write(chunk)
+
+
+async def _read(response: Any, most: int) -> bytes:
+    """Return what comes, of which no more is taken than was asked for and one byte."""
+    parts, left = [], most + 1
+    while left > 0 and (part := await response.content.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _no_room(shown: str) -> DataError:
+    return DataError(
+        f"{shown} is larger than the room for temporary files in {tempfile.gettempdir()}; name another folder by "
+        "TMPDIR, or a server that answers ranges"
+    )
 
 
 def _gave_up(error: Exception, shown: str) -> DataError:

@@ -564,6 +564,47 @@ def test_a_web_server_that_fails_is_named(
     assert KEY not in out + said
 
 
+def test_redirects_stay_with_the_server_that_was_named(
+    web: Callable[..., Server], frames: Frames, call: Call
+) -> None:
+    """Another port, host or scheme gets no request, and so no credentials."""
+    content = content_of(frames(), "d.parquet")
+    other = web({"/d.parquet": content})
+    server = web({"/d.parquet": content})
+    answer, where = server.answer, {"to": "/d.parquet"}
+
+    def redirecting(asked: stores.Asked) -> stores.Answer:
+        elsewhere = asked.path.startswith("/old") or where["to"].startswith("/old")
+        return (302, {"Location": where["to"]}, b"") if elsewhere else answer(asked)
+
+    server.answer = redirecting
+    status, _, err = call("audit", f"{server.url}/old.parquet", *AUDIT)
+    assert (status, err) == (0, err)
+    port = other.url.rpartition(":")[2]
+    for target in (f"{other.url}/d.parquet", f"//localhost:{port}/d.parquet", f"https://127.0.0.1:{port}/d.parquet",
+                   f"{other.url.replace('//', f'//user:{SECRET}@')}/d?sig={SECRET}", "file:///etc/hosts",
+                   "/old.parquet"):  # fmt: skip
+        where["to"] = target
+        status, out, err = call("audit", f"{server.url}/old.parquet", *AUDIT)
+        assert (status, out) == (2, "")
+        assert "redirects" in err
+        assert SECRET not in err
+    assert not other.log
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_copy_leaves_room_on_the_disk(
+    *, says: bool, web: Callable[..., Server], frames: Frames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not the server says how large the file is."""
+    server = web({"/d.csv": content_of(frames(), "d.csv")}, ranges=False)
+    if not says:
+        monkeypatch.setattr("aiohttp.ClientResponse.content_length", None)
+    monkeypatch.setattr("fairfix.data.web.LEFT_FREE", 1 << 60)
+    with pytest.raises(DataError, match="TMPDIR"):
+        read(open_source(f"{server.url}/d.csv"))
+
+
 def test_a_file_on_a_web_server_that_changes_is_refused(web: Callable[..., Server], frames: Frames) -> None:
     """By its tag, within a pass and between two, with ranges or without."""
     old, new = (content_of(frames().assign(score=score), "d.csv") for score in (0.25, 0.75))

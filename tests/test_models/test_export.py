@@ -7,36 +7,50 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import fairfix
+import hypothesis
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.auditing.countfile import count
 from fairfix.cli import run as command
+from fairfix.data.choices import Database
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import assemble
 from fairfix.errors import UsageError
 from fairfix.models.export import document, export, standalone
-from fairfix.models.export.program import run
+from fairfix.models.export.program import Step, run
 from fairfix.models.export.rules import KINDS, exported
+from fairfix.models.export.sql import DIALECTS, ROW, query
 from fairfix.models.identity import row_draws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.tree_arrays import of_histograms
+from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from tests.data import people
+from tests.databases import postgresql
 
 FEATURES = ["town", "real", "yes"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
 REPAIRS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
     "ramp of percents": {"method": "ramp", "score_scale": "percent"},
@@ -229,6 +243,69 @@ def test_a_query_runs_where_numbers_have_no_types(name: str) -> None:
     rows().assign(fairfix_draw=draws(name)).to_sql("data", base)
     got = pd.read_sql(str(export(repaired(name), "sql", dialect="sqlite")), base)
     close(got[result(name)], name)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize("name", ["ramp of crossed groups", "truncated logit by label", "logit of splines"])
+def test_a_query_fails_where_a_column_is_missing(
+    name: str, dialect: Database, request: pytest.FixtureRequest
+) -> None:
+    """A quoted name must be no text: SQLite would take ``"score"`` for the text score, which is the number 0."""
+    made, data = repaired(name), rows().head(20)
+    sql = str(export(made, "sql", dialect=dialect, table="data"))
+    inputs = exported(made).inputs
+    assert inputs
+    for gone in inputs:
+        left = data.drop(columns=gone)
+        if dialect == "sqlite":
+            base = sqlite3.connect(":memory:")
+            left.to_sql("data", base)
+            with pytest.raises(sqlite3.OperationalError, match=gone):
+                base.execute(sql)
+        elif dialect == "duckdb":
+            duckdb = pytest.importorskip("duckdb", reason="runs the queries")
+            with duckdb.connect() as session:
+                session.register("data", left)
+                with pytest.raises(duckdb.Error, match=gone):
+                    session.execute(sql)
+        else:
+            psycopg = pytest.importorskip("psycopg", reason="runs the queries")
+            kinds = {"f": "double precision", "i": "bigint", "b": "boolean"}
+            columns = ", ".join(
+                f'"{one}" {kinds.get(kind.kind, "text")}' for one, kind in left.dtypes.items()
+            )
+            with psycopg.connect(request.getfixturevalue("server")) as session:
+                session.execute(f"CREATE TEMPORARY TABLE data ({columns})")
+                with pytest.raises(psycopg.errors.UndefinedColumn, match=gone):
+                    session.execute(sql)
+
+
+@hypothesis.given(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+)
+@hypothesis.example("a\\", "b\\")
+@hypothesis.example("a` FROM x; DROP TABLE y; --", "' OR 1=1 --")
+@hypothesis.example("line\nbreak", "line\r\nbreak")
+@hypothesis.example("\\`", "\\'")
+def test_names_and_texts_are_read_again_as_they_were(name: str, text: str) -> None:
+    sqlglot = pytest.importorskip("sqlglot", reason="reads the dialects")
+    for dialect in DIALECTS:
+        level = Step("level", settings={"column": name, "levels": [text]})
+        written = query([level], {"p": 0}, [name], name, dialect)
+        (tree,) = sqlglot.parse(written, read=dialect.replace("postgresql", "postgres"))
+        names = {one.name for one in tree.find_all(sqlglot.expressions.Identifier)}
+        texts = {one.this for one in tree.find_all(sqlglot.expressions.Literal) if one.is_string}
+        assert (dialect, names) == (dialect, {name, "p", ROW})
+        assert (dialect, texts) == (dialect, {text, "(missing)"})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nul_is_refused_in_names_and_texts(dialect: Database) -> None:
+    for name, level in (("a\0b", "x"), ("a", "x\0y")):
+        step = Step("level", settings={"column": name, "levels": [level]})
+        with pytest.raises(UsageError, match="NUL"):
+            query([step], {"p": 0}, [], "data", dialect)
 
 
 @pytest.mark.parametrize("name", REPAIRS)

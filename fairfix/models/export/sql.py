@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairfix.data.choices import Database
+from fairfix.errors import UsageError
 from fairfix.models.export.program import Step
+
+ROW = "fairfix_row"
+"""Alias of whatever a layer reads. Every column is qualified by it: SQLite takes a quoted name that is no column for a
+text.
+"""
 
 LONG, SHORT = 80, 24
 """Characters beyond which an expression becomes a column of its own: one that is used twice, and one that is compared
@@ -23,19 +29,40 @@ class Dialect:
     text: str = "VARCHAR"
     double: str = "DOUBLE PRECISION"
     backslash: bool = False
-    """Whether a backslash in a text has to be doubled."""
+    """Whether a backslash in a text begins an escape."""
+    escaped_names: bool = False
+    """Whether names are escaped as texts are (BigQuery)."""
+    one_line: bool = False
+    """Whether a text may hold no line break, and is written with an escape (BigQuery)."""
     layer: str = "AS MATERIALIZED"
     """What begins a layer: databases that put layers into one another would compute a column once for each use."""
 
     def name(self, column: str) -> str:
-        """Return a quoted name."""
+        """Return a quoted name; a UsageError where no name can hold it."""
         first, last = self.quote[0], self.quote[1]
-        return first + column.replace(last, last * 2) + last
+        column = self._escaped(column, last) if self.escaped_names else column.replace(last, last * 2)
+        return first + _without_nul(column) + last
+
+    def column(self, name: str) -> str:
+        """Return a column of the row that is read."""
+        return f"{ROW}.{self.name(name)}"
 
     def literal(self, text: str) -> str:
-        """Return a quoted text."""
-        text = text.replace("\\", "\\\\") if self.backslash else text
-        return "'" + text.replace("'", "''" if not self.backslash else "\\'") + "'"
+        """Return a quoted text; a UsageError where no text can hold it."""
+        text = self._escaped(text, "'") if self.backslash else text.replace("'", "''")
+        return f"'{_without_nul(text)}'"
+
+    def _escaped(self, text: str, quote: str) -> str:
+        text = text.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+        return text.replace("\n", "\\n").replace("\r", "\\r") if self.one_line else text
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise UsageError(
+            f"{text!r} holds the character NUL, which SQL cannot write; rename it and repair again"
+        )
+    return text
 
 
 DIALECTS: Mapping[Database, Dialect] = {
@@ -43,7 +70,9 @@ DIALECTS: Mapping[Database, Dialect] = {
     "postgresql": Dialect(),
     "sqlite": Dialect(text="TEXT", double="REAL"),
     "snowflake": Dialect(backslash=True, layer="AS"),
-    "bigquery": Dialect("``", "STRING", "FLOAT64", backslash=True, layer="AS"),
+    "bigquery": Dialect(
+        "``", "STRING", "FLOAT64", backslash=True, escaped_names=True, one_line=True, layer="AS"
+    ),
     "spark": Dialect("``", "STRING", "DOUBLE", backslash=True, layer="AS"),
 }
 """Databases whose SQL is known."""
@@ -63,15 +92,17 @@ def query(
     """
     own = DIALECTS[dialect]
     writer = _Writer(steps, own)
-    kept = [own.name(column) for column in columns]
+    kept = [own.column(column) for column in columns]
     final = [f"{writer.texts[place]} AS {own.name(name)}" for name, place in results.items()]
     layers, source = [], own.name(table)
     for i, layer in enumerate(writer.layers, 1):
-        made = ",\n    ".join(["*", *(f"{text} AS {writer.column(step)}" for step, text in layer)])
-        layers.append(f"fairfix_step_{i} {own.layer} (\n  SELECT\n    {made}\n  FROM {source}\n)")
+        made = ",\n    ".join(
+            ["*", *(f"{text} AS {writer.dialect.name(f'fairfix_{step}')}" for step, text in layer)]
+        )
+        layers.append(f"fairfix_step_{i} {own.layer} (\n  SELECT\n    {made}\n  FROM {source} AS {ROW}\n)")
         source = f"fairfix_step_{i}"
     head = "WITH " + ",\n".join(layers) + "\n" if layers else ""
-    return head + "SELECT\n  " + ",\n  ".join([*kept, *final]) + f"\nFROM {source}\n"
+    return head + "SELECT\n  " + ",\n  ".join([*kept, *final]) + f"\nFROM {source} AS {ROW}\n"
 
 
 class _Writer:
@@ -101,10 +132,10 @@ class _Writer:
 
     def column(self, step: int) -> str:
         """Return the column of a step."""
-        return self.dialect.name(f"fairfix_{step}")
+        return self.dialect.column(f"fairfix_{step}")
 
     def _text(self, step: Step, of: list[str], steps: Sequence[Step]) -> str:
-        own, name = step.settings, self.dialect.name
+        own, name = step.settings, self.dialect.column
         if step.operation in _CUTS and steps[step.of[1]].operation == "constant":
             sign, cut = _CUTS[step.operation], of[1]
             return f"(CASE WHEN {of[0]} {sign} {cut} THEN {cut} ELSE {of[0]} END)"
@@ -143,7 +174,7 @@ class _Writer:
 
     def _cases(self, own: Mapping[str, Any], leaves: Sequence[str]) -> str:
         """Return the case of each level of a text; the first leaf is that of any other text."""
-        text = f"COALESCE(CAST({self.dialect.name(own['column'])} AS {self.dialect.text}), '(missing)')"
+        text = f"COALESCE(CAST({self.dialect.column(own['column'])} AS {self.dialect.text}), '(missing)')"
         pairs = zip(own["levels"], leaves[1:], strict=True)
         cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
         return f"(CASE {text} {cases} ELSE {leaves[0]} END)"

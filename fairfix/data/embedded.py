@@ -1,0 +1,77 @@
+"""Databases that are files, opened so that what they hold reaches nothing beyond them.
+
+Such a file is data of a stranger, and its views run as queries do: they may read files, ask servers, read variables of
+Python or load extensions. None of that is open to them, and no query can open it again. Whoever writes the URL can, by
+naming a setting of DuckDB there (``duckdb:///x.duckdb?enable_external_access=true``).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+DUCKDB = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+}
+"""Settings that DuckDB is opened with, ..."""
+
+LOCKED = {"python_enable_replacements": "false", "enable_external_access": "false"}
+"""... those that it takes once it is open, ..."""
+
+LAST = "lock_configuration"
+"""... and the one that ends all setting."""
+
+RESERVED = ("memory", "system", "temp")
+"""Names that a database cannot be attached by."""
+
+
+def open_duckdb(
+    path: Path,
+    *,
+    read_only: bool,
+    settings: Mapping[str, str] | None = None,
+    wrapped: Callable[[Any], Any] = lambda connection: connection,
+) -> Any:
+    """Return a connection to a file of DuckDB from which queries reach that file alone.
+
+    Parameters
+    ----------
+    settings
+        Settings of DuckDB that whoever wrote the URL named there; they win over ours.
+    wrapped
+        What is returned in place of the connection is made by this, while settings can still change.
+    """
+    import duckdb
+
+    asked = {name.lower(): value for name, value in (settings or {}).items()}
+    asked.pop("access_mode", None)  # of a file on its own; ours is attached, to be read only or not
+    # what has no room in memory waits in a folder of its own: queries can read and write files there
+    private = str(Path(tempfile.gettempdir()) / f"fairfix-{uuid4().hex}")
+    folders = dict.fromkeys(("temp_directory", "secret_directory", "extension_directory"), private)
+    early = {**folders, **DUCKDB, **asked}
+    # attached to an instance of its own: those of one path in one process share their settings, locked ones too
+    connection = duckdb.connect(":memory:", config=early)
+    try:
+        name = '"' + path.stem.replace('"', '""') + '"' if path.stem.lower() not in RESERVED else "data"
+        mode = "READ_ONLY" if read_only else "READ_WRITE"
+        connection.execute(f"ATTACH {_literal(str(path.absolute()))} AS {name} (TYPE duckdb, {mode})")
+        connection.execute(f"USE {name}")
+        out = wrapped(connection)
+        for name in LOCKED:
+            if name not in asked:
+                connection.execute(f"SET {name} = {LOCKED[name]}")
+        connection.execute(f"SET {LAST} = true")
+    except BaseException:
+        connection.close()
+        raise
+    return out
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
