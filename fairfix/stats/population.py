@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from fairfix.stats.tails import (
     largest_difference,
     largest_difference_by_bets,
     largest_distance,
+    least_ratio,
     reach_of,
     share_distance,
     stake_of,
@@ -108,6 +109,12 @@ class OfPairs(Evidence):
         each = [float(np.ptp(inside, axis=0).max()) for inside in self._by_block(self.rates)]
         return np.array([max(each, default=0.0)])
 
+    def rarer(self, deviations: float) -> Self:
+        """Return the same of rates that were seen so many standard deviations too large, all of them alike."""
+        mean = float(np.average(self.rates, weights=self.rows))
+        off = deviations * math.sqrt((1.0 - mean) / (max(mean, 1e-300) * self.rows.sum()))
+        return replace(self, rates=self.rates / (1.0 + off))
+
     def _by_block(self, numbers: Any) -> list[Any]:
         return [numbers[self.blocks == block] for block in np.unique(self.blocks)]
 
@@ -168,13 +175,8 @@ class RatiosOfRules(PairsOfRules):
 
     @property
     def seen(self) -> Floats:
-        """What the smallest ratio lacks; of rates that are all 0 there is none, and it lacks everything."""
-        each = [
-            1.0 - float(inside.min() / inside.max()) if inside.max() > 0 else 1.0
-            for inside in self._by_block(self.rates)
-            if inside.size > 1
-        ]
-        return np.array([max(each, default=0.0)])
+        """What the smallest ratio lacks."""
+        return _lacking(self._by_block(self.rates))
 
     def of(self, rows: Ints) -> Floats:
         """Return what the smallest ratio may lack, each pair either way round."""
@@ -209,9 +211,40 @@ class PairsHeldOut(OfPairs):
                 ways = permutations(range(inside.size), 2)
                 each += [largest_distance(rates[a], rates[b], many[[a, b]], self.alpha) for a, b in ways]
             else:
-                own, spread = ([one[k] for k in inside] if one else [] for one in (self.numbers, self.spread))
+                own = [self.numbers[k] for k in inside if self.numbers]
+                spread = [self.spread[k] for k in inside if self.spread]
                 each.append(_largest(rates, own, spread, many, self.alpha))
         return np.array([max(each)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatiosHeldOut(OfPairs):
+    """The same rates, counted, of which a gap is what the ratio of the smallest to the largest lacks to 1."""
+
+    @property
+    def allowance(self) -> float:
+        """As of differences."""
+        return COUNTED
+
+    @property
+    def seen(self) -> Floats:
+        """What the smallest ratio lacks."""
+        return _lacking(self._by_block(self.rates))
+
+    def of(self, rows: Ints) -> Floats:
+        """Return what it may lack; the smallest ratio is one of them, so each has all of alpha."""
+        parts = zip(self._by_block(self.rates), self._by_block(rows.astype(np.float64)), strict=True)
+        return np.array([1.0 - min(least_ratio(rates, many, self.alpha) for rates, many in parts)])
+
+
+def _lacking(blocks: list[Floats]) -> Floats:
+    """Return what the smallest ratio lacks; of rates that are all 0 there is none, and it lacks everything."""
+    each = [
+        1.0 - float(inside.min() / inside.max()) if inside.max() > 0 else 1.0
+        for inside in blocks
+        if inside.size > 1
+    ]
+    return np.array([max(each, default=0.0)])
 
 
 def _largest(

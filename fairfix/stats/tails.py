@@ -102,16 +102,25 @@ def largest_difference(mean: Floats, rows: Floats, alpha: float) -> float:
     """
     if mean.size < 2:
         return 0.0
-    cost = np.linspace(0.0, budget(alpha, 2), PARTS + 1)
-    high, low = _ends(mean, rows, cost)
-    top, bottom = high.argmax(axis=0), low.argmin(axis=0)
-    each = np.arange(PARTS)
-    far = high[top, each] - low[bottom, each]
-    both = np.flatnonzero(top == bottom)  # a group is not compared with itself
-    if both.size:
-        highs, lows = np.sort(high[:, both], axis=0), np.sort(low[:, both], axis=0)
-        far[both] = np.maximum(highs[-1] - lows[1], highs[-2] - lows[0])
-    return float(min(max(far.max(), 0.0), 1.0))
+    high, low = _farthest(mean, rows, alpha)
+    return float(min(max((high - low).max(), 0.0), 1.0))
+
+
+def least_ratio(mean: Floats, rows: Floats, alpha: float) -> float:
+    """Return what no ratio of two groups' rates is below, with probability ``1 - alpha``; as the difference above."""
+    if mean.size < 2:
+        return 1.0
+    high, low = _farthest(mean, rows, alpha)
+    return float(min(max((low / high).min(), 0.0), 1.0))
+
+
+def _farthest(mean: Floats, rows: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """Return the upper and the lower limit of two groups, by how they share their budget and which of both is left."""
+    high, low = _ends(mean, rows, np.linspace(0.0, budget(alpha, 2), PARTS + 1))
+    two_high, two_low = (np.sort(one, axis=0) for one in (high, low))
+    same = high.argmax(axis=0) == low.argmin(axis=0)  # a group is not compared with itself
+    ends = [two_high[-1], np.where(same, two_high[-2], two_high[-1])]
+    return np.concatenate(ends), np.concatenate([np.where(same, two_low[1], two_low[0]), two_low[0]])
 
 
 def _ends(mean: Floats, rows: Floats, cost: Floats) -> tuple[Floats, Floats]:

@@ -33,6 +33,7 @@ from fairfix.stats.population import (
     OfEverybody,
     PairsHeldOut,
     PairsOfRules,
+    RatiosHeldOut,
     RatiosOfRules,
     ToOthers,
     Trends,
@@ -169,6 +170,8 @@ class Witness:
                 share=float(changed.mean()),
                 counted=counted,
             )
+        if of.kind == "ratio":
+            return self._held_ratios(rule, held, drawn=held is not fitted)
         parts = self._against_others if of.scope == "to_overall" else self._of_attributes
         seen = parts(rule, held)
         if (
@@ -198,6 +201,15 @@ class Witness:
         joined = {name: np.concatenate([one[name] for one in parts]) for name in ("rows", "rates", "blocks")}
         listed = {name: tuple(one for own in parts for one in own[name]) for name in ("names", "numbers")}
         return {**listed, **joined}
+
+    def _held_ratios(self, rule: RepairedPredictor, held: Table, *, drawn: bool) -> RatiosHeldOut:
+        """Return rates of decisions, drawn with their chances so that they can be counted, or as they are expected."""
+        seen = self._of_attributes(rule, held)
+        numbers, draws = seen.pop("numbers"), np.random.default_rng(0)  # which hang on nothing that rows have
+        if drawn:
+            counts = [int((draws.random(own.size) < own).sum()) for own in numbers]
+            seen["rates"] = np.array(counts) / np.maximum(seen["rows"], 1)
+        return RatiosHeldOut(**seen, alpha=self.alpha, tail=CLOPPER)
 
     def _losses(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Losses | None:
         """Return the losses of groups, of which stakes are set by the rows of the fit; None where none are bounded."""
@@ -327,8 +339,8 @@ class Witness:
         seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": self.alpha}
         if self.table.reading.columns.strata:
             stratum, _ = _strata_of(groups.levels, len(self.table.reading.columns.strata))
-            more = {"variation": np.ones(many.size), "rising": True}
-            return PairsOfRules(**seen, **more, rates=below, blocks=stratum)
+            seen |= {"variation": np.ones(many.size), "rising": True}
+            return PairsOfRules(**seen, rates=below, blocks=stratum)
         return Distances(
             **seen,
             far=np.abs(below - shares @ below).max(axis=1),

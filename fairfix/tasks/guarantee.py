@@ -38,7 +38,7 @@ from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
-from fairfix.stats.population import Evidence, OfEverybody
+from fairfix.stats.population import Evidence, OfEverybody, OfPairs
 from fairfix.tasks.behind import SURVEY
 from fairfix.tasks.evidence import Witness
 from fairfix.tasks.sentence import Guarantee, Limit, Way
@@ -48,6 +48,9 @@ TRIES = 30
 
 NEAR = 1e-4
 """... until the bound is within the slack and above it less this part, which costs nothing that is seen."""
+
+OTHER_WAY = 0.2
+"""Part of the miscoverage that goes to held-out rows where the bound over all rules may be too wide for rare rates."""
 
 MORE_TRIES = 2
 """Fits with still less slack where the rule with less slack is not expected to be proven on held-out rows either."""
@@ -158,15 +161,42 @@ class Promise:
         every[self._bounded] = np.minimum(by, self.gaps)
         return self.repairer.tighter(every)
 
-    @cached_property
-    def _witness(self) -> Witness:
-        return Witness(
-            self.of, self.alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind
-        )
+    def _witness(self, alpha: float) -> Witness:
+        return Witness(self.of, alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind)
+
+    def _of_rules(self, rule: RepairedPredictor, fitted: Table) -> Evidence:
+        """Return what the rows of the fit show of all rules."""
+        alpha = self.alpha * (1 - OTHER_WAY) if self._either(rule) else self.alpha
+        return self._witness(alpha).of_rules(rule, fitted)
+
+    def _of_held(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Evidence:
+        """Return what held-out rows show of a finished rule."""
+        alpha = self.alpha * OTHER_WAY if self._either(rule) else self.alpha
+        return self._witness(alpha).of_held(rule, fitted, held)
 
     def _uniform(self, rule: RepairedPredictor) -> bool:
         """Tell whether the bound is of all rules: groups that overlap, or are not seen, have none of a score alone."""
         return rule.variation is not None and len(self.attributes) == 1 and self.behind is None
+
+    def _either(self, rule: RepairedPredictor) -> bool:
+        """Tell whether rates of groups are promised in either way; the rows of the fit choose, and both share alpha."""
+        of_rates = self.of.metric != "ks" and self.of.kind in ("difference", "ratio")
+        return self._uniform(rule) and of_rates
+
+    def _way(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Way:
+        """Return how something is promised of a rule: held-out rows have no part in the choice but by their numbers."""
+        if self._constant(rule):
+            return "construction"
+        if not self._uniform(rule):
+            return "held-out"
+        if not self._either(rule) or self._within(self._of_rules(rule, fitted).bounds):
+            return "uniform"
+        away, shown = self._planned(rule, fitted)(self._of_held(rule, fitted, held).rows)
+        return "held-out" if self._within(shown + away) else "uniform"
+
+    def _within(self, bounds: Floats) -> bool:
+        """Tell whether all that was asked is shown by bounds of the groups."""
+        return bool((self._shaped(bounds) <= self.gaps).all())
 
     def _shaped(self, numbers: Floats) -> Floats:
         """Return numbers of groups in the shape of the gaps that are asked: the largest where one is for all."""
@@ -197,22 +227,37 @@ class Promise:
         if self._constant(rule) or made.largest_gaps(self.table.groups()) is None:
             return made, rule
         if not self._uniform(rule):
-            rows = self._witness.of_held(rule, fitted, self.table.take(held)).rows
-            away, shown = self._planned(rule, fitted)(rows)
-            if (shown + away <= self.gaps).all():
-                return made, rule
-            made, rule = self._least_of(made_by, away, made, rule)
-            by = away
-            for _ in range(MORE_TRIES):  # of another rule the bound may be wider
-                again, shown = self._planned(rule, fitted)(rows)
-                beyond = shown + again - self.gaps
-                if self.of.kind == "max" or (beyond <= 0).all() or (by >= self.gaps).all():
-                    break
-                by = by + np.maximum(beyond, 0.0)
-                made = self._tighter(by)
-                rule = made_by(made)
+            return self._tested(made_by, fitted, held, made, rule)
+        of_all = self._searched(made_by, fitted, made, rule)
+        if not self._either(rule) or self._within(self._of_rules(of_all[1], fitted).bounds):
+            return of_all
+        once = self._tested(made_by, fitted, held, made, rule)
+        return once if self._way(once[1], fitted, self.table.take(held)) == "held-out" else of_all
+
+    def _tested(
+        self,
+        made_by: Callable[[Repairer], RepairedPredictor],
+        fitted: Table,
+        held: Ints,
+        made: Repairer,
+        rule: RepairedPredictor,
+    ) -> tuple[Repairer, RepairedPredictor]:
+        """Return the rule of most slack that held-out rows are expected to prove."""
+        rows = self._of_held(rule, fitted, self.table.take(held)).rows
+        away, shown = self._planned(rule, fitted)(rows)
+        if (shown + away <= self.gaps).all():
             return made, rule
-        return self._searched(made_by, fitted, made, rule)
+        made, rule = self._least_of(made_by, away, made, rule)
+        by = away
+        for _ in range(MORE_TRIES):  # of another rule the bound may be wider
+            again, shown = self._planned(rule, fitted)(rows)
+            beyond = shown + again - self.gaps
+            if self.of.kind == "max" or (beyond <= 0).all() or (by >= self.gaps).all():
+                break
+            by = by + np.maximum(beyond, 0.0)
+            made = self._tighter(by)
+            rule = made_by(made)
+        return made, rule
 
     def _searched(
         self,
@@ -229,7 +274,7 @@ class Promise:
         """
 
         def missing_of(rule: RepairedPredictor) -> tuple[Floats, Floats]:
-            evidence = self._witness.of_rules(rule, fitted)
+            evidence = self._of_rules(rule, fitted)
             bounds = self._shaped(evidence.bounds)
             return bounds - self.gaps, bounds - self._shaped(evidence.seen)
 
@@ -282,12 +327,15 @@ class Promise:
                     raise
         return made, rule
 
-    def _planned(self, rule: RepairedPredictor, fitted: Table) -> Callable[[Ints], tuple[Floats, Floats]]:
+    def _planned(
+        self, rule: RepairedPredictor, fitted: Table, unlucky: float = 0.0
+    ) -> Callable[[Ints], tuple[Floats, Floats]]:
         """Return how far above the gaps on the rows of the fit bounds on so many held-out rows will be, and the gaps.
 
-        With what chance may add to the gaps on held-out rows, so that nine in ten repairs are proven.
+        With what chance may add to the gaps on held-out rows, so that nine in ten repairs are proven. ``unlucky``: by
+        how many standard deviations rates are taken for too large, where ratios hang on them.
         """
-        shown = self._witness.of_held(rule, fitted, fitted)
+        shown = self._luckless(self._of_held(rule, fitted, fitted), unlucky)
         measured = self._shaped(shown.seen)
         if isinstance(shown, OfEverybody):  # a share is known the better the smaller it is, none as well as 0
             shown = replace(shown, share=max(float(measured[0]), self.repairer.slack / 2), counted=False)
@@ -300,16 +348,20 @@ class Promise:
 
         return planned
 
+    def _luckless(self, evidence: Evidence, deviations: float) -> Evidence:
+        """Return evidence with rates that may have been seen too large, where a ratio hangs on how large they are."""
+        if self.of.kind == "ratio" and isinstance(evidence, OfPairs):
+            return evidence.rarer(deviations)
+        return evidence
+
     def judged(self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table) -> Guarantee:
         """Return the guarantee of a finished rule, which ``made`` made of ``fitted``."""
-        way: Way
-        evidence: Evidence | None
-        if self._constant(rule):
-            way, evidence, kept = "construction", None, len(self.table)
-        elif self._uniform(rule):
-            way, evidence, kept = "uniform", self._witness.of_rules(rule, fitted), len(fitted)
-        else:
-            way, evidence, kept = "held-out", self._witness.of_held(rule, fitted, held), len(held)
+        way = self._way(rule, fitted, held)
+        evidence, kept = None, len(self.table)
+        if way == "uniform":
+            evidence, kept = self._of_rules(rule, fitted), len(fitted)
+        elif way == "held-out":
+            evidence, kept = self._of_held(rule, fitted, held), len(held)
         used = np.array([len(self.table)]) if evidence is None else evidence.rows
         share = kept / len(self.table)
         names = ("everybody",) if evidence is None else evidence.names
@@ -329,9 +381,7 @@ class Promise:
             tuple(zip(names, map(int, used), strict=True)),
             kept,
             share,
-            None
-            if evidence is None
-            else self._needed(evidence, share, self._expected(way, made, rule, fitted, evidence)),
+            None if evidence is None else self._needed(made, rule, fitted, held, way),
             sum(self.table.rows.excluded.values()),
             not rule.needs_score,
             self.repairer.granted if self.behind is None else self.behind.words,
@@ -359,34 +409,42 @@ class Promise:
             out.append(own)
         return tuple(out)
 
-    def _expected(
-        self, way: Way, made: Repairer, rule: RepairedPredictor, fitted: Table, evidence: Evidence
-    ) -> Callable[[Ints], Floats]:
-        """Return what the bounds on so many rows are expected to be, of a rule with as little slack as there is."""
-        if way == "uniform":
-            return lambda rows: self._shaped(evidence.of(rows))
-        planned, inner = self._planned(rule, fitted), made.largest_gaps(self.table.groups())
-        slack = 0.0 if inner is None or self.of.kind == "max" else inner[self._bounded]
-
-        def expected(rows: Ints) -> Floats:
-            away, shown = planned(rows)
-            return np.asarray(np.maximum(shown - slack, 0.0) + away)
-
-        return expected
-
     def _needed(
-        self, evidence: Evidence, kept: float, expected: Callable[[Ints], Floats]
+        self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table, way: Way
     ) -> tuple[tuple[str, ...], int] | None:
-        """Return the groups that have too few rows, with how many of each the data would need."""
-        if (self._shaped(evidence.bounds) <= self.gaps).all():
-            return None
+        """Return the groups that have too few rows, with how many of each the data would need, in the cheaper way."""
+        ways: list[tuple[tuple[str, ...], int] | None] = []
+        if self._uniform(rule):
+            evidence = self._of_rules(rule, fitted)
+            if way == "uniform" and self._within(evidence.bounds):
+                return None
+            ways.append(self._rows_for(evidence, len(fitted), self._luckless(evidence, UNLUCKY).of))
+        if not self._uniform(rule) or self._either(rule):
+            evidence = self._of_held(rule, fitted, held)
+            if way == "held-out" and self._within(evidence.bounds):
+                return None
+            planned, inner = self._planned(rule, fitted, UNLUCKY), made.largest_gaps(self.table.groups())
+            # less slack leaves less of a gap, but no bound on losses leaves less of a loss
+            slack = 0.0 if inner is None or self.of.kind == "max" else inner[self._bounded]
+
+            def expected(rows: Ints) -> Floats:
+                away, shown = planned(rows)
+                return np.asarray(np.maximum(shown - slack, 0.0) + away)
+
+            ways.append(self._rows_for(evidence, len(held), expected))
+        return min((one for one in ways if one is not None), key=lambda one: one[1], default=None)
+
+    def _rows_for(
+        self, evidence: Evidence, part: int, expected: Callable[[Ints], Floats]
+    ) -> tuple[tuple[str, ...], int] | None:
+        """Return the groups of which so many rows in the data are expected to do, ``part`` of which are looked at."""
 
         def enough(many: int) -> bool:
-            return bool((expected(np.maximum(evidence.rows, many)) <= self.gaps).all())
+            return self._within(expected(np.maximum(evidence.rows, many)))
 
         if not enough(MOST_ROWS):
             return None
-        least = int(evidence.rows.min())
+        least, kept = int(evidence.rows.min()), part / len(self.table)
         low, high = max(math.floor(least * AGAIN), 1), MOST_ROWS
         if enough(low):  # as expected, and chance was against it
             high = low
