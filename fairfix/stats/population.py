@@ -37,8 +37,12 @@ SHARES = 0.1
 """Part of the miscoverage that goes to the shares of groups, which matter little: they weigh gaps that are small."""
 
 
-COUNTED, DISTANCE = 0.8, 1.5
-"""Allowances for chance of rates that are counted and of distances of distributions, see :attr:`Evidence.allowance`."""
+CHANCE = 1.5
+"""Standard deviations of held-out rows that are 1.3 of these and of the rows of the fit together, ..."""
+
+BETTED, DISTANCE = 0.6, 1.5
+"""... as parts of the widths of bounds: by bets 2.5 of them; at a threshold that is one of many 1.9, and the largest
+distance of all thresholds is shown too large."""
 
 NONE = np.zeros(1)
 """Losses of a group without rows, where it is asked how many it takes."""
@@ -58,14 +62,12 @@ class Evidence(ABC):
     most: float = 1.0
     """No gap is larger."""
 
-    @property
-    def allowance(self) -> float:
-        """How far above its expectation such rows may show a gap, as a part of the width of the bound.
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return how far above its expectation so many rows may show a gap: in nine in ten samples they do not.
 
-        In nine in ten samples they do not: 1.3 standard deviations of such rows and of those of the fit together, which
-        are 1.5 of these alone, where a bound by bets is 2.5 of them wide.
+        That is :data:`CHANCE` standard deviations, which are a part of the width of a bound by bets.
         """
-        return 0.6
+        return BETTED * (self.of(rows) - self.seen)
 
     @property
     @abstractmethod
@@ -196,10 +198,13 @@ class PairsHeldOut(OfPairs):
     spread: tuple[float, ...] = ()
     """Standard deviation of those of other rows, m of them: stakes are set by it."""
 
-    @property
-    def allowance(self) -> float:
-        """As :class:`DistancesToOthers` has it of distributions; a bound of counts is 1.9 standard deviations wide."""
-        return super().allowance if self.numbers else DISTANCE if self.rates.ndim == 2 else COUNTED
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return that of the pair of groups which tell least, or of distances."""
+        if self.rates.ndim == 2:
+            return DISTANCE * (self.of(rows) - self.seen)
+        variance = _variance(self.rates, self.spread) / rows
+        two = [np.sort(inside)[-2:].sum() for inside in self._by_block(variance) if inside.size > 1]
+        return np.array([CHANCE * math.sqrt(max(two, default=0.0))])
 
     def of(self, rows: Ints) -> Floats:
         """Return the largest difference by the tails, or by bets, of both groups together."""
@@ -222,14 +227,13 @@ class RatiosHeldOut(OfPairs):
     """The same rates, counted, of which a gap is what the ratio of the smallest to the largest lacks to 1."""
 
     @property
-    def allowance(self) -> float:
-        """As of differences."""
-        return COUNTED
-
-    @property
     def seen(self) -> Floats:
         """What the smallest ratio lacks."""
         return _lacking(self._by_block(self.rates))
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return a part of the width, which of counts is 1.9 standard deviations."""
+        return CHANCE / 1.9 * (self.of(rows) - self.seen)
 
     def of(self, rows: Ints) -> Floats:
         """Return what it may lack; the smallest ratio is one of them, so each has all of alpha."""
@@ -331,10 +335,10 @@ class ToOthers(Evidence):
     spread: tuple[float, ...] = ()
     """Standard deviation of those of other rows, 2m of them: stakes are set by it."""
 
-    @property
-    def allowance(self) -> float:
-        """As of pairs."""
-        return super().allowance if self.numbers else COUNTED
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return that of the group which tells least, beside all others."""
+        variance = _variance(self.rates.ravel(), self.spread) / rows
+        return np.array([CHANCE * (np.sqrt(variance.reshape(-1, 2).sum(axis=1)) * _others(rows)).max()])
 
     @property
     def seen(self) -> Floats:
@@ -350,6 +354,11 @@ class ToOthers(Evidence):
             own = self.numbers[two], self.spread[two]
             far.append(_largest(rate, *own, many.astype(np.float64), self.alpha * (1 - SHARES)))
         return np.array([(np.array(far) * most).max()])
+
+
+def _variance(rates: Floats, spread: Sequence[float]) -> Floats:
+    """Return the variance of what is given to a row: by what was seen elsewhere, or of decisions 0/1."""
+    return np.asarray(spread) ** 2 if spread else rates * (1.0 - rates)
 
 
 def _others(rows: Ints) -> Floats:
@@ -372,10 +381,9 @@ class DistancesToOthers(Evidence):
     together: bool
     """Whether the largest alone has a limit, so that each distance may have all of alpha."""
 
-    @property
-    def allowance(self) -> float:
-        """The largest of the distances at all thresholds is shown too large, and its bound is that of one alone."""
-        return DISTANCE
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return a part of the width."""
+        return DISTANCE * (self.of(rows) - self.seen)
 
     @property
     def seen(self) -> Floats:

@@ -344,7 +344,7 @@ class Promise:
             if rows.shape != shown.rows.shape or not rows.min() > 0:
                 return self.gaps, measured
             wide = self._shaped(shown.of(rows)) - self._shaped(shown.seen)
-            return (1 + shown.allowance) * wide, measured
+            return wide + self._shaped(shown.by_chance(rows)), measured
 
         return planned
 

@@ -48,7 +48,10 @@ def made(data: pd.DataFrame | None = None, **asked: Any) -> RepairResult:
 
 
 def pair_reach(first: float, second: float, alpha: float) -> float:
-    """Return how far a pair of rates may be off, by the formula of the docs: the quantile of a sum, on a grid."""
+    """Return how far a pair of rates may be off, by the formula of the docs: the quantile of a sum, on a grid.
+
+    Of the 5% that a guarantee of 0.95 may be false, 4% are of this way to it.
+    """
     d = np.linspace(0, 3 / np.sqrt(min(first, second)), 6001)
     chance = -np.diff(np.exp(-2 * first * d**2))
     other = (d[:, None] - d[None, 1:]).clip(0)
@@ -63,7 +66,7 @@ def test_the_bound_is_the_gap_on_the_rows_of_the_fit_and_how_far_any_rule_may_be
     gap = next(r.after.value for r in fit.table if r.id == one["criterion"])
 
     assert one["measured"] == pytest.approx(gap, abs=1e-12)
-    assert one["bound"] == pytest.approx(gap + pair_reach(group["a"], group["b"], 0.05), abs=1e-3)
+    assert one["bound"] == pytest.approx(gap + pair_reach(group["a"], group["b"], 0.04), abs=1e-3)
     assert sum(group.values()) == result.content["split"]["fit"]
     assert 0 < one["inner_slack"] < one["bound"] <= one["slack"] == 0.2
 
@@ -201,7 +204,7 @@ def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
     part = np.linspace(0, 1, 1001)
     least = 1.0
     for x, y, n, m in ((a, b, group["a"], group["b"]), (b, a, group["b"], group["a"])):
-        edge = pair_reach(n, m / 0.75**2, 0.05)
+        edge = pair_reach(n, m / 0.75**2, 0.04)
         least = min(least, ((x - edge * part) / (y + edge * (1 - part) / 0.75)).min())
 
     assert one["measured"] == pytest.approx(min(a, b) / max(a, b), abs=1e-9)
