@@ -271,6 +271,8 @@ class Distances(Evidence):
     shares: Floats
     """Of the groups, among all rows of the data."""
     total: int
+    rising: bool = True
+    """Whether each value's chance rises, or falls, with the score in all groups alike."""
 
     @property
     def seen(self) -> Floats:
@@ -287,7 +289,7 @@ class Distances(Evidence):
         alpha = self.alpha * (1 - SHARES)
         weights: Floats = np.tile(self.shares, (many, 1))
         np.fill_diagonal(weights, 1.0 - self.shares)
-        reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1, rising=True)
+        reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1, rising=self.rising)
         pairs = np.array(list(combinations(range(many), 2)))
         apart = self.apart + float(reach(np.ones(pairs.shape), rows[pairs]).max())
         off = share_distance(self.would_be(rows), many, self.alpha * SHARES)

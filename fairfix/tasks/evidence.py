@@ -312,6 +312,7 @@ class Witness:
                     apart=float(np.ptp(rate)),
                     shares=share,
                     total=int(whole[inside].sum()),
+                    rising=self.repairer.rises,
                 )
             )
         return CovariancesOfRules(

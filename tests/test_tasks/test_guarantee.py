@@ -215,6 +215,77 @@ def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
     assert "ratio of this rule is at least 0.75 among people like them" in one["says"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"slack": None, "min_ratio": least} for least in (0.5, 0.6, 0.7, 0.81, 0.82, 0.84, 0.9)),
+        {"slack": 0.085},
+        {"slack": 0.2, "constraint": "equalized_odds"},
+        {"slack": None, "min_ratio": 0.6, "constraint": "equal_opportunity"},
+        {"slack": 0.03, "constraint": "covariance"},
+    ],
+)
+def test_the_search_ends_within_what_was_asked_or_with_nothing_left(asked: dict[str, Any]) -> None:
+    """It comes up to what was asked and does not stop below it by a hair."""
+    rng = np.random.default_rng(0)
+    race = rng.choice(2, 4000, p=[0.6, 0.4])
+    z = rng.normal(size=4000) + 0.8 * race - 0.5
+    score = 1 / (1 + np.exp(-z))
+    data = pd.DataFrame(
+        {
+            "id": np.arange(4000),
+            "race": race.astype(str),
+            "label": rng.random(4000) < score,
+            "score": score.round(4),
+        }
+    ).astype({"label": int})
+    one = made(data, **asked).content["guarantee"]
+    limit, inner = (("min_ratio" if "min_ratio" in asked else "slack"), one.get("inner_min_ratio"))
+
+    if one["holds"]:  # with as much as was asked, or at the limit
+        assert one[f"inner_{limit}"] == one[limit] or one["bound"] == pytest.approx(one[limit], abs=1e-4)
+    else:
+        assert (one["inner_slack"] == 0.0) if inner is None else (inner == 1.0)
+        assert one["bound"] != pytest.approx(one[limit], abs=1e-4)
+    assert one["holds"] is (asked.get("min_ratio", 0) < 0.86)
+
+
+def rare(many: int, shift: float = 0.0) -> pd.DataFrame:
+    """Return people of two groups of whom one in some hundred is selected."""
+    rng = np.random.default_rng(0)
+    race = rng.choice(2, many)
+    score = 1 / (1 + np.exp(-2 * (rng.normal(size=many) + 0.2 * race - 2.4)))
+    label = (rng.random(many) < score).astype(int)
+    return pd.DataFrame(
+        {"id": np.arange(many), "race": race.astype(str), "label": label, "score": score + shift}
+    )
+
+
+def test_rare_rates_are_proven_on_held_out_rows_where_all_rules_are_too_many() -> None:
+    """The rows of the fit choose the way, so that what held-out rows show changes neither it nor the rule."""
+    data = rare(8000)
+    result = made(data, slack=0.03)
+    one, held = result.content["guarantee"], result.outcome.split.holdout
+    other = data.copy()
+    other.loc[held, ["label", "score"]] = [1, 0.99]
+    again = made(other, slack=0.03).content["guarantee"]
+    plenty = made(rare(30_000), slack=0.03).content["guarantee"]
+
+    assert (one["way"], one["holds"]) == ("held-out", True)
+    assert (again["way"], again["inner_slack"]) == ("held-out", one["inner_slack"])
+    assert (plenty["way"], plenty["holds"]) == ("uniform", True)
+
+
+def test_a_ratio_of_rare_rates_asks_for_the_rows_of_the_cheaper_way() -> None:
+    """All rules at once are off by as much at any rate, so that a tenth of a rate takes a hundred times the rows."""
+    one = made(rare(20_000), slack=None, min_ratio=0.8).content["guarantee"]
+    rate = np.mean(rare(20_000)["score"] > 0.5)
+    of_all_rules = (2.25 / (0.2 * rate)) ** 2 / 0.7  # of each group, where both have the same rate
+
+    assert not one["holds"]
+    assert 1000 / rate < one["needed"]["rows"] < of_all_rules / 4
+
+
 def test_groups_of_each_column_are_held_alike_on_rows_that_were_parted_without_looking_at_them() -> None:
     """Groups overlap, so their rows are draws from them only where the parts do not hang on the other column."""
     asked = {"protected": ["race", "town"], "attributes": "each", "slack": 0.3}
