@@ -264,6 +264,11 @@ class Repairer:
         return None
 
     @property
+    def rises(self) -> bool:
+        """Whether every rule of group and score rises with the score, whatever the rows are."""
+        return False
+
+    @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
         return self.solver_in_force.uses_labels

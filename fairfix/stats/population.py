@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
-from typing import Any, TypeAlias
+from itertools import combinations, permutations
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from fairfix.stats.estimates import Floats
 from fairfix.stats.tails import (
     Reach,
     largest_difference,
+    largest_difference_by_bets,
+    largest_distance,
+    least_ratio,
     reach_of,
     share_distance,
     stake_of,
@@ -32,6 +36,13 @@ Ints: TypeAlias = NDArray[np.int64]
 SHARES = 0.1
 """Part of the miscoverage that goes to the shares of groups, which matter little: they weigh gaps that are small."""
 
+
+CHANCE = 1.5
+"""Standard deviations of held-out rows that are 1.3 of these and of the rows of the fit together, ..."""
+
+BETTED, DISTANCE = 0.6, 1.5
+"""... as parts of the widths of bounds: by bets 2.5 of them; at a threshold that is one of many 1.9, and the largest
+distance of all thresholds is shown too large."""
 
 NONE = np.zeros(1)
 """Losses of a group without rows, where it is asked how many it takes."""
@@ -50,6 +61,13 @@ class Evidence(ABC):
 
     most: float = 1.0
     """No gap is larger."""
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return how far above its expectation so many rows may show a gap: in nine in ten samples they do not.
+
+        That is :data:`CHANCE` standard deviations, which are a part of the width of a bound by bets.
+        """
+        return BETTED * (self.of(rows) - self.seen)
 
     @property
     @abstractmethod
@@ -93,6 +111,12 @@ class OfPairs(Evidence):
         each = [float(np.ptp(inside, axis=0).max()) for inside in self._by_block(self.rates)]
         return np.array([max(each, default=0.0)])
 
+    def rarer(self, deviations: float) -> Self:
+        """Return the same of rates that were seen so many standard deviations too large, all of them alike."""
+        mean = float(np.average(self.rates, weights=self.rows))
+        off = deviations * math.sqrt((1.0 - mean) / (max(mean, 1e-300) * self.rows.sum()))
+        return replace(self, rates=self.rates / (1.0 + off))
+
     def _by_block(self, numbers: Any) -> list[Any]:
         return [numbers[self.blocks == block] for block in np.unique(self.blocks)]
 
@@ -103,6 +127,8 @@ class PairsOfRules(OfPairs):
 
     variation: Floats
     """Of the rule, shape (m,)."""
+    rising: bool = False
+    """Whether every rule that the rows may lead to rises."""
 
     @cached_property
     def pairs(self) -> Ints:
@@ -113,8 +139,21 @@ class PairsOfRules(OfPairs):
 
     def _reach(self, rows: Ints) -> Reach:
         """Return what all rates may be off at once."""
-        ones = np.ones(self.pairs.shape)
-        return reach_of(ones, rows[self.pairs], self.alpha, groups=rows.size, balls=len(self.pairs))
+        ways = np.concatenate([self.pairs, self.pairs[:, ::-1]])
+        return reach_of(
+            np.tile([1.0, self._ratio], (len(ways), 1)),
+            rows[ways],
+            self.alpha,
+            groups=rows.size,
+            balls=len(self.pairs),
+            rising=self.rising,
+            ratio=self._ratio,
+        )
+
+    @property
+    def _ratio(self) -> float:
+        """What the second of two rates counts, as far as that is known before the rows are seen."""
+        return 1.0
 
     def of(self, rows: Ints) -> Floats:
         """Return the largest difference with what both rates may be off; pairs of blocks are all compared at once."""
@@ -129,15 +168,17 @@ class PairsOfRules(OfPairs):
 class RatiosOfRules(PairsOfRules):
     """The same rates, of which the ratio of the smallest to the largest is looked at; a gap is what it lacks to 1."""
 
+    asked: float
+    """The least ratio that is asked, for which the bound is made best."""
+
+    @property
+    def _ratio(self) -> float:
+        return self.asked
+
     @property
     def seen(self) -> Floats:
-        """What the smallest ratio lacks; of rates that are all 0 there is none, and it lacks everything."""
-        each = [
-            1.0 - float(inside.min() / inside.max()) if inside.max() > 0 else 1.0
-            for inside in self._by_block(self.rates)
-            if inside.size > 1
-        ]
-        return np.array([max(each, default=0.0)])
+        """What the smallest ratio lacks."""
+        return _lacking(self._by_block(self.rates))
 
     def of(self, rows: Ints) -> Floats:
         """Return what the smallest ratio may lack, each pair either way round."""
@@ -150,17 +191,73 @@ class RatiosOfRules(PairsOfRules):
 
 @dataclass(frozen=True, kw_only=True)
 class PairsHeldOut(OfPairs):
-    """Rates of a finished rule on held-out rows."""
+    """Rates of a finished rule on held-out rows; the largest difference is one of them, so each has all of alpha."""
 
-    counted: bool
+    numbers: tuple[Floats, ...] = ()
+    """What the rule gives each row of each group, in [0, 1]; empty where all are 0 or 1."""
+    spread: tuple[float, ...] = ()
+    """Standard deviation of those of other rows, m of them: stakes are set by it."""
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return that of the pair of groups which tell least, or of distances."""
+        if self.rates.ndim == 2:
+            return DISTANCE * (self.of(rows) - self.seen)
+        variance = _variance(self.rates, self.spread) / rows
+        two = [np.sort(inside)[-2:].sum() for inside in self._by_block(variance) if inside.size > 1]
+        return np.array([CHANCE * math.sqrt(max(two, default=0.0))])
 
     def of(self, rows: Ints) -> Floats:
-        """Return the largest difference by the tails of both groups together, each block at its part of alpha."""
-        parts = list(zip(self._by_block(self.rates), self._by_block(rows), strict=True))
-        parts = [(rates, many) for rates, many in parts if many.size > 1]
-        alpha = self.alpha / max(len(parts), 1)
-        each = [largest_difference(rates, many, alpha, counted=self.counted) for rates, many in parts]
-        return np.array([max(each, default=0.0)])
+        """Return the largest difference by the tails, or by bets, of both groups together."""
+        each = [0.0]
+        for block in np.unique(self.blocks):
+            inside = np.flatnonzero(self.blocks == block)
+            rates, many = self.rates[inside], rows[inside].astype(np.float64)
+            if rates.ndim == 2:
+                ways = permutations(range(inside.size), 2)
+                each += [largest_distance(rates[a], rates[b], many[[a, b]], self.alpha) for a, b in ways]
+            else:
+                own = [self.numbers[k] for k in inside if self.numbers]
+                spread = [self.spread[k] for k in inside if self.spread]
+                each.append(_largest(rates, own, spread, many, self.alpha))
+        return np.array([max(each)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatiosHeldOut(OfPairs):
+    """The same rates, counted, of which a gap is what the ratio of the smallest to the largest lacks to 1."""
+
+    @property
+    def seen(self) -> Floats:
+        """What the smallest ratio lacks."""
+        return _lacking(self._by_block(self.rates))
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return a part of the width, which of counts is 1.9 standard deviations."""
+        return CHANCE / 1.9 * (self.of(rows) - self.seen)
+
+    def of(self, rows: Ints) -> Floats:
+        """Return what it may lack; the smallest ratio is one of them, so each has all of alpha."""
+        parts = zip(self._by_block(self.rates), self._by_block(rows.astype(np.float64)), strict=True)
+        return np.array([1.0 - min(least_ratio(rates, many, self.alpha) for rates, many in parts)])
+
+
+def _lacking(blocks: list[Floats]) -> Floats:
+    """Return what the smallest ratio lacks; of rates that are all 0 there is none, and it lacks everything."""
+    each = [
+        1.0 - float(inside.min() / inside.max()) if inside.max() > 0 else 1.0
+        for inside in blocks
+        if inside.size > 1
+    ]
+    return np.array([max(each, default=0.0)])
+
+
+def _largest(
+    rates: Floats, numbers: Sequence[Floats], spread: Sequence[float], rows: Floats, alpha: float
+) -> float:
+    """Return the largest difference of rates of a finished rule: by bets where there are numbers, else of counts."""
+    if numbers:
+        return largest_difference_by_bets(numbers, spread, rows, alpha)
+    return largest_difference(rates, rows, alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +271,8 @@ class Distances(Evidence):
     shares: Floats
     """Of the groups, among all rows of the data."""
     total: int
+    rising: bool = True
+    """Whether each value's chance rises, or falls, with the score in all groups alike."""
 
     @property
     def seen(self) -> Floats:
@@ -190,7 +289,7 @@ class Distances(Evidence):
         alpha = self.alpha * (1 - SHARES)
         weights: Floats = np.tile(self.shares, (many, 1))
         np.fill_diagonal(weights, 1.0 - self.shares)
-        reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1)
+        reach = reach_of(weights, np.tile(rows, (many, 1)), alpha, groups=many, balls=1, rising=self.rising)
         pairs = np.array(list(combinations(range(many), 2)))
         apart = self.apart + float(reach(np.ones(pairs.shape), rows[pairs]).max())
         off = share_distance(self.would_be(rows), many, self.alpha * SHARES)
@@ -233,27 +332,74 @@ class ToOthers(Evidence):
 
     rates: Floats
     """Of each group in each event and of all others there, shape (m, 2)."""
-    counted: bool
+    numbers: tuple[Floats, ...] = ()
+    """What the rule gives each row of each of these, in [0, 1]; empty where all are 0 or 1."""
+    spread: tuple[float, ...] = ()
+    """Standard deviation of those of other rows, 2m of them: stakes are set by it."""
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return that of the group which tells least, beside all others."""
+        variance = _variance(self.rates.ravel(), self.spread) / rows
+        return np.array([CHANCE * (np.sqrt(variance.reshape(-1, 2).sum(axis=1)) * _others(rows)).max()])
 
     @property
     def seen(self) -> Floats:
         """The largest distance to everybody."""
-        return np.array([(np.abs(np.diff(self.rates, axis=1)[:, 0]) * self._others(self.rows)).max()])
-
-    def _others(self, rows: Ints) -> Floats:
-        each = rows.reshape(-1, 2)
-        return np.asarray(each[:, 1] / each.sum(axis=1))
+        return np.array([(np.abs(np.diff(self.rates, axis=1)[:, 0]) * _others(self.rows)).max()])
 
     def of(self, rows: Ints) -> Floats:
-        """Return the largest distance; all of them share alpha."""
-        each, alpha = rows.reshape(-1, 2), self.alpha / len(self.rates)
-        total = each.sum(axis=1)
-        most = upper_mean(self._others(rows), total, -math.log(alpha * SHARES), counted=True)
-        far = [
-            largest_difference(rate, many, alpha * (1 - SHARES), counted=self.counted)
-            for rate, many in zip(self.rates, each.astype(np.float64), strict=True)
-        ]
+        """Return the largest distance, which is one of them, so that each has all of alpha."""
+        most = _most_others(rows, self.alpha * SHARES)
+        far = []
+        for k, (rate, many) in enumerate(zip(self.rates, rows.reshape(-1, 2), strict=True)):
+            two = slice(2 * k, 2 * k + 2)
+            own = self.numbers[two], self.spread[two]
+            far.append(_largest(rate, *own, many.astype(np.float64), self.alpha * (1 - SHARES)))
         return np.array([(np.array(far) * most).max()])
+
+
+def _variance(rates: Floats, spread: Sequence[float]) -> Floats:
+    """Return the variance of what is given to a row: by what was seen elsewhere, or of decisions 0/1."""
+    return np.asarray(spread) ** 2 if spread else rates * (1.0 - rates)
+
+
+def _others(rows: Ints) -> Floats:
+    """Return the share of all others, of rows of groups and of all others."""
+    each = rows.reshape(-1, 2)
+    return np.asarray(each[:, 1] / each.sum(axis=1))
+
+
+def _most_others(rows: Ints, alpha: float) -> Floats:
+    """Return the upper limit of each such share, each at the whole of alpha."""
+    return upper_mean(_others(rows), rows.reshape(-1, 2).sum(axis=1), -math.log(alpha), counted=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistancesToOthers(Evidence):
+    """Distances of distributions of values to everybody's, of a finished rule: by those of all others."""
+
+    below: tuple[Floats, ...]
+    """Of each group and of all others, the shares of values of at most each threshold, from 0 to 1, shape (2, c)."""
+    together: bool
+    """Whether the largest alone has a limit, so that each distance may have all of alpha."""
+
+    def by_chance(self, rows: Ints) -> Floats:
+        """Return a part of the width."""
+        return DISTANCE * (self.of(rows) - self.seen)
+
+    @property
+    def seen(self) -> Floats:
+        """The distance of each group to everybody."""
+        return np.array([float(np.abs(own[0] - own[1]).max()) for own in self.below]) * _others(self.rows)
+
+    def of(self, rows: Ints) -> Floats:
+        """Return that of each group, by the share of all others and the distance to them, in each direction."""
+        alpha = self.alpha / (1 if self.together else len(self.below))
+        far = []
+        for (own, others), many in zip(self.below, rows.reshape(-1, 2).astype(np.float64), strict=True):
+            ways = ((own, others, many), (others, own, many[::-1]))
+            far.append(max(largest_distance(*way, alpha * (1 - SHARES)) for way in ways))
+        return np.array(far) * _most_others(rows, alpha * SHARES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,8 +467,8 @@ class WeightedRates(Evidence):
         return np.array([max(float(np.ptp(rates[self.blocks == block])) for block in set(self.blocks))])
 
     def of(self, rows: Ints) -> Floats:
-        """Return the largest difference of an upper and a lower limit; all of these share alpha."""
-        cost = math.log(2 * len(self.weights) / self.alpha)
+        """Return the largest difference of an upper and a lower limit, of which each has half of alpha."""
+        cost = math.log(2 / self.alpha)
         stakes = stake_of(self.spread, rows, cost).tolist()
         each = list(zip(stakes, self.weights, strict=True))
         yes, no = (
@@ -356,10 +502,14 @@ class Trends(Evidence):
         return np.array([float(np.abs((away * (self.chance - self.chance.mean())).mean(axis=1)).max())])
 
     def of(self, rows: Ints) -> Floats:
-        """Return the largest: ``E[x (q - c)] - E[x] E[q - c]``, of which the last is a product of two small numbers."""
-        many, count = float(rows[0]), len(self.numbers)
-        own = math.log(2 * count / (self.alpha * (1 - SHARES)))
-        rest = math.log(2 * (count + 1) / (self.alpha * SHARES))
+        """Return the largest: ``E[x (q - c)] - E[x] E[q - c]``, of which the last is a product of two small numbers.
+
+        One number has the largest of the population, above 0 or below, and one limit of each of its three means counts
+        for that, but that both of the product have two sides.
+        """
+        many = float(rows[0])
+        own = -math.log(self.alpha * (1 - SHARES))
+        rest = math.log(4 / (self.alpha * SHARES))
         away, most = self.chance - self.centre, max(self.centre, 1.0 - self.centre)
         rate = _farthest(away, most, self.spread_of_chance, many, rest)
         out = []

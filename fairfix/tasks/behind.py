@@ -78,9 +78,12 @@ class BehindNoise(Evidence):
         return np.array([far])
 
     def of(self, rows: Ints) -> Floats:
-        """Return the largest distance with what rows may be off; a sum of that of a group and of everybody."""
-        many, cost = int(rows[0]), math.log(2 * len(self._overall) / (self.alpha * OVERALL))
-        own = math.log(len(self.behind.demands) * len(self.behind.true) / (self.alpha * (1 - OVERALL)))
+        """Return the largest distance with what rows may be off; a sum of that of a group and of everybody.
+
+        One of the distances is the largest of the population, so the limits of each have all of alpha.
+        """
+        many, cost = int(rows[0]), -math.log(self.alpha * OVERALL)
+        own = -math.log(self.alpha * (1 - OVERALL))
         far = 0.0
         for rate, side, group in self._each():
             mean, share = self._overall[rate]

@@ -18,7 +18,7 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.names import group_name
 from fairfix.data.scales import scaled
-from fairfix.data.table import Table
+from fairfix.data.table import Groups, Table
 from fairfix.individual.by_model import decisions_that_change
 from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
@@ -27,11 +27,13 @@ from fairfix.noisy.prices import Behind
 from fairfix.stats.population import (
     CovariancesOfRules,
     Distances,
+    DistancesToOthers,
     Evidence,
     Losses,
     OfEverybody,
     PairsHeldOut,
     PairsOfRules,
+    RatiosHeldOut,
     RatiosOfRules,
     ToOthers,
     Trends,
@@ -41,7 +43,7 @@ from fairfix.tasks.behind import SURVEY, BehindNoise, ruled_rows
 from fairfix.tasks.proof import results_on
 
 BETS = "the betting bound of Waudby-Smith and Ramdas"
-DKW = "the inequality of Dvoretzky, Kiefer and Wolfowitz"
+CLOPPER = "the binomial tails of Clopper and Pearson"
 """Names of inequalities."""
 
 
@@ -85,14 +87,18 @@ class Witness:
         columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
         strata, many = _strata_of(levels, len(columns) - len(fitted.reading.columns.protected))
         rates = self._rates(rule, fitted, columns, levels)
+        del rates["numbers"]
         events = len(rates.pop("blocks")) // len(levels)
-        kind = RatiosOfRules if self.of.kind == "ratio" else PairsOfRules
-        return kind(
-            **rates,
-            alpha=self.alpha,
-            blocks=(strata + many * np.arange(events)[:, None]).ravel(),
-            variation=np.tile(variation, events),
-        )
+        more: dict[str, Any] = {
+            "alpha": self.alpha,
+            "blocks": (strata + many * np.arange(events)[:, None]).ravel(),
+            "variation": np.tile(variation, events),
+            "rising": self.repairer.rises,
+        }
+        if self.of.kind == "ratio":
+            assert self.repairer.least_ratio is not None
+            return RatiosOfRules(**rates, **more, asked=self.repairer.least_ratio)
+        return PairsOfRules(**rates, **more)
 
     def _rates(
         self,
@@ -103,12 +109,12 @@ class Witness:
         *,
         of: int | None = None,
     ) -> dict[str, Any]:
-        """Return names, numbers of rows and rates of the groups in each event, and the number of the event.
+        """Return names, numbers of rows, rates and chances of the groups in each event, and the number of the event.
 
         ``of``: from which column on a level is named with its column, as those of several attributes may be alike.
         """
         code, chance = table.codes(columns, levels), _chance(table, rule)
-        names, rows, rates = [], [], []
+        names, rows, rates, numbers = [], [], [], []
         first = len(columns) if of is None else of
         titles = [
             group_name(f"{columns[at]}={one}" if at >= first else one for at, one in enumerate(level))
@@ -120,7 +126,12 @@ class Witness:
             names += [f"{title}{name}" for title in titles]
             rows.append(many)
             rates.append(np.divide(total, many, out=np.zeros(len(levels)), where=many > 0))
+            order = np.argsort(code[inside], kind="stable")
+            seen = int((code[inside] < 0).sum())  # rows of groups that are not looked at come first
+            numbers += np.split(chance[inside][order], seen + np.cumsum(many)[:-1])
+            numbers[-len(levels)] = numbers[-len(levels)][seen:]
         return {
+            "numbers": tuple(numbers),
             "names": tuple(names),
             "rows": np.concatenate(rows),
             "rates": np.concatenate(rates),
@@ -143,7 +154,7 @@ class Witness:
         if (losses := self._losses(rule, fitted, held)) is not None:
             return losses
         if of.metric == "ks":
-            return self._distances(rule, held)
+            return self._held_distances(rule, held)
         if self.repairer.membership:
             return self._weighted_rates(rule, fitted, held)
         if self.repairer.numbers:
@@ -155,18 +166,26 @@ class Witness:
                 names=("everybody",),
                 rows=np.array([len(held)]),
                 alpha=self.alpha,
-                tail=_tail(counted=counted),
+                tail=CLOPPER if counted else "the tails of Chernoff and Hoeffding",
                 share=float(changed.mean()),
                 counted=counted,
             )
-        counted = not rule.randomized
-        more: dict[str, Any] = {"alpha": self.alpha, "tail": _tail(counted=counted), "counted": counted}
-        if of.scope == "to_overall":
-            return ToOthers(**self._against_others(rule, held), **more)
-        return PairsHeldOut(**self._of_attributes(rule, held), **more)
+        if of.kind == "ratio":
+            return self._held_ratios(rule, held, drawn=held is not fitted)
+        parts = self._against_others if of.scope == "to_overall" else self._of_attributes
+        seen = parts(rule, held)
+        if (
+            rule.randomized
+        ):  # what it gives rows are chances, of which those of the fit tell how far they spread
+            spread = (float(own.std()) if own.size else 0.0 for own in parts(rule, fitted)["numbers"])
+            seen |= {"spread": tuple(spread), "tail": BETS}
+        else:
+            seen |= {"numbers": (), "tail": CLOPPER}
+        kind = ToOthers if of.scope == "to_overall" else PairsHeldOut
+        return kind(**seen, alpha=self.alpha)
 
     def _of_attributes(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
-        """Return names, numbers of rows, rates and blocks of the groups of each attribute, inside each stratum."""
+        """Return names, rows, rates, chances and blocks of the groups of each attribute, inside each stratum."""
         parts: list[dict[str, Any]] = []
         strata = self.table.reading.columns.strata
         for attribute in self.attributes:
@@ -180,7 +199,17 @@ class Witness:
                 own["blocks"] = own["blocks"] + 1 + parts[-1]["blocks"].max()
             parts.append(own)
         joined = {name: np.concatenate([one[name] for one in parts]) for name in ("rows", "rates", "blocks")}
-        return {"names": tuple(name for one in parts for name in one["names"]), **joined}
+        listed = {name: tuple(one for own in parts for one in own[name]) for name in ("names", "numbers")}
+        return {**listed, **joined}
+
+    def _held_ratios(self, rule: RepairedPredictor, held: Table, *, drawn: bool) -> RatiosHeldOut:
+        """Return rates of decisions, drawn with their chances so that they can be counted, or as they are expected."""
+        seen = self._of_attributes(rule, held)
+        numbers, draws = seen.pop("numbers"), np.random.default_rng(0)  # which hang on nothing that rows have
+        if drawn:
+            counts = [int((draws.random(own.size) < own).sum()) for own in numbers]
+            seen["rates"] = np.array(counts) / np.maximum(seen["rows"], 1)
+        return RatiosHeldOut(**seen, alpha=self.alpha, tail=CLOPPER)
 
     def _losses(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Losses | None:
         """Return the losses of groups, of which stakes are set by the rows of the fit; None where none are bounded."""
@@ -202,9 +231,9 @@ class Witness:
         )
 
     def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
-        """Return names, numbers of rows and rates of each group and all others, by column and event."""
+        """Return names, numbers of rows, rates and chances of each group and all others, by column and event."""
         chance = _chance(held, rule)
-        names, rows, rates = [], [], []
+        names, rows, rates, numbers = [], [], [], []
         for column in held.reading.columns.protected:
             levels = self.table.groups([column]).levels
             code = held.codes([column], levels)
@@ -214,8 +243,10 @@ class Witness:
                         own = chance[inside & mine]
                         rates.append(float(own.mean()) if own.size else 0.0)
                         rows.append(own.size)
+                        numbers.append(own)
                         names.append(f"{title}{name}")
-        return {"names": tuple(names), "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
+        own = {"names": tuple(names), "numbers": tuple(numbers)}
+        return {**own, "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
 
     def _weighted_rates(self, rule: RepairedPredictor, fitted: Table, held: Table) -> WeightedRates:
         """Return rates weighted by probabilities of membership, of which stakes are set by the rows of the fit."""
@@ -281,6 +312,7 @@ class Witness:
                     apart=float(np.ptp(rate)),
                     shares=share,
                     total=int(whole[inside].sum()),
+                    rising=self.repairer.rises,
                 )
             )
         return CovariancesOfRules(
@@ -292,9 +324,7 @@ class Witness:
 
         Of groups to everybody, or, within strata, of any two groups of one stratum.
         """
-        strata = self.table.reading.columns.strata
-        groups = self.table.groups((*strata, *self.table.reading.columns.protected))
-        code = table.codes(groups.columns, groups.levels)
+        groups, code = self._cells(table)
         shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(self.table)
         value, mass, of = rule.predict(table), np.ones(len(table)), code
         if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
@@ -306,18 +336,12 @@ class Witness:
                 parts.append((code[inside][number], outcome, chance))
             of, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
         many = np.bincount(code, minlength=len(groups.levels))
-        order = np.argsort(value, kind="stable")
-        last = np.append(value[order][1:] != value[order][:-1], True)
-        below = np.stack(
-            [
-                np.cumsum(np.where(of[order] == k, mass[order], 0.0))[last] / max(many[k], 1)
-                for k in range(many.size)
-            ]
-        )
-        seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": self.alpha, "tail": DKW}
-        if strata:
-            stratum, _ = _strata_of(groups.levels, len(strata))
-            return PairsOfRules(**seen, rates=below, blocks=stratum, variation=np.ones(many.size))
+        below = _shares_below(value, of, mass, many.size)
+        seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": self.alpha}
+        if self.table.reading.columns.strata:
+            stratum, _ = _strata_of(groups.levels, len(self.table.reading.columns.strata))
+            seen |= {"variation": np.ones(many.size), "rising": True}
+            return PairsOfRules(**seen, rates=below, blocks=stratum)
         return Distances(
             **seen,
             far=np.abs(below - shares @ below).max(axis=1),
@@ -325,6 +349,42 @@ class Witness:
             shares=shares,
             total=len(self.table),
         )
+
+    def _held_distances(self, rule: RepairedPredictor, held: Table) -> DistancesToOthers | PairsHeldOut:
+        """Return the same of a finished rule, of which values are as they were drawn."""
+        groups, code = self._cells(held)
+        value, one = rule.predict(held), np.ones(len(held))
+        many = np.bincount(code, minlength=len(groups.levels))
+        seen: dict[str, Any] = {"alpha": self.alpha, "tail": CLOPPER}
+        if self.table.reading.columns.strata:
+            stratum, _ = _strata_of(groups.levels, len(self.table.reading.columns.strata))
+            below = _shares_below(value, code, one, many.size)
+            return PairsHeldOut(**seen, names=groups.names, rows=many, rates=below, blocks=stratum)
+        names = tuple(title for name in groups.names for title in (name, f"not {name}"))
+        return DistancesToOthers(
+            **seen,
+            names=names,
+            rows=np.stack([many, many.sum() - many], axis=1).ravel(),
+            below=tuple(_shares_below(value, code != k, one, 2) for k in range(many.size)),
+            together=self.asked.size == 1,
+        )
+
+    def _cells(self, table: Table) -> tuple[Groups, Ints]:
+        """Return the groups inside strata of all rows that are used, and the number of each row's."""
+        groups = self.table.groups(
+            (*self.table.reading.columns.strata, *self.table.reading.columns.protected)
+        )
+        return groups, table.codes(groups.columns, groups.levels)
+
+
+def _shares_below(value: Floats, code: Ints, mass: Floats, groups: int) -> Floats:
+    """Return the shares of each group's mass that have values of at most each value, from 0, (groups, c + 1)."""
+    order = np.argsort(value, kind="stable")
+    last = np.append(value[order][1:] != value[order][:-1], True)[: value.size]
+    each = [np.cumsum(np.where(code[order] == k, mass[order], 0.0))[last] for k in range(groups)]
+    total = [max(float(mass[code == k].sum()), 1e-300) for k in range(groups)]
+    below = np.stack([np.minimum(own / all_, 1.0) for own, all_ in zip(each, total, strict=True)])
+    return np.concatenate([np.zeros((groups, 1)), below], axis=1)
 
 
 def _chance(table: Table, rule: RepairedPredictor) -> Floats:
@@ -338,7 +398,3 @@ def _strata_of(levels: Sequence[tuple[str, ...]], columns: int) -> tuple[Ints, i
     """Return the stratum of each level, which its first columns name, shape (K,), and how many strata there are."""
     place = {name: number for number, name in enumerate(dict.fromkeys(one[:columns] for one in levels))}
     return np.array([place[one[:columns]] for one in levels]), len(place)
-
-
-def _tail(*, counted: bool) -> str:
-    return "the binomial tails of Clopper and Pearson" if counted else "the tails of Chernoff and Hoeffding"

@@ -38,29 +38,22 @@ from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
-from fairfix.stats.population import Evidence, OfEverybody
+from fairfix.stats.population import Evidence, OfEverybody, OfPairs
 from fairfix.tasks.behind import SURVEY
 from fairfix.tasks.evidence import Witness
 from fairfix.tasks.sentence import Guarantee, Limit, Way
 
-ROUNDING = 1e-9
-"""Slack that is kept back, far above the tolerance of the exact solvers and below what is shown."""
+TRIES = 30
+"""Fits with less and less slack, of which each halves what is left to search at least every third time, ..."""
 
-TRIES = 8
-"""Fits with less and less slack until the bound is within it, where a rule does not keep its slack to the digit..."""
+NEAR = 1e-4
+"""... until the bound is within the slack and above it less this part, which costs nothing that is seen."""
 
-MORE = 1.1
-"""... each with this much less than was missing, so that they do not creep up to the slack without reaching it."""
+OTHER_WAY = 0.2
+"""Part of the miscoverage that goes to held-out rows where the bound over all rules may be too wide for rare rates."""
 
 MORE_TRIES = 2
 """Fits with still less slack where the rule with less slack is not expected to be proven on held-out rows either."""
-
-ALLOWANCE = {"ks": 0.8}
-"""By metric, the part of the width of a bound on held-out rows that is kept back for chance: how far above the gap of
-the fit the held-out rows may show it. A distance of distributions is always shown too large."""
-
-USUAL = 0.4
-"""That part of other metrics: a bound is some three standard deviations wide, so nine in ten repairs are proven."""
 
 MOST_ROWS = 10**9
 """No more rows are ever said to be needed."""
@@ -70,6 +63,13 @@ GRAIN = 0.03
 
 DIGITS = 2
 """... and rounded up to so many digits."""
+
+UNLUCKY = 1.3
+"""Standard deviations by which the rows of a group that come into a part may be fewer than its share of the data's: in
+nine in ten repairs they are not."""
+
+AGAIN = 1.1
+"""As many times the rows there are as are said to be needed where chance alone was against them."""
 
 NAME_IT = {
     "slack": "name the largest gap that is allowed with `slack`, such as `slack=0.05`",
@@ -110,7 +110,7 @@ class Promise:
     @property
     def whole(self) -> bool:
         """Whether rates over everybody count, or groups that overlap: rows are parted without looking at groups."""
-        against_all = self.of.scope in ("to_overall", "under_flips") and self.of.metric != "ks"
+        against_all = self.of.scope in ("to_overall", "under_flips")
         overlap = len(self.attributes) > 1 or self.behind is not None
         return overlap or (against_all and self.of.kind != "covariance")
 
@@ -161,15 +161,42 @@ class Promise:
         every[self._bounded] = np.minimum(by, self.gaps)
         return self.repairer.tighter(every)
 
-    @cached_property
-    def _witness(self) -> Witness:
-        return Witness(
-            self.of, self.alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind
-        )
+    def _witness(self, alpha: float) -> Witness:
+        return Witness(self.of, alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind)
+
+    def _of_rules(self, rule: RepairedPredictor, fitted: Table) -> Evidence:
+        """Return what the rows of the fit show of all rules."""
+        alpha = self.alpha * (1 - OTHER_WAY) if self._either(rule) else self.alpha
+        return self._witness(alpha).of_rules(rule, fitted)
+
+    def _of_held(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Evidence:
+        """Return what held-out rows show of a finished rule."""
+        alpha = self.alpha * OTHER_WAY if self._either(rule) else self.alpha
+        return self._witness(alpha).of_held(rule, fitted, held)
 
     def _uniform(self, rule: RepairedPredictor) -> bool:
         """Tell whether the bound is of all rules: groups that overlap, or are not seen, have none of a score alone."""
         return rule.variation is not None and len(self.attributes) == 1 and self.behind is None
+
+    def _either(self, rule: RepairedPredictor) -> bool:
+        """Tell whether rates of groups are promised in either way; the rows of the fit choose, and both share alpha."""
+        of_rates = self.of.metric != "ks" and self.of.kind in ("difference", "ratio")
+        return self._uniform(rule) and of_rates
+
+    def _way(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Way:
+        """Return how something is promised of a rule: held-out rows have no part in the choice but by their numbers."""
+        if self._constant(rule):
+            return "construction"
+        if not self._uniform(rule):
+            return "held-out"
+        if not self._either(rule) or self._within(self._of_rules(rule, fitted).bounds):
+            return "uniform"
+        away, shown = self._planned(rule, fitted)(self._of_held(rule, fitted, held).rows)
+        return "held-out" if self._within(shown + away) else "uniform"
+
+    def _within(self, bounds: Floats) -> bool:
+        """Tell whether all that was asked is shown by bounds of the groups."""
+        return bool((self._shaped(bounds) <= self.gaps).all())
 
     def _shaped(self, numbers: Floats) -> Floats:
         """Return numbers of groups in the shape of the gaps that are asked: the largest where one is for all."""
@@ -200,35 +227,88 @@ class Promise:
         if self._constant(rule) or made.largest_gaps(self.table.groups()) is None:
             return made, rule
         if not self._uniform(rule):
-            away, shown = self._width(rule, fitted, self.table.take(held))
-            if (shown + away <= self.gaps).all():
-                return made, rule
-            made, rule = self._least_of(made_by, away, made, rule)
-            by = away
-            for _ in range(MORE_TRIES):  # of another rule the bound may be wider
-                again, shown = self._width(rule, fitted, self.table.take(held))
-                expected = shown + again / (1 + self._allowance)
-                if self.of.kind == "max" or (expected <= self.gaps).all() or (by >= self.gaps).all():
-                    break
-                by = by + np.maximum(shown + again - self.gaps, 0.0)
-                made = self._tighter(by)
-                rule = made_by(made)
+            return self._tested(made_by, fitted, held, made, rule)
+        of_all = self._searched(made_by, fitted, made, rule)
+        if not self._either(rule) or self._within(self._of_rules(of_all[1], fitted).bounds):
+            return of_all
+        once = self._tested(made_by, fitted, held, made, rule)
+        return once if self._way(once[1], fitted, self.table.take(held)) == "held-out" else of_all
+
+    def _tested(
+        self,
+        made_by: Callable[[Repairer], RepairedPredictor],
+        fitted: Table,
+        held: Ints,
+        made: Repairer,
+        rule: RepairedPredictor,
+    ) -> tuple[Repairer, RepairedPredictor]:
+        """Return the rule of most slack that held-out rows are expected to prove."""
+        rows = self._of_held(rule, fitted, self.table.take(held)).rows
+        away, shown = self._planned(rule, fitted)(rows)
+        if (shown + away <= self.gaps).all():
             return made, rule
-        evidence = self._witness.of_rules(rule, fitted)
-        missing = self._shaped(evidence.bounds) - self.gaps
-        if missing.max() > 0:  # the first step goes all the way, as most rules use all of their slack
-            all_the_way = self._shaped(evidence.bounds) - self._shaped(evidence.seen)
-            missing = np.where(missing > 0, all_the_way, 0.0)
-        by = np.zeros(missing.size)
-        for _ in range(TRIES):
-            over = (missing > 0) & (by < self.gaps)
-            if not over.any():
+        made, rule = self._least_of(made_by, away, made, rule)
+        by = away
+        for _ in range(MORE_TRIES):  # of another rule the bound may be wider
+            again, shown = self._planned(rule, fitted)(rows)
+            beyond = shown + again - self.gaps
+            if self.of.kind == "max" or (beyond <= 0).all() or (by >= self.gaps).all():
                 break
-            by = np.where(over, by + missing + ROUNDING, by)
+            by = by + np.maximum(beyond, 0.0)
             made = self._tighter(by)
             rule = made_by(made)
-            missing = MORE * (self._shaped(self._witness.of_rules(rule, fitted).bounds) - self.gaps)
         return made, rule
+
+    def _searched(
+        self,
+        made_by: Callable[[Repairer], RepairedPredictor],
+        fitted: Table,
+        made: Repairer,
+        rule: RepairedPredictor,
+    ) -> tuple[Repairer, RepairedPredictor]:
+        """Return the rule of most slack that is found whose bound is within what was asked; else that of no slack.
+
+        The bound falls with the slack that the fit is given, so there is one point that is looked for, between a slack
+        that is too large and one that is small enough: by the straight line through both, or, where that leaves much,
+        by half. What is returned was itself seen to be within, or is what is left when nothing can be taken away.
+        """
+
+        def missing_of(rule: RepairedPredictor) -> tuple[Floats, Floats]:
+            evidence = self._of_rules(rule, fitted)
+            bounds = self._shaped(evidence.bounds)
+            return bounds - self.gaps, bounds - self._shaped(evidence.seen)
+
+        missing, width = missing_of(rule)
+        if not (missing > 0).any():
+            return made, rule
+        over = missing > 0  # whose slack is too large; those of other groups stay as they are
+        low, high, least = np.zeros(missing.size), np.where(over, self.gaps, 0.0), float(missing.max())
+        found: tuple[Repairer, RepairedPredictor] | None = None
+        most, before = math.nan, math.nan
+        # most rules use all of their slack and keep it to the digit, so that this much less is within
+        trial = np.where(over, np.minimum(width * (1 + NEAR / 2), high), 0.0)
+        for _ in range(TRIES):
+            made = self._tighter(trial)
+            rule = made_by(made)
+            missing, _ = missing_of(rule)
+            if (more := (missing > 0) & ~over).any():  # a slack that was small enough is no longer
+                over = over | more
+                found, high = None, np.where(over, self.gaps, 0.0)
+            beyond = float(missing[over].max())
+            if beyond > 0:
+                if (trial >= high).all() and found is None:
+                    return made, rule
+                low, least = trial, beyond
+            else:
+                high, most, found = trial, beyond, (made, rule)
+                if (missing[over] >= -NEAR * self.gaps[over]).any():
+                    break
+            part = 1.0 if found is None else least / (least - most) * (1 + NEAR)
+            shrunk = beyond > 0 and not abs(beyond) < abs(before) / 2  # the line was of little use
+            part = 0.5 if found is not None and (shrunk or part >= 1.0) else part
+            before = beyond
+            trial = low + part * (high - low)
+        return (made, rule) if found is None else found
 
     def _least_of(
         self,
@@ -247,31 +327,41 @@ class Promise:
                     raise
         return made, rule
 
-    @property
-    def _allowance(self) -> float:
-        return ALLOWANCE.get(self.of.metric, USUAL)
+    def _planned(
+        self, rule: RepairedPredictor, fitted: Table, unlucky: float = 0.0
+    ) -> Callable[[Ints], tuple[Floats, Floats]]:
+        """Return how far above the gaps on the rows of the fit bounds on so many held-out rows will be, and the gaps.
 
-    def _width(self, rule: RepairedPredictor, fitted: Table, held: Table) -> tuple[Floats, Floats]:
-        """Return how far above the gaps the bounds on held-out rows will be, chance allowed for, and the gaps."""
-        shown = self._witness.of_held(rule, fitted, fitted)
-        rows = self._witness.of_held(rule, fitted, held).rows
+        With what chance may add to the gaps on held-out rows, so that nine in ten repairs are proven. ``unlucky``: by
+        how many standard deviations rates are taken for too large, where ratios hang on them.
+        """
+        shown = self._luckless(self._of_held(rule, fitted, fitted), unlucky)
         measured = self._shaped(shown.seen)
         if isinstance(shown, OfEverybody):  # a share is known the better the smaller it is, none as well as 0
             shown = replace(shown, share=max(float(measured[0]), self.repairer.slack / 2), counted=False)
-        if rows.shape != shown.rows.shape or not rows.min() > 0:
-            return self.gaps, measured
-        return (1 + self._allowance) * (self._shaped(shown.of(rows)) - self._shaped(shown.seen)), measured
+
+        def planned(rows: Ints) -> tuple[Floats, Floats]:
+            if rows.shape != shown.rows.shape or not rows.min() > 0:
+                return self.gaps, measured
+            wide = self._shaped(shown.of(rows)) - self._shaped(shown.seen)
+            return wide + self._shaped(shown.by_chance(rows)), measured
+
+        return planned
+
+    def _luckless(self, evidence: Evidence, deviations: float) -> Evidence:
+        """Return evidence with rates that may have been seen too large, where a ratio hangs on how large they are."""
+        if self.of.kind == "ratio" and isinstance(evidence, OfPairs):
+            return evidence.rarer(deviations)
+        return evidence
 
     def judged(self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table) -> Guarantee:
         """Return the guarantee of a finished rule, which ``made`` made of ``fitted``."""
-        way: Way
-        evidence: Evidence | None
-        if self._constant(rule):
-            way, evidence, kept = "construction", None, len(self.table)
-        elif self._uniform(rule):
-            way, evidence, kept = "uniform", self._witness.of_rules(rule, fitted), len(fitted)
-        else:
-            way, evidence, kept = "held-out", self._witness.of_held(rule, fitted, held), len(held)
+        way = self._way(rule, fitted, held)
+        evidence, kept = None, len(self.table)
+        if way == "uniform":
+            evidence, kept = self._of_rules(rule, fitted), len(fitted)
+        elif way == "held-out":
+            evidence, kept = self._of_held(rule, fitted, held), len(held)
         used = np.array([len(self.table)]) if evidence is None else evidence.rows
         share = kept / len(self.table)
         names = ("everybody",) if evidence is None else evidence.names
@@ -291,7 +381,7 @@ class Promise:
             tuple(zip(names, map(int, used), strict=True)),
             kept,
             share,
-            None if evidence is None else self._needed(evidence, share),
+            None if evidence is None else self._needed(made, rule, fitted, held, way),
             sum(self.table.rows.excluded.values()),
             not rule.needs_score,
             self.repairer.granted if self.behind is None else self.behind.words,
@@ -319,17 +409,45 @@ class Promise:
             out.append(own)
         return tuple(out)
 
-    def _needed(self, evidence: Evidence, kept: float) -> tuple[tuple[str, ...], int] | None:
-        """Return the groups that have too few rows, with how many of each the data would need."""
-        if (self._shaped(evidence.bounds) <= self.gaps).all():
-            return None
+    def _needed(
+        self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table, way: Way
+    ) -> tuple[tuple[str, ...], int] | None:
+        """Return the groups that have too few rows, with how many of each the data would need, in the cheaper way."""
+        ways: list[tuple[tuple[str, ...], int] | None] = []
+        if self._uniform(rule):
+            evidence = self._of_rules(rule, fitted)
+            if way == "uniform" and self._within(evidence.bounds):
+                return None
+            ways.append(self._rows_for(evidence, len(fitted), self._luckless(evidence, UNLUCKY).of))
+        if not self._uniform(rule) or self._either(rule):
+            evidence = self._of_held(rule, fitted, held)
+            if way == "held-out" and self._within(evidence.bounds):
+                return None
+            planned, inner = self._planned(rule, fitted, UNLUCKY), made.largest_gaps(self.table.groups())
+            # less slack leaves less of a gap, but no bound on losses leaves less of a loss
+            slack = 0.0 if inner is None or self.of.kind == "max" else inner[self._bounded]
+
+            def expected(rows: Ints) -> Floats:
+                away, shown = planned(rows)
+                return np.asarray(np.maximum(shown - slack, 0.0) + away)
+
+            ways.append(self._rows_for(evidence, len(held), expected))
+        return min((one for one in ways if one is not None), key=lambda one: one[1], default=None)
+
+    def _rows_for(
+        self, evidence: Evidence, part: int, expected: Callable[[Ints], Floats]
+    ) -> tuple[tuple[str, ...], int] | None:
+        """Return the groups of which so many rows in the data are expected to do, ``part`` of which are looked at."""
 
         def enough(many: int) -> bool:
-            return bool((self._shaped(evidence.of(np.maximum(evidence.rows, many))) <= self.gaps).all())
+            return self._within(expected(np.maximum(evidence.rows, many)))
 
         if not enough(MOST_ROWS):
             return None
-        low, high = 1, MOST_ROWS
+        least, kept = int(evidence.rows.min()), part / len(self.table)
+        low, high = max(math.floor(least * AGAIN), 1), MOST_ROWS
+        if enough(low):  # as expected, and chance was against it
+            high = low
         while high > low + 1 + low * GRAIN:
             middle = math.isqrt(low * high)
             middle = min(max(middle, low + 1), high - 1)
@@ -342,9 +460,9 @@ class Promise:
             for name, many, beyond in zip(evidence.names, evidence.rows, over, strict=True)
             if many < high and beyond
         )
-        rows = high / kept
+        rows = (high + UNLUCKY * math.sqrt(high * (1 - kept))) / kept
         grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
-        return few, int(math.ceil(rows / grain) * grain)
+        return few or (evidence.names[int(evidence.rows.argmin())],), int(math.ceil(rows / grain) * grain)
 
     def _constant(self, rule: RepairedPredictor) -> bool:
         """Tell whether nothing that is changed is looked at."""

@@ -336,3 +336,62 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(
         worst <= told["bound"] + 1e-6, f"{more}: {worst:.4f} is above {told['bound']:.4f}, {len(frame)} rows"
     )
+
+
+def _as_many(
+    world: World, rng: np.random.Generator, names: list[str], rows: int, least: int
+) -> pd.DataFrame | None:
+    """Return new people as they come, until there are so many of each that is named; None where these would be many."""
+    pool = world.people(rng, MOST)
+    counts = []
+    for name in names:
+        group, _, label = name.partition(", label ")
+        mine = pool["race"] == group.removeprefix("not ")
+        inside = mine != group.startswith("not ") if group != "everybody" else pool["label"] > -1
+        if label:
+            inside = inside & (pool["label"] == int(label))
+        counts.append(inside.cumsum().to_numpy())
+    enough = np.flatnonzero(np.min(counts, axis=0) >= rows)
+    return pool[: max(int(enough[0]) + 1, least)] if enough.size else None
+
+
+MOST = 60_000
+"""People who are drawn anew at most, so that a world takes seconds."""
+
+ASKED: dict[str, tuple[tuple[object, ...], tuple[float, ...]]] = {
+    "parity": (("ramp",), (0.1, 0.2)),
+    "odds": (("ramp", "--constraint", "equalized_odds"), (0.15, 0.3)),
+    "ratio": (("ramp",), (0.6, 0.8)),
+    "deterministic": (("ramp", "--decisions", "deterministic"), (0.1, 0.2)),
+    "log loss": (("logloss", "--features", "x"), (0.05, 0.1)),
+    "distributions": (("fair-regression", "--protected-as-feature", "--features", "score"), (0.1, 0.2)),
+    "learned": (("fair-regression", "--protected-as-feature", "--features", "x,x2"), (0.15, 0.3)),
+    "flips": (("sensei", "--solver", "equal-rates", "--features", "x"), (0.1, 0.2)),
+}
+"""What is asked, and how much of it: least ratios of ``ratio``, and else slacks."""
+
+
+@promise(
+    "about N rows: as many new people as a repair asks for are enough to prove it, in eight of ten worlds",
+    level=0.2,
+    quick=8,
+    full=400,
+    must_say=0.2,
+)
+def rows_that_prove(rng: np.random.Generator, shell: Shell) -> Tried:
+    world = World.drawn(rng)
+    frame = world.people(rng, _few_or_many(rng, 150, 3_000))
+    kind = str(rng.choice(list(ASKED)))
+    method, limits = ASKED[kind]
+    more = (*method, "--min-ratio" if kind == "ratio" else "--slack", rng.choice(limits))
+    told, _ = _asked(rng, shell, frame, *more)
+    if told is None or told["holds"] or "needed" not in told:
+        return NOT_SAID
+    names, rows = told["needed"]["groups"], told["needed"]["rows"]
+    again = _as_many(world, rng, names, rows, len(frame))
+    if again is None or again["race"].nunique() != frame["race"].nunique():
+        return NOT_SAID
+    now, _ = _asked(rng, shell, again, *more)
+    assert now is not None
+    where = f"{more}, {len(frame)} rows, then {len(again)} for {rows} of {names}: {now['says'][:60]} {now['bound']}"
+    return judged(now["holds"], where)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 from fairfix.stats.tails import (
+    Reach,
     budget,
     largest_difference,
+    largest_difference_by_bets,
+    largest_distance,
     reach_of,
     share_distance,
     stake_of,
+    sum_quantile,
     upper_by_bets,
     upper_mean,
 )
@@ -41,26 +45,137 @@ def test_the_upper_limit_of_a_mean_is_where_chernoff_says_and_never_below_the_co
 
 def test_no_rows_tell_nothing() -> None:
     assert float(upper_mean(0.3, 0, 2.0, counted=True)) == 1.0
-    assert largest_difference(np.array([0.1, 0.1]), np.array([500.0, 0.0]), 0.05, counted=False) >= 0.9
+    assert largest_difference(np.array([0.1, 0.1]), np.array([500.0, 0.0]), 0.05) >= 0.9
+    assert (
+        largest_difference_by_bets([np.ones(9), np.zeros(0)], [0.1, 0.1], np.array([9.0, 0.0]), 0.05) == 1.0
+    )
 
 
 def test_exponentials_add_up_to_more_than_the_budget_as_often_as_said() -> None:
     assert stats.gamma.sf(budget(0.03, 2), 2) == pytest.approx(0.03)
 
 
-@pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("truth", [(0.02, 0.3), (0.5, 0.5), (0.1, 0.15, 0.9)])
-def test_a_difference_of_fixed_rules_is_missed_no_more_often_than_said(
-    truth: tuple[float, ...], *, counted: bool
-) -> None:
-    """Bernoulli rows are the worst of all in [0, 1]."""
+@pytest.mark.parametrize("truth", [(0.02, 0.3), (0.5, 0.5), (0.1, 0.15, 0.9), (0.5,) * 12])
+def test_a_difference_of_fixed_rules_is_missed_no_more_often_than_said(truth: tuple[float, ...]) -> None:
     rng, p, alpha, worlds = np.random.default_rng(0), np.array(truth), 0.3, 50
-    rows = np.array([40.0, 90.0, 60.0])[: p.size]
+    rows = np.resize([40.0, 90.0, 60.0], p.size)
     seen = rng.binomial(rows.astype(int), p, (worlds, p.size)) / rows
 
-    missed = sum(largest_difference(one, rows, alpha, counted=counted) < np.ptp(p) for one in seen)
+    missed = sum(largest_difference(one, rows, alpha) < np.ptp(p) for one in seen)
 
     assert missed <= stats.binom.ppf(0.999, worlds, alpha)
+
+
+def test_more_groups_that_are_alike_add_nothing_to_the_largest_difference() -> None:
+    """One pair is the farthest apart in the population, and only its bound must hold; a group is not its own pair."""
+    rates = {many: largest_difference(np.full(many, 0.5), np.full(many, 600.0), 0.05) for many in (2, 5, 60)}
+
+    assert rates[2] == rates[5] == rates[60]
+    tiny = largest_difference(np.array([0.5, 0.5, 0.5]), np.array([600.0, 600.0, 5.0]), 0.05)
+    alone = largest_difference(np.array([0.5, 0.5]), np.array([600.0, 5.0]), 0.05)
+    assert tiny == alone
+    assert largest_difference(np.array([0.3]), np.array([9.0]), 0.05) == 0.0
+
+
+SKEWED = ((0.3, 3.0), (2.0, 2.0), (8.0, 2.0), (0.1, 0.1))
+"""Shapes of beta distributions: rare and large, near to one another, and near to 0 and 1."""
+
+
+@pytest.mark.parametrize("guess", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("sizes", [(40, 40, 40, 40), (30, 400, 60, 100)])
+def test_bets_on_a_difference_miss_it_no_more_often_than_said_whatever_the_stakes(
+    sizes: tuple[int, ...], guess: float
+) -> None:
+    rng, alpha, worlds = np.random.default_rng(5), 0.3, 150
+    truth = np.ptp([a / (a + b) for a, b in SKEWED])
+    spread = [guess * stats.beta(a, b).std() for a, b in SKEWED]
+    missed = 0
+    for _ in range(worlds):
+        numbers = [rng.beta(a, b, many) for (a, b), many in zip(SKEWED, sizes, strict=True)]
+        missed += largest_difference_by_bets(numbers, spread, np.array(sizes, dtype=float), alpha) < truth
+
+    assert missed <= stats.binom.ppf(0.999, worlds, alpha)
+
+
+def test_bets_on_a_difference_are_worth_what_was_said_at_the_bound() -> None:
+    """By a grid of both means: no pair of them that is farther apart is left by both the bets and the limits of one."""
+    rng, alpha, rows = np.random.default_rng(6), 0.05, np.array([70.0, 200.0])
+    numbers, spread = [rng.beta(2, 5, 70), rng.beta(3, 4, 200)], np.array([0.15, 0.2])
+    cost, rest = -math.log(0.9 * alpha), math.log(2 / (0.1 * alpha))
+    slope = min(math.sqrt(2 * cost / float((spread**2 / rows).sum())), *rows)
+    grid, far = np.linspace(0, 1, 2001), 0.0
+    for a, b in ((0, 1), (1, 0)):
+        own = float(stake_of(spread[a], rows[a], rest))
+        high = upper_by_bets(numbers[a], own, rest)
+        low = 1 - upper_by_bets(1 - numbers[a], own, rest)
+        up = np.log1p(slope / rows[a] * (grid[:, None] - numbers[a])).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            down = np.log1p(slope / rows[b] * (numbers[b] - grid[:, None])).sum(axis=1)
+        left = (up[:, None] + down <= cost) & ((grid >= low) & (grid <= high))[:, None]
+        far = max(far, float((grid[:, None] - grid)[left].max()))
+
+    assert largest_difference_by_bets(numbers, spread, rows, alpha) == pytest.approx(far, abs=1.5e-3)
+    wide = largest_difference(np.array([one.mean() for one in numbers]), rows, alpha)
+    assert far < wide  # numbers that are near to one another tell more than coins do
+
+
+def test_many_rows_are_put_on_a_grid_to_the_safe_side() -> None:
+    rng = np.random.default_rng(7)
+    numbers = [rng.beta(8, 12, 30_000), rng.beta(9, 12, 20_000)]
+    rows = np.array([30_000.0, 20_000.0])
+    few = [one[:2000] for one in numbers]
+    exact = largest_difference_by_bets(few, [0.1, 0.1], rows, 0.05)
+    moved = largest_difference_by_bets([np.resize(one, 8000) for one in few], [0.1, 0.1], rows, 0.05)
+
+    assert exact <= moved < exact + 3 / 4096
+
+
+@pytest.mark.parametrize("rows", [(60, 60), (300, 40)])
+def test_a_distance_of_distributions_is_missed_no_more_often_than_said(rows: tuple[int, int]) -> None:
+    """The threshold at which values are drawn to differ most is one of many, and the bound is taken at each."""
+    rng, alpha, worlds = np.random.default_rng(8), 0.3, 150
+    grid = np.arange(51) / 50
+    below = np.stack([grid, grid**1.5])
+    truth, missed, bounds = float((below[0] - below[1]).max()), 0, []
+    for _ in range(worlds):
+        seen = [np.searchsorted(own, rng.random(many)) for own, many in zip(below, rows, strict=True)]
+        counts = [np.bincount(one, minlength=51).cumsum() / one.size for one in seen]
+        bounds.append(largest_distance(*counts, np.array(rows, dtype=float), alpha))
+        missed += bounds[-1] < truth
+
+    assert missed <= stats.binom.ppf(0.999, worlds, alpha)
+
+
+def test_a_distance_is_bounded_as_if_each_threshold_were_looked_at() -> None:
+    rng, rows = np.random.default_rng(9), np.array([700.0, 400.0])
+    seen = [np.sort(rng.integers(0, many + 1, 900)) / many for many in (700, 400)]
+    first, second = (np.concatenate([[0.0], one, [1.0]]) for one in seen)
+    each = []
+    for x, y in zip(first, second, strict=True):
+        cost = np.linspace(0, budget(0.05, 2), 400)
+        high = upper_mean(x, 700, cost, counted=True)
+        each.append(float((high + upper_mean(1 - y, 400, cost[::-1], counted=True)).max() - 1))
+
+    got = largest_distance(first, second, rows, 0.05)
+    assert max(each) - 1e-6 <= got <= 1.02 * (max(each) + 2e-3)
+
+
+@pytest.mark.parametrize("rows", [(50, 50), (40, 4000), (7, 300)])
+def test_a_sum_of_two_distances_exceeds_its_quantile_as_often_as_said(rows: tuple[int, int]) -> None:
+    rng, alpha = np.random.default_rng(10), 0.05
+    edge = float(sum_quantile(*rows, alpha))
+    both = sum(np.sqrt(rng.exponential(size=200_000) / 2 / many) for many in rows)
+
+    assert (both > edge).mean() == pytest.approx(alpha, abs=0.002)
+    assert math.isinf(float(sum_quantile(0, 5, alpha)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 30, 1000])
+def test_one_sided_distances_are_at_most_as_large_as_rayleighs_at_every_level(rows: int) -> None:
+    """The triangle needs the inequality for small distances too, where Massart's proof does not give it."""
+    d = np.linspace(0, 1, 3001)
+
+    assert (stats.ksone.sf(d, rows) <= np.exp(-2 * rows * d**2) + 1e-12).all()
 
 
 def test_the_difference_is_sharper_than_the_plain_sum_of_two_limits() -> None:
@@ -68,44 +183,71 @@ def test_the_difference_is_sharper_than_the_plain_sum_of_two_limits() -> None:
     cost = math.log(4 / 0.05)
     plain = upper_mean(0.5, 500, cost, counted=True) - (1 - upper_mean(0.7, 500, cost, counted=True))
 
-    joint = largest_difference(p, rows, 0.05, counted=True)
+    joint = largest_difference(p, rows, 0.05)
 
     assert 0.2 < joint < plain
 
 
+@pytest.mark.parametrize("rising", [True, False])
 @pytest.mark.parametrize("sizes", [(30, 30), (30, 3000), (50, 80, 200)])
-def test_all_rules_of_a_score_are_missed_no_more_often_than_said(sizes: tuple[int, ...]) -> None:
-    """The supremum over rules that rise is reached by two thresholds: the two largest distances of distributions."""
+def test_all_rules_of_a_score_are_missed_no_more_often_than_said(
+    sizes: tuple[int, ...], *, rising: bool
+) -> None:
+    """The supremum over rules that rise is reached by two thresholds: the two largest distances of distributions.
+
+    Of one of them the rows show too much and of the other too little; where rules may fall it is any two.
+    """
     rng, alpha, worlds = np.random.default_rng(1), 0.2, 1000
     rows = np.array(sizes)
     pairs = np.array([(a, b) for a in range(rows.size) for b in range(a)])
-    reach = reach_of(np.ones(pairs.shape), rows[pairs], alpha, groups=rows.size, balls=len(pairs))
-    far = np.stack([_distances(rng.random((worlds, many))) for many in sizes], axis=1)
+    reach = reach_of(
+        np.ones(pairs.shape), rows[pairs], alpha, groups=rows.size, balls=len(pairs), rising=rising
+    )
+    above, below = np.stack([_distances(rng.random((worlds, many))) for many in sizes], axis=2)
+    (a, b), most = pairs.T, reach(np.ones(pairs.shape), rows[pairs])
+    far = np.maximum(above[:, a] + below[:, b], below[:, a] + above[:, b])
+    if not rising:
+        far = np.maximum(above, below)[:, pairs].sum(axis=2)
 
-    missed = (far[:, pairs].sum(axis=2) > reach(np.ones(pairs.shape), rows[pairs])).any(axis=1).sum()
+    missed = (far > most).any(axis=1).sum()
 
     assert missed <= stats.binom.ppf(0.999, worlds, alpha)
     assert missed >= worlds * alpha / 20  # and it is no bound that says nothing
 
 
-def _distances(uniform: np.ndarray) -> np.ndarray:
-    """Return Kolmogorov's distance of each row of uniform numbers."""
+def _distances(uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return Kolmogorov's distances of each row of uniform numbers, above the diagonal and below."""
     ordered, many = np.sort(uniform, axis=1), uniform.shape[1]
     place = np.arange(many)
-    return np.maximum((place + 1) / many - ordered, ordered - place / many).max(axis=1)
+    return ((place + 1) / many - ordered).max(axis=1), (ordered - place / many).max(axis=1)
 
 
-@pytest.mark.parametrize("box", [False, True])
-def test_the_least_ratio_is_that_of_the_worst_truths(box: bool) -> None:
-    """By all truths of a grid on the edge of the quarter circle, or at the corner of the box."""
-    rng, angle = np.random.default_rng(3), np.linspace(0, np.pi / 2, 20_001)
-    shape = replace(reach_of(np.ones((1, 2)), [9, 9], 0.05, groups=2, balls=1), box=box)
+@pytest.mark.parametrize("shape", ["box", "ball", "triangle"])
+def test_the_least_ratio_is_that_of_the_worst_truths(shape: Literal["box", "ball", "triangle"]) -> None:
+    """By all truths of a grid on the edge of the quarter circle or the triangle, or at the corner of the box."""
+    rng, angle, part = np.random.default_rng(3), np.linspace(0, np.pi / 2, 20_001), np.linspace(0, 1, 20_001)
+    reach = Reach(shape, 5.0, 0.8)
     for _ in range(50):
         (x, y), rows, weight = rng.uniform(0, 1, 2), rng.integers(5, 2000, 2), rng.uniform(0.5, 2, 2)
-        a, b = weight * np.sqrt(shape.cost / 2 / rows)
-        worst = (x - a) / (y + b) if box else ((x - a * np.cos(angle)) / (y + b * np.sin(angle))).min()
-        got = shape.least_ratio(np.array([[x, y]]), weight[None], rows[None])
+        a, b = weight * np.sqrt(5.0 / 2 / rows)
+        worst = (
+            (x - a) / (y + b) if shape == "box" else ((x - a * np.cos(angle)) / (y + b * np.sin(angle))).min()
+        )
+        if shape == "triangle":
+            edge = float(sum_quantile(rows[0], rows[1] / 0.64, math.exp(-5)))
+            a, b = weight * edge / [1, 0.8]
+            worst = ((x - a * part) / (y + b * (1 - part))).min()
+        got = reach.least_ratio(np.array([[x, y]]), weight[None], rows[None])
         np.testing.assert_allclose(got, max(worst, 0.0), atol=1e-6)
+
+
+def test_the_triangle_is_as_sharp_for_the_ratio_that_is_asked_as_for_a_difference() -> None:
+    """Where a ratio is as large as was asked, both corners of the triangle give it."""
+    reach, rows = Reach("triangle", 5.0, 0.8), np.array([[300, 500]])
+    edge = float(sum_quantile(300, 500 / 0.64, math.exp(-5)))
+    mean = np.array([[0.8 * 0.5 + edge, 0.5]])
+
+    assert reach.least_ratio(mean, np.ones((1, 2)), rows) == pytest.approx(0.8)
 
 
 def test_bets_against_a_mean_are_worth_what_was_said_at_the_limit() -> None:
