@@ -4,8 +4,8 @@ A batch of Arrow columns enters, :class:`Rows` comes out: a cell code per row, a
 What cannot be used is counted by reason, what must not be there is a :class:`~fairfix.errors.DataError` naming column,
 value, row and remedy. Whoever holds a ``Rows`` never checks again.
 
-Group levels are text everywhere (``True`` and ``"True"`` are one group), so a group means the same in Parquet, in CSV
-and in a saved artifact.
+Group levels are texts of :func:`fairfix.data.canonical.canonical` everywhere, so a group means the same in Parquet, in
+CSV and in a saved artifact.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
 from fairfix.data.binned import Entries
+from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
@@ -240,7 +241,7 @@ class Encoder:
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
-            yes = truth(level) if positive is None else _is_positive(level, positive, kind, shared=shared)
+            yes = truth(level) if positive is None else _is_positive(level, positive, shared=shared)
             if yes is not None:
                 table[i] = yes
             elif (here := codes == i).any():  # a dictionary may name levels that no row has
@@ -304,20 +305,17 @@ def truth(level: str) -> float | None:
     return None
 
 
-def _is_positive(level: str, positive: str, kind: pa.DataType, *, shared: bool) -> float:
+def _is_positive(level: str, positive: str, *, shared: bool) -> float:
     """Return 1 for the level that ``positive`` names, else 0.
 
-    Numbers and truth values match however they are spelled: "1" names 1.0 and "true" names True. Where the name is
-    that of a label, and ``shared``, decisions written as truth values keep their own meaning.
+    "1" names True as well. Where the name is that of a label, and ``shared``, decisions written as truth values keep
+    their own meaning.
     """
-    if level == positive:
+    if level == canonical(positive):
         return 1.0
     own, named = truth(level), truth(positive)
     if own is not None and (named is not None or shared):
         return own if named is None else float(own == named)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        with suppress(ValueError):  # the name may be no number
-            return float(float(level) == float(positive))
     return 0.0
 
 
@@ -410,7 +408,7 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
     gone = [value is None or value != value for value in raw]  # NaN differs from itself
     place = np.array(
         [
-            -1 if missing else index.setdefault(_level_name(value), len(index))
+            -1 if missing else index.setdefault(canonical(value), len(index))
             for value, missing in zip(raw, gone, strict=True)
         ]
         + [-1],
@@ -453,13 +451,7 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
 
 def level_of(value: Any) -> str:
     """Return the level that an entry of a column of groups is."""
-    return MISSING if value is None or value != value else _level_name(value)  # NaN differs from itself
-
-
-def _level_name(value: Any) -> str:
-    if isinstance(value, float):
-        value += 0.0  # -0.0 is 0.0
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return MISSING if value is None or value != value else canonical(value)  # NaN differs from itself
 
 
 def arrow_array(entries: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical
 from fairfix.errors import DataError
 
 PLAIN = {
@@ -122,7 +123,14 @@ def as_first(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordB
 
 
 def entries_of(array: pa.Array) -> list[Any]:
-    """Return the entries of a column as Python has them; those that it has not, such as dates after 9999, as texts."""
+    """Return the entries of a column as Python has them; those that it has not, such as dates after 9999, as texts.
+
+    Narrow floats are the numbers that they are written as: 0.1, not 0.10000000149011612.
+    """
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        narrow = kind.to_pandas_dtype()
+        return [None if one is None else float(str(narrow(one))) for one in array.to_pylist()]
     try:
         return list(array.to_pylist())
     except (
@@ -135,11 +143,11 @@ def entries_of(array: pa.Array) -> list[Any]:
 
 
 def texts_of(array: pa.Array) -> pa.Array:
-    """Return the entries of a column as texts, the same for a number in any kind of file."""
-    try:
+    """Return the names that a column has, the same in any kind of file; missing ones are null."""
+    if pa.types.is_integer(array.type):
         return array.cast(pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return pa.array([None if one is None else str(one) for one in entries_of(array)], pa.string())
+    texts = [None if one is None or one != one else canonical(one) for one in entries_of(array)]
+    return pa.array(texts, pa.string())
 
 
 def _entry(scalar: pa.Scalar) -> Any:

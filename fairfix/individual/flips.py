@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Bools, Ints
 from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
 from fairfix.data.names import attribute_name
@@ -54,7 +55,8 @@ def parse_comparable(text: str) -> Comparable:
     out: dict[str, tuple[str, ...]] = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
         name, _, listed = (piece.strip() for piece in part.partition("="))
-        alike = tuple(dict.fromkeys(filter(None, (value.strip() for value in listed.split(",")))))
+        given = filter(None, (value.strip() for value in listed.split(",")))
+        alike = tuple(dict.fromkeys(map(canonical_text, given)))
         if not name or len(alike) < 2:
             raise UsageError(
                 f"`comparable` {part!r}: write COLUMN=VALUE,VALUE with two or more values, "

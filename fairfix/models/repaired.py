@@ -319,7 +319,7 @@ class Repaired:
                 tally.add(draws)
             return draws
 
-        for part in source.parts(source.columns, _types_of(self)):
+        for part in source.parts(source.columns, _types_of(self, source.schema)):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
@@ -333,13 +333,10 @@ class Repaired:
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
-        types = _types_of(self)
+        types = _types_of(self, source.schema)
         if not source.text:
             return pa.schema([*source.schema, *self.output])
-        fields = [
-            f if pa.types.is_boolean(f.type) else f.with_type(types.get(f.name, f.type))
-            for f in source.schema
-        ]
+        fields = [f.with_type(types.get(f.name, f.type)) for f in source.schema]
         return pa.schema([*fields, *self.output])
 
     def _predicted(
@@ -427,9 +424,12 @@ def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table
     return pa.Table.from_batches([batch.select(list(predictor.features))])
 
 
-def _types_of(repaired: Repaired) -> dict[str, pa.DataType]:
+def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the types to read identity and cell columns with, so that text files give what was fitted."""
     types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in repaired.identity.items()}
+    for name, kind in repaired.identity.items():  # whole numbers may be written as 1.0 in this file
+        if kind == "integer" and name in schema.names and pa.types.is_floating(schema.field(name).type):
+            types[name] = pa.float64()
     features = repaired.predictor.features.items()
     types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
     types |= dict.fromkeys(repaired.reading.columns.cell_keys, pa.string())

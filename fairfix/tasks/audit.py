@@ -18,6 +18,7 @@ from fairfix.auditing.checks import checks_of, worst
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
+from fairfix.data.canonical import canonical_group
 from fairfix.data.codec import shown
 from fairfix.data.files import Source, read_json
 from fairfix.data.reading import Reading
@@ -211,10 +212,10 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
     attribute, sign, group = text.partition("=")
     if sign:
-        return attribute.strip(), group.strip()
+        return attribute.strip(), canonical_group(group.strip())
     if len(protected) != 1:
         raise UsageError(f"`reference={text}`: say of which attribute, as ATTRIBUTE=GROUP")
-    return protected[0], text.strip()
+    return protected[0], canonical_group(text.strip())
 
 
 # ---------------------------------------------------------------------- data

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from typing import Any, ParamSpec, TypeVar, get_args
 
+from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
     Asked,
     Database,
@@ -56,6 +57,8 @@ class Domain:
     choices: Sequence[str] = ()
     at_least: float | None = None
     positional: bool = False
+    of_data: bool = False
+    """Whether it is a value of the data, which has one text however it is written."""
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
@@ -71,6 +74,7 @@ class Domain:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
             value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
+            value = canonical_text(value) if self.of_data else value
         elif self.kind is bool:
             value = bool(value)
         else:
@@ -210,9 +214,14 @@ class DataRequest(FilesRequest):
         "COLUMN",
         listed=True,
     )
-    positive_label: str | None = parameter(None, "The positive value of labels that are not 0/1.", "VALUE")
+    positive_label: str | None = parameter(
+        None, "The positive value of labels that are not 0/1.", "VALUE", of_data=True
+    )
     positive_prediction: str | None = parameter(
-        None, "The positive value of decisions that are not 0/1.  [default: that of the labels]", "VALUE"
+        None,
+        "The positive value of decisions that are not 0/1.  [default: that of the labels]",
+        "VALUE",
+        of_data=True,
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     strata: Names = parameter(

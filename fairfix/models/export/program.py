@@ -7,7 +7,8 @@ does is said by its operation:
 operation          gives
 =================  =================================================================================================
 ``number``         the entry of an input column; missing where there is none
-``level``          the place of a text among ``levels``, -1 for any other
+``level``          the place of a value among ``levels``, by its one text (:func:`fairfix.data.canonical.canonical`); -1
+                   for any other
 ``draw``           the row's draw in [0, 1)
 ``constant``       ``value``; null is missing
 ``add``, ``subtract``, ``multiply``, ``divide``, ``minimum``, ``maximum``, ``exp``, ``log``
@@ -32,6 +33,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from fairfix.data.canonical import canonical
 
 Floats = npt.NDArray[np.float64]
 
@@ -157,7 +160,7 @@ def _step(
             return columns[own["column"]].astype(np.float64)
         case "level":
             place = {level: float(i) for i, level in enumerate(own["levels"])}
-            return np.array([place.get(text, -1.0) for text in columns[own["column"]].tolist()])
+            return np.array([place.get(canonical(text), -1.0) for text in columns[own["column"]].tolist()])
         case "draw":
             return draw
         case "constant":

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.data.canonical import spellings, stems
 from fairfix.data.choices import Database
 from fairfix.models.export.program import Step
 
@@ -24,6 +25,8 @@ class Dialect:
     double: str = "DOUBLE PRECISION"
     backslash: bool = False
     """Whether a backslash in a text has to be doubled."""
+    shorn: str = "RTRIM({}, '0')"
+    """A text without the zeros at its end."""
     layer: str = "AS MATERIALIZED"
     """What begins a layer: databases that put layers into one another would compute a column once for each use."""
 
@@ -44,7 +47,9 @@ DIALECTS: Mapping[Database, Dialect] = {
     "sqlite": Dialect(text="TEXT", double="REAL"),
     "snowflake": Dialect(backslash=True, layer="AS"),
     "bigquery": Dialect("``", "STRING", "FLOAT64", backslash=True, layer="AS"),
-    "spark": Dialect("``", "STRING", "DOUBLE", backslash=True, layer="AS"),
+    "spark": Dialect(
+        "``", "STRING", "DOUBLE", backslash=True, shorn="TRIM(TRAILING '0' FROM {})", layer="AS"
+    ),
 }
 """Databases whose SQL is known."""
 
@@ -145,8 +150,17 @@ class _Writer:
         """Return the case of each level of a text; the first leaf is that of any other text."""
         text = f"COALESCE(CAST({self.dialect.name(own['column'])} AS {self.dialect.text}), '(missing)')"
         pairs = zip(own["levels"], leaves[1:], strict=True)
-        cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
-        return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
+        if all(spellings(level) == (level,) and not stems(level) for level in own["levels"]):
+            cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
+            return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
+        cases = " ".join(f"WHEN {self._means(text, level)} THEN {leaf}" for level, leaf in pairs)
+        return f"(CASE {cases} ELSE {leaves[0]} END)"
+
+    def _means(self, text: str, level: str) -> str:
+        """Return the condition that a text means a level: the number 1 may be written 1.00, and True as true."""
+        whole, shorn = (", ".join(map(self.dialect.literal, part(level))) for part in (spellings, stems))
+        out = f"{text} IN ({whole})"
+        return f"({out} OR {self.dialect.shorn.format(text)} IN ({shorn}))" if shorn else out
 
     def _tree(self, own: Mapping[str, Any], at: int, of: Sequence[str]) -> str:
         if own["left"][at] == at:
