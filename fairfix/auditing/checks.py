@@ -83,7 +83,7 @@ AT_ANY_LIMIT = frozenset(
 )
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 
-_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?)\s*"
+_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>.*)\])?)\s*"
 _EXPRESSION = re.compile(_SUBJECT + r"(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*")
 
 
