@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -297,10 +298,11 @@ class Repaired:
         missing_score: MissingScore = "error",
         duplicate_ids: bool = False,
         tally: SharedDraws | None = None,
+        unseen: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the source's batches with the output columns appended; a DataError where a policy forbids it.
 
-        ``tally`` counts the draws of the rows on the way.
+        ``tally`` counts the draws of the rows on the way, ``unseen`` the rows of groups that the fit has not seen.
         """
         source.require(self.required)
         for name in self.output.names:
@@ -323,7 +325,7 @@ class Repaired:
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                predicted = self._predicted(batch, encoder, first, missing_score, draw)
+                predicted = self._predicted(batch, encoder, first, missing_score, draw, unseen)
                 yield as_first(predicted, schema, part.where)
                 first += batch.num_rows
                 if named and not duplicate_ids:
@@ -340,12 +342,19 @@ class Repaired:
         return pa.schema([*fields, *self.output])
 
     def _predicted(
-        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
+        self,
+        batch: pa.RecordBatch,
+        encoder: Encoder,
+        first: int,
+        missing: MissingScore,
+        draw: Draw,
+        unseen: Counter[str] | None,
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if self.predictor.classes:
             table = Table(self.reading, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
+            self._count(table, self.predictor.unseen(table), unseen)
             return classified(batch, table, self.predictor, self.unseen_group, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
@@ -361,7 +370,8 @@ class Repaired:
                 memberships(
                     table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
                 )
-            result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
+            where = f"{first + 1:,} of {encoder.where}"
+            result[kept], drawn[kept] = self._result(chosen, rows, where, draw, unseen)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
@@ -374,7 +384,9 @@ class Repaired:
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
 
-    def _result(self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw) -> tuple[Floats, Bools]:
+    def _result(
+        self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw, strange: Counter[str] | None
+    ) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
         table = Table(self.reading, rows, features_of(batch, self.predictor))
         if self.predictor.gives == "decision":
@@ -387,6 +399,7 @@ class Repaired:
             drawing = replace(table, draw=lambda rows: draws[rows])
             result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
+        self._count(table, unseen, strange)
         if not unseen.any() or self.unseen_group == "abstain":
             return result, drawn & ~unseen
         if self.unseen_group == "base":
@@ -398,6 +411,14 @@ class Repaired:
                 "fill it, or choose `unseen_group=base` (the base decision) or abstain"
             )
         raise unseen_error(table, self.predictor.inputs, unseen, where, "the base decision")
+
+    def _count(self, table: Table, unseen: Bools, into: Counter[str] | None) -> None:
+        """Count the marked rows by group."""
+        if into is None or not unseen.any():
+            return
+        groups = table.groups(self.predictor.inputs)
+        rows = np.bincount(groups.codes[unseen], minlength=len(groups.names))
+        into.update({groups.names[k]: int(rows[k]) for k in np.flatnonzero(rows)})
 
     def _checked(self, table: Table, result: Floats, where: str) -> Floats:
         """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from fairfix.errors import FairfixWarning
 
 from tests.databases import differences, without_source
 
@@ -181,3 +182,35 @@ def test_a_repair_decides_rows_of_other_types_alike(by_id: bool, tmp_path: Path)
             assert given.equals(expected), (kind, name)
         alone = [repaired.predict(row)["decision"] for row in rows.head(40).to_dict("records")]
         assert alone == expected["decision"].to_pylist()[:40], kind
+
+
+SHARES: list[tuple[float, Any, str]] = [
+    (1.0, "base", "WARNING"),
+    (0.6, "abstain", "WARNING"),
+    (0.1, "base", "INFO"),
+]
+
+
+@pytest.mark.parametrize(("share", "policy", "severity"), SHARES)
+def test_rows_of_unseen_groups_are_counted(
+    share: float, policy: Any, severity: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each strange group is named with its rows; where a repair hardly applies, it is a warning."""
+    frame = people()
+    repaired = fairfix.repair(frame, protected="group", positive_label="2", id="id", method="ramp")
+    many = round(share * ROWS)
+    strange = frame.assign(group=frame["group"].astype(object)).drop(columns=["label", "decided"])
+    strange["group"] = [
+        "new" if i < many // 3 else "New" if i < many else one for i, one in enumerate(frame["group"])
+    ]
+    strange["group"] = strange["group"].astype(str)
+    caplog.clear()
+    with caplog.at_level("INFO", "fairfix"):
+        fairfix.predict(repaired, strange, unseen_group=policy)
+    said = [one for one in caplog.records if "has not seen" in one.getMessage()]
+    assert [one.levelname for one in said] == [severity]
+    for text in (f"{many:,} of {ROWS:,} rows", f"'new' {many // 3:,}", f"'New' {many - many // 3:,}"):
+        assert text in said[0].getMessage()
+    if severity == "WARNING":
+        with pytest.warns(FairfixWarning, match="has not seen"):
+            repaired.repaired.predict(strange, unseen_group=policy)
