@@ -86,6 +86,7 @@ READING_PARTS: Mapping[str, Json] = {
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
+    "merge": codec.map_of(codec.map_of(codec.name_text)),
 }
 PIECE_PARTS: Mapping[str, Json] = {
     "read": codec.whole(),
@@ -96,7 +97,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "positive_prediction": None}
+ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "positive_prediction": None}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)

@@ -24,13 +24,10 @@ from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.merging import MISSING
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
-
-MISSING = "(missing)"
-"""The level of rows whose group is missing, under ``missing_group="group"``."""
-
 
 MOST_CLASSES = 100
 """Classes of a label: each has tables of its own, and of more nobody reads them. A row's own number has more."""
@@ -156,7 +153,7 @@ class Encoder:
         if edges := bands.get(name):
             codes, levels, missing = self._band_codes(batch.column(name), name, edges)
         else:
-            codes, levels, missing = group_codes(batch.column(name), name)
+            codes, levels, missing = group_codes(batch.column(name), name, self.reading.merge.get(name))
         seen, of_classes = self._levels[name], name in self.reading.columns.classes
         many, limit = len(seen), MOST_CLASSES if of_classes else limit
         # a dictionary may name levels that no row has
@@ -395,8 +392,13 @@ def numbers(
     return column if missing is None else np.where(missing, np.nan, column)
 
 
-def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | None]:
-    """Return (code per row, level names, which rows are missing or None); missing rows code the last level."""
+def group_codes(
+    array: pa.Array, name: str, merged: Mapping[str, str] | None = None
+) -> tuple[Ints, list[str], Bools | None]:
+    """Return (code per row, level names, which rows are missing or None); missing rows code the last level.
+
+    Names that are ``merged`` are taken for others, or for missing.
+    """
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
         raise ColumnError(f"column {name!r} is of type {kind}, whose values cannot name groups")
@@ -404,15 +406,10 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
         return np.zeros(len(array), dtype=np.int64), [MISSING], np.ones(len(array), dtype=bool)
     if not pa.types.is_dictionary(kind):
         array = array.dictionary_encode()
-    raw, index = entries_of(array.dictionary), dict[str, int]()
-    gone = [value is None or value != value for value in raw]  # NaN differs from itself
+    raw, index = [_name_of(value, merged) for value in entries_of(array.dictionary)], dict[str, int]()
+    gone = [level is None for level in raw]
     place = np.array(
-        [
-            -1 if missing else index.setdefault(canonical(value), len(index))
-            for value, missing in zip(raw, gone, strict=True)
-        ]
-        + [-1],
-        dtype=np.int64,
+        [*(-1 if level is None else index.setdefault(level, len(index)) for level in raw), -1], dtype=np.int64
     )
     names, missing = list(index), null_mask(array)
     codes = primitive(array.indices, array.type.index_type.to_pandas_dtype()).astype(np.int64)
@@ -449,9 +446,20 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
     return column
 
 
-def level_of(value: Any) -> str:
+def level_of(value: Any, merged: Mapping[str, str] | None = None) -> str:
     """Return the level that an entry of a column of groups is."""
-    return MISSING if value is None or value != value else canonical(value)  # NaN differs from itself
+    name = _name_of(value, merged)
+    return MISSING if name is None else name
+
+
+def _name_of(value: Any, merged: Mapping[str, str] | None) -> str | None:
+    """Return the name of an entry, None where it is missing or taken for that."""
+    if value is None or value != value:  # NaN differs from itself
+        return None
+    name = canonical(value)
+    if not merged or name not in merged:
+        return name
+    return None if merged[name] == MISSING else merged[name]
 
 
 def arrow_array(entries: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:

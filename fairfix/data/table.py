@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.binned import divided
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
 from fairfix.data.draws import apart
 from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, level_of
 from fairfix.data.names import group_name
@@ -86,6 +86,12 @@ class Table:
         draw = None if whole is None else lambda numbers: whole(rows[numbers])
         taken = replace(taken, read=rows.size, excluded={}, kept=None)
         return replace(self, rows=taken, features=features, draw=draw)
+
+    @property
+    def levels(self) -> dict[str, dict[str, int]]:
+        """Column of a cell -> level -> its rows."""
+        rows = np.bincount(self.rows.cell, self.stands_for, len(self.rows.cells))
+        return rows_of_levels(self.reading.columns.cell_keys, self.rows.cells, rows)
 
     @property
     def ungrouped(self) -> Table:

@@ -358,11 +358,11 @@ def _levels(table: Table, name: str, column: pa.ChunkedArray, where: str) -> tup
     if name in table.features.column_names:
         ways += list(_cast(column, table.features.schema.field(name).type))
     for way in (*ways, *_cast(column, pa.int64())):
-        codes, levels, _ = group_codes(way.combine_chunks(), name)
+        codes, levels, _ = group_codes(way.combine_chunks(), name, table.reading.merge.get(name))
         out = tuple(levels[code] for code in codes)
         if levels_there.issuperset(out):
             return out
-    codes, levels, _ = group_codes(column.combine_chunks(), name)
+    codes, levels, _ = group_codes(column.combine_chunks(), name, table.reading.merge.get(name))
     strange = next(levels[code] for code in codes if levels[code] not in levels_there)
     what = "is missing" if strange == MISSING else f"holds {strange!r}"
     raise DataError(

@@ -211,7 +211,7 @@ def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
             "`bands`, or ask by scores, without `model`"
         )
     column = column_of(table, name)
-    return column, *group_codes(column, name)[:2]
+    return column, *group_codes(column, name, table.reading.merge.get(name))[:2]
 
 
 def described(columns: Sequence[str], comparable: Comparable) -> str:

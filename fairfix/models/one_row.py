@@ -121,7 +121,7 @@ class RowRule:
                 raise NotPlainError
             cuts, places, names = band
             return str(names[places[bisect_right(cuts, value)]])
-        return level_of(value)
+        return level_of(value, self.reading.merge.get(name))
 
     def _draw(self, table: OneRow) -> float:
         """Return the draw of the row."""

@@ -29,6 +29,7 @@ from fairfix.data.codec import (
     as_is,
     list_of,
     map_of,
+    name_text,
     need,
     one_of,
     or_none,
@@ -102,6 +103,7 @@ MANIFEST = record(
     predictor=record(kind=text, settings=map_of(as_is)),
     columns=record(**COLUMNS),
     bands=lambda value: rising(BANDS(value)),
+    merge=map_of(map_of(name_text)),
     base=_base,
     policies=record(**POLICIES),
     requires=map_of(as_is),
@@ -190,6 +192,7 @@ class Repaired:
             "predictor": {"kind": self.predictor.kind, "settings": settings},
             "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
             "bands": plain(reading.bands),
+            "merge": plain(reading.merge),
             "base": dict(self.base),
             "policies": {
                 "task": reading.task,
@@ -221,7 +224,7 @@ class Repaired:
         """
         artifact, name = read(path), name_of(os.fspath(path))
         try:
-            held = MANIFEST({"bands": {}, **artifact.manifest})  # which files from before bands lack
+            held = MANIFEST({"bands": {}, "merge": {}, **artifact.manifest})  # which older files lack
             if held["predictor"]["kind"] not in RepairedPredictor.kinds:
                 more_kinds()
             made = _made_of(held, artifact)
@@ -475,6 +478,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
         missing_group="group",
         missing_rows="drop",
         bands=held["bands"],
+        merge=held["merge"],
         **policies,
     )
     solution = held["facts"].get("solution")
@@ -525,6 +529,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         positive_label=None,
         positive_prediction=None,
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
+        merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
     )
 
 

@@ -16,6 +16,7 @@ from fairfix.report.layout import (
     Section,
     first_groups,
     interval,
+    message_lines,
     read_and_used,
     show,
     show_signed,
@@ -39,7 +40,8 @@ GOOD = ("accuracy", "square_loss", "absolute_loss")
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of the JSON form of a comparison of two models."""
     old, new = _names(result)
-    yield Section(f"fairfix comparison of {new} with {old}", tuple(answer(result)), kind="answer")
+    lines = (*message_lines(result), *answer(result))
+    yield Section(f"fairfix comparison of {new} with {old}", lines, kind="answer")
     yield Section("Qualities, over everybody", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         shown = [one for one in result["changes"] if one["attribute"] == attribute]

@@ -21,6 +21,7 @@ from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.canonical import canonical_group
 from fairfix.data.codec import shown
 from fairfix.data.files import Source, read_json
+from fairfix.data.merging import parse_merge
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -29,7 +30,7 @@ from fairfix.data.workers import workers_of
 from fairfix.errors import MALFORMED, DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
-from fairfix.models.trace import Note, messages
+from fairfix.models.trace import Note
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import (
     COLUMNS,
@@ -45,7 +46,7 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
-from fairfix.tasks.messages import message_dict, of_direction, of_source, of_unknown_classes
+from fairfix.tasks.messages import add_messages, of_direction, of_names, of_source, of_unknown_classes
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
 from fairfix.tasks.result import Result
@@ -122,13 +123,9 @@ def _run(request: AuditRequest) -> AuditResult:
             return AuditResult({}, None, counts, why)
         report = made
     wrong = of_direction(report.overall.metrics.get("auc"), report.reading)
-    notes = [*messages((*notes, *wrong, *of_source(data.source if data else None)))]
+    names = of_names(report.levels, report.reading)
     content = audit_dict(report)
-    if notes:
-        content["messages"] = list(map(message_dict, notes))
-        for note in notes:
-            if note.severity == "warning":
-                log.info("%s", note.line)
+    add_messages(content, (*names, *notes, *wrong, *of_source(data.source if data else None)))
     if request.profile:
         from fairfix.auditing.profiles import profile
 
@@ -171,11 +168,8 @@ def _of_classes(
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
-    if noted := messages((*of_unknown_classes(made.never_true), *notes)):
-        content["messages"] = list(map(message_dict, noted))
-        for note in noted:
-            if note.severity == "warning":
-                log.info("%s", note.line)
+    names = of_names(made.everybody.levels, made.everybody.reading)
+    add_messages(content, (*names, *of_unknown_classes(made.never_true), *notes))
     if old is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
@@ -423,6 +417,10 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
             raise UsageError(
                 f"`bands={name}`: in the counts its bands begin at {edges}; leave it out, or count the data again"
             )
+    if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
+        raise UsageError(
+            "`merge`: the counts were taken with other names, or none; leave it out, or count the data again"
+        )
     for name, value in held.items():
         asked = getattr(request, name, None)
         if (name in request.explicit or request.has(name)) and asked != value:

@@ -45,7 +45,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.doubts import area_of
 from fairfix.tasks.fitting import check_split, recorded, split_rows, warned
-from fairfix.tasks.messages import of_direction
+from fairfix.tasks.messages import add_messages, of_direction, of_names
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
@@ -395,6 +395,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
+        add_messages(content, of_names(table.levels, table.reading))
         return CompareResult(add_record(content, request), outcome)
 
 

@@ -21,7 +21,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.auditing.with_numbers import fifths_of
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels
 from fairfix.data.draws import GOLDEN, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
@@ -48,7 +48,7 @@ from fairfix.tasks.held_out import (
     shown_of,
     ties,
 )
-from fairfix.tasks.messages import of_direction
+from fairfix.tasks.messages import of_direction, of_names
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, prove, results_on
 from fairfix.tasks.sentence import Guarantee
@@ -315,7 +315,8 @@ def repair_table(
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
-    notes = [*of_direction(area, table.reading), *lacking, *first, *proof.claims, *notes]
+    first = [*of_names(table.levels, table.reading), *of_direction(area, table.reading), *lacking, *first]
+    notes = [*first, *proof.claims, *notes]
     if promised is not None:
         notes = [*promised.messages, *notes]
     rule = rules_of(held, predictor)
@@ -385,7 +386,11 @@ def repair_stream(
     lacking = [gap.caution for gap in gaps]
     first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
     wrong = of_direction(area_of(shown, settings.confidence), reading)
-    notes = messages((*wrong, *lacking, *first, *warned(caught), *predictor.trace.notes))
+    cells = counted.counts
+    levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
+    notes = messages(
+        (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
+    )
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     rule = rules_of(held, predictor)
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted

@@ -233,6 +233,12 @@ class DataRequest(FilesRequest):
         "quartiles (tertiles, quintiles, deciles); values makes each number a group.",
         "COLUMN=NUMBER,...",
     )
+    merge: Names | Mapping[str, Sequence[str]] = parameter(
+        (),
+        "Names of a protected column or a stratum that mean one group, which the first names; (missing) as the first "
+        "makes the others missing values, and a name alone says that it is a group.",
+        "COLUMN=NAME,...",
+    )
     threshold: float | None = parameter(
         None,
         "A score at or above it is a positive decision.  [default: where the probability is 0.5]",

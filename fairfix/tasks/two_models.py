@@ -31,6 +31,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
 from fairfix.tasks.dataset import open_data, unsent
+from fairfix.tasks.messages import add_messages, of_names
 from fairfix.tasks.proof import loss_of, mean_change
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest
@@ -96,6 +97,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "changes": section["changes"],
         "not_comparable": section["not_comparable"],
     }
+    add_messages(content, of_names(new.levels, reading))
     return ModelsResult(add_record(content, request))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fairfix.data.canonical import spellings
 from fairfix.errors import UsageError
-from fairfix.models.export.program import Step
+from fairfix.models.export.program import Step, names_of
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 """Versions of the operators: the first in which all that is used here takes doubles, read by runtimes since 2023."""
@@ -110,7 +110,8 @@ class _Writer:
             case "number":
                 return self.node("Identity", own["column"])
             case "level":
-                ways = [(text, i) for i, level in enumerate(own["levels"]) for text in spellings(level)]
+                named = enumerate(names_of(own))
+                ways = [(text, i) for i, names in named for one in names for text in spellings(one)]
                 places = self.node(
                     "LabelEncoder",
                     own["column"],

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairfix.data.canonical import spellings, stems
 from fairfix.data.choices import Database
-from fairfix.models.export.program import Step
+from fairfix.models.export.program import Step, names_of
 
 LONG, SHORT = 80, 24
 """Characters beyond which an expression becomes a column of its own: one that is used twice, and one that is compared
@@ -149,11 +149,12 @@ class _Writer:
     def _cases(self, own: Mapping[str, Any], leaves: Sequence[str]) -> str:
         """Return the case of each level of a text; the first leaf is that of any other text."""
         text = f"COALESCE(CAST({self.dialect.name(own['column'])} AS {self.dialect.text}), '(missing)')"
-        pairs = zip(own["levels"], leaves[1:], strict=True)
-        if all(spellings(level) == (level,) and not stems(level) for level in own["levels"]):
-            cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
+        meant = zip(names_of(own), leaves[1:], strict=True)
+        pairs = [(name, leaf) for names, leaf in meant for name in names]
+        if all(spellings(name) == (name,) and not stems(name) for name, _ in pairs):
+            cases = " ".join(f"WHEN {self.dialect.literal(name)} THEN {leaf}" for name, leaf in pairs)
             return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
-        cases = " ".join(f"WHEN {self._means(text, level)} THEN {leaf}" for level, leaf in pairs)
+        cases = " ".join(f"WHEN {self._means(text, name)} THEN {leaf}" for name, leaf in pairs)
         return f"(CASE {cases} ELSE {leaves[0]} END)"
 
     def _means(self, text: str, level: str) -> str:

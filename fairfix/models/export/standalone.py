@@ -66,6 +66,7 @@ def _step(step: Mapping[str, Any], of: list[Any], row: Mapping[str, Any], draw: 
             text = (
                 "(missing)" if entry is None or entry != entry else canonical(entry)
             )  # NaN differs from itself
+            text = step.get("merged", {}).get(text, text)
             return float(step["levels"].index(text)) if text in step["levels"] else -1.0
         case "draw":
             return draw
