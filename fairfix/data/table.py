@@ -88,7 +88,7 @@ class Table:
         return replace(self, rows=taken, features=features, draw=draw)
 
     @property
-    def levels(self) -> dict[str, dict[str, int]]:
+    def level_rows(self) -> dict[str, dict[str, int]]:
         """Column of a cell -> level -> its rows."""
         rows = np.bincount(self.rows.cell, self.stands_for, len(self.rows.cells))
         return rows_of_levels(self.reading.columns.cell_keys, self.rows.cells, rows)

@@ -395,7 +395,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        add_messages(content, of_names(table.levels, table.reading))
+        add_messages(content, of_names(table.level_rows, table.reading))
         return CompareResult(add_record(content, request), outcome)
 
 

@@ -155,7 +155,7 @@ def repair_counts(
     by = held or fit
     hidden_rows = list(_of_left_out(fit, held))
     first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
-    names = of_names(table.levels, reading)
+    names = of_names(table.level_rows, reading)
     notes = [*names, *wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
     outcome = Outcome(
         replace(repairer),

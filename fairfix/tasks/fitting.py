@@ -315,7 +315,7 @@ def repair_table(
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
-    first = [*of_names(table.levels, table.reading), *of_direction(area, table.reading), *lacking, *first]
+    first = [*of_names(table.level_rows, table.reading), *of_direction(area, table.reading), *lacking, *first]
     notes = [*first, *proof.claims, *notes]
     if promised is not None:
         notes = [*promised.messages, *notes]

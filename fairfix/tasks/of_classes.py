@@ -167,7 +167,7 @@ def repair_classes(
     of_fit = prove_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
     asked = Asked(best.bounds_of(table.reading), best.slack_of_all)
     doubts = _doubts(asked, predictor, kept, of_fit, proof)
-    names = of_names(table.levels, table.reading)
+    names = of_names(table.level_rows, table.reading)
     notes = [*names, *doubts, *warned(caught), *predictor.trace.notes]
     promised = None if promise is None else promise.judged(made, predictor, fitted, kept)
     if promised is not None:

@@ -32,7 +32,7 @@ from fairfix.data.choices import (
     Task,
     UnseenGroup,
 )
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, joined_names
 from fairfix.errors import UsageError
 
 P = ParamSpec("P")
@@ -94,7 +94,7 @@ def _entries(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
         return [
-            f"{k}={v if isinstance(v, (str, int, float)) else ','.join(map(str, v))}"
+            f"{k}={v if isinstance(v, (str, int, float)) else joined_names(map(str, v))}"
             for k, v in value.items()
         ]
     return [value] if isinstance(value, (str, int, float)) else list(value)

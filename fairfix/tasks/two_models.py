@@ -97,7 +97,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "changes": section["changes"],
         "not_comparable": section["not_comparable"],
     }
-    add_messages(content, of_names(new.levels, reading))
+    add_messages(content, of_names(new.level_rows, reading))
     return ModelsResult(add_record(content, request))
 
 
