@@ -43,6 +43,8 @@ def canonical(value: Any) -> str:
     """Return the text of a value that is not missing."""
     if isinstance(value, str):
         return canonical_text(value)
+    if type(value) is int:  # as many ids are
+        return str(value)
     if isinstance(value, float):
         # of numpy, too, whose repr names the type
         return str(int(value)) if value.is_integer() and abs(value) < WHOLE else float.__repr__(value)
