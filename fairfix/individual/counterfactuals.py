@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Ints
-from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.files import Source, open_source
+from fairfix.data.merging import MISSING
 from fairfix.data.names import INDEX_NAME, did_you_mean
 from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Bools, Ints
-from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Rows, arrow_array, group_codes
+from fairfix.data.merging import MISSING
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError

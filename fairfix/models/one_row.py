@@ -16,7 +16,8 @@ import numpy as np
 
 from fairfix.data.bands import band_names, pieces
 from fairfix.data.draws import draw_of, identity_of
-from fairfix.data.encoder import MISSING, level_of
+from fairfix.data.encoder import level_of
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Reading
 from fairfix.data.table import NotPlainError, OneRow
 from fairfix.models.predictors import RepairedPredictor

@@ -37,8 +37,8 @@ MAIN = ("accuracy", "square_loss")
 
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of a comparison's JSON form."""
-    lines = (*message_lines(result), *answer(result))
-    yield Section(f"fairfix comparison on {result['data']['source']}", lines, kind="answer")
+    opening = (*message_lines(result), *answer(result))
+    yield Section(f"fairfix comparison on {result['data']['source']}", opening, kind="answer")
     points = [point for point in result["points"] if "failure" not in point]
     qualities = dict.fromkeys(name for point in points for name in point["qualities"])
     main = next((name for name in MAIN if name in qualities), None)
@@ -55,11 +55,11 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         )
     failures = [(point, point["failure"]) for point in result["points"] if "failure" in point]
     notes = [(point, note) for point in points for note in message_lines(point)]
-    said = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
+    lines = [f"{named(point)}: {text}" for point, text in (*failures, *(notes if detail else ()))]
     if notes and not detail:
-        said.append(f"{len(notes)} note{'s' * (len(notes) > 1)} on single fits (shown with --detail)")
-    if said:
-        yield Section("Notes", tuple(dict.fromkeys(said)), kind="notes")
+        lines.append(f"{len(notes)} note{'s' * (len(notes) > 1)} on single fits (shown with --detail)")
+    if lines:
+        yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
 
 

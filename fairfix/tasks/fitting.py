@@ -315,8 +315,8 @@ def repair_table(
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     sizes = {name: part.size for name, part in vars(split).items()}
     lacking = [gap.caution for gap in gaps]
-    first = [*of_names(table.level_rows, table.reading), *of_direction(area, table.reading), *lacking, *first]
-    notes = [*first, *proof.claims, *notes]
+    names, wrong = of_names(table.level_rows, table.reading), of_direction(area, table.reading)
+    notes = [*names, *wrong, *lacking, *first, *proof.claims, *notes]
     if promised is not None:
         notes = [*promised.messages, *notes]
     rule = rules_of(held, predictor)

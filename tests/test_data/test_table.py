@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.encoder import MISSING, Encoder, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table, scan
 from fairfix.data.table import assemble

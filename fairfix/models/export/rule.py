@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fairfix.data.bands import band_names, pieces
 from fairfix.data.codec import Arrays
-from fairfix.data.encoder import MISSING
+from fairfix.data.merging import MISSING
 from fairfix.models.export.program import Program, tree_settings
 from fairfix.models.features import LEAST_CHANCE
 from fairfix.models.members import HIGHEST
