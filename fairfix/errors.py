@@ -166,6 +166,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",
         "alike_groups": "names of groups differ only in case or blanks, and are taken for groups of their own: `merge`",
         "missing_marks": "names of groups look like marks of missing values; make them missing, or keep them: `merge`",
+        "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows are of groups that the fit has not seen, which the repair does not decide",
         "unknown_classes": "classes are predicted that are no row's label, such as ones that are spelt in another way",
         "guarantee": "what `guarantee` made of the slack, or that rows are too few for what it asked to promise",

@@ -24,7 +24,7 @@ from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.merging import MISSING
+from fairfix.data.merging import MISSING, plain_form, written_merge
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -231,7 +231,7 @@ class Encoder:
         positive = reading.positive_prediction if own else reading.positive_label
         if positive is None and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
-        codes, levels, missing = group_codes(array, name)
+        codes, levels, missing = group_codes(array, name, reading.merge.get(name))
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
@@ -239,11 +239,23 @@ class Encoder:
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
             yes = truth(level) if positive is None else _is_positive(level, positive, shared=shared)
+            if positive is not None and not yes and plain_form(level) == plain_form(positive):
+                self._refuse_alike(part, name, level, positive, codes == i)
             if yes is not None:
                 table[i] = yes
             elif (here := codes == i).any():  # a dictionary may name levels that no row has
                 raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
+
+    def _refuse_alike(self, part: str, name: str, level: str, positive: str, here: Bools) -> None:
+        """Raise where rows have what is the positive value but for case or blanks, and no name of its own."""
+        if here.any() and level not in self.reading.merge.get(name, ()):
+            row, merge = int(np.argmax(here)), written_merge(name, (positive, level))
+            raise DataError(
+                f"{part} column {name!r} holds {level!r} at {self._at(row)}, which differs from the positive value "
+                f"{positive!r} only in case or blanks; if both are one, add `merge={merge}`, if they are not, "
+                f"`merge={written_merge(name, (level,))}`"
+            )
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         column = numbers(array, name, part, keep_integers=True)

@@ -56,6 +56,10 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
     """
     for column, own in levels.items():
         stated = reading.merge.get(column, {})
+        for name in sorted({*stated.values()} - {*own, MISSING}):
+            yield Caution(
+                f"no row of {column!r} has a name that `merge` takes for {name!r}", "merged_nothing"
+            )
         for names in look_alikes(own, stated):
             first = max(names, key=lambda name: own[name])
             merge = written_merge(column, (first, *(name for name in names if name != first)))

@@ -206,3 +206,31 @@ def test_numbers_of_names_are_exported_in_every_spelling() -> None:
     assert [json.loads(line)["p_positive"] for line in run.stdout.splitlines()] == pytest.approx(
         expected, abs=1e-9
     )
+
+
+def test_labels_that_look_positive_are_never_negative_in_silence() -> None:
+    """Yes beside yes is refused with the way on, which counts both; so it is of decisions."""
+    plain = people(600)
+    words = plain.assign(
+        label=np.where(plain["label"] == 1, "yes", "no"), hired=np.where(plain["yes"] == 1, "yes", "no")
+    )
+    odd = words.copy()
+    for name in ("label", "hired"):
+        odd.loc[odd.index % 2 == 0, name] = odd[name].str.title()
+    asked: dict[str, Any] = {"prediction": "hired", "positive_label": "yes"}
+    expected = audited(words, **asked)
+    with pytest.raises(fairfix.errors.DataError, match="merge=label=yes,Yes"):
+        audited(odd, **asked)
+    with pytest.raises(fairfix.errors.DataError, match="merge=hired=yes,Yes"):
+        audited(odd.assign(label=words["label"]), **asked)
+    assert not differences(expected, audited(odd, merge=["label=yes,Yes", "hired=yes,Yes"], **asked))
+    apart = audited(odd, merge=["label=Yes", "hired=Yes"], **asked)
+    assert (
+        apart["overall"]["metrics"]["base_rate"]["value"]
+        < expected["overall"]["metrics"]["base_rate"]["value"]
+    )
+
+
+def test_a_merge_of_nothing_is_said() -> None:
+    result = fairfix.audit(people(300), protected="race", merge=["race=a", "race=Zed,zed"]).to_dict()
+    assert [one["code"] for one in result["messages"]] == ["merged_nothing"]
