@@ -214,3 +214,26 @@ def test_rows_of_unseen_groups_are_counted(
     if severity == "WARNING":
         with pytest.warns(FairfixWarning, match="has not seen"):
             repaired.repaired.predict(strange, unseen_group=policy)
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("kind", ["floats", "decimals", "texts of floats", "mixed texts"])
+def test_a_repair_is_the_same_of_other_types(kind: str, by_id: bool) -> None:
+    """Its rule, its proof with the decisions as drawn, and its fingerprint."""
+
+    def made(frame: pd.DataFrame) -> Any:
+        asked: dict[str, Any] = {"protected": "group", "positive_label": "2", "method": "ramp", "slack": 0.0}
+        return fairfix.repair(frame, **asked, id="id" if by_id else None).to_dict()
+
+    own = people().drop(columns="decided")
+    assert not differences(made(own), made(FRAMES[kind](people()).drop(columns="decided")))
+
+
+@pytest.mark.parametrize("kind", ["floats", "decimals"])
+def test_a_comparison_is_the_same_of_other_types(kind: str) -> None:
+    asked: dict[str, Any] = {"protected": "group", "positive_label": "2", "slacks": [0.05], "score": "score"}
+    one, other = (
+        fairfix.compare(frame.drop(columns="decided"), methods=["fair-regression"], **asked).to_dict()
+        for frame in (people(), FRAMES[kind](people()))
+    )
+    assert not differences(one, other)
