@@ -501,7 +501,7 @@ FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:
-    """Return a hash of the counts and the columns' names: it tells data sets apart, not their types, and holds no row."""
+    """Return a hash of counts and names of columns: it tells data sets apart, whatever their types, and holds no row."""
     words = json.dumps(schema.names) + json.dumps(counts.cells)
     content = words.encode() + np.ascontiguousarray(counts.rows, dtype="<i8").tobytes()
     return digest(content)
