@@ -301,4 +301,5 @@ def reading_dict(reading: Reading) -> dict[str, Any]:
         "threshold": reading.threshold,
         **{name: entry for name, entry in positive.items() if entry is not None},
         **({"bands": cut} if cut else {}),
+        **({"merge": {name: dict(names) for name, names in reading.merge.items()}} if reading.merge else {}),
     }

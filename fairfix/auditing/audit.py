@@ -27,7 +27,7 @@ from fairfix.auditing.results import AuditReport, Block, CheckResult, Comparison
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.auditing.view import Evidence, GroupView, Measured
 from fairfix.data.bands import in_order
-from fairfix.data.counts import Bools, Counts, groups_of_cells
+from fairfix.data.counts import Bools, Counts, groups_of_cells, rows_of_levels
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.reading import Reading
@@ -128,7 +128,16 @@ def judge(
         pooled_median=evidence.median,
         left_out=tuple(left_out),
         hidden=hidden,
+        levels=_levels(counts, blocks, settings.suppress_below),
     )
+
+
+def _levels(counts: Counts, blocks: Sequence[Block], least: int) -> dict[str, dict[str, int]]:
+    """Return the rows of each level of each column; where small groups hide, of the groups that are shown."""
+    if not least:
+        return rows_of_levels(counts.keys, counts.cells, counts.rows.sum(axis=(1, 2)))
+    single = (block for block in blocks if len(block.columns) == 1)
+    return {block.attribute: {group.name: group.rows for group in block.groups} for block in single}
 
 
 # ---------------------------------------------------------------------- views

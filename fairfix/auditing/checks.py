@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
+from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import did_you_mean, written_attribute
 from fairfix.errors import ExitStatus, UsageError
@@ -82,7 +83,7 @@ AT_ANY_LIMIT = frozenset(
 )
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
 
-_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>[^\]]*)\])?)\s*"
+_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>.*)\])?)\s*"
 _EXPRESSION = re.compile(_SUBJECT + r"(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*")
 
 
@@ -207,7 +208,7 @@ def _subject(match: re.Match[str]) -> Comparison:
     attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
     metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
     comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
-    return replace(comparison, attribute=written_attribute(attribute), group=group or None)
+    return replace(comparison, attribute=written_attribute(attribute), group=canonical_group(group) or None)
 
 
 def _require_direction(check: Check, match: re.Match[str]) -> None:

@@ -30,6 +30,7 @@ from fairfix.auditing.results import AuditReport, Settings
 from fairfix.auditing.suppression import hidden_groups
 from fairfix.data import codec
 from fairfix.data.bands import described, rising
+from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import (
     Array,
@@ -80,12 +81,13 @@ READING_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
-    "positive_label": NAME,
-    "positive_prediction": NAME,
+    "positive_label": codec.or_none(codec.name_text),
+    "positive_prediction": codec.or_none(codec.name_text),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
+    "merge": codec.map_of(codec.map_of(codec.name_text)),
 }
 PIECE_PARTS: Mapping[str, Json] = {
     "read": codec.whole(),
@@ -96,7 +98,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "positive_prediction": None, "count": None}
+ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "positive_prediction": None, "count": None}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
@@ -480,6 +482,8 @@ def _unpacked(content: Artifact) -> CountFile:
     cells, pieces = held["cells"], held["pieces"]
     need(all(len(cell) == len(columns.cell_keys) for cell in cells), "a cell has not a level per column")
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
+    cells = [tuple(map(canonical_text, cell)) for cell in cells]
+    need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
     need(sum(piece["read"] for piece in pieces) <= MAX_ROWS, "it has more rows than can be counted exactly")
     ends = {axis: np.cumsum([0, *(piece[axis] for piece in pieces)]) for axis in ("cells", "entries")}
     state = State({}, dict(content.arrays), {axis: int(sums[-1]) for axis, sums in ends.items()})

@@ -107,13 +107,7 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     """Return the ids as text; a number means the same in CSV and Parquet."""
     import pyarrow.compute as pc
 
-    column = table.features.column(name).combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_floating(column.type):
-        whole = pc.all(pc.equal(pc.floor(column), column)).as_py()
-        column = column.cast(pa.int64()) if whole else column
-    ids = texts_of(column)
+    ids = texts_of(table.features.column(name).combine_chunks())
     if ids.null_count:
         raise DataError(
             f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows"

@@ -24,7 +24,7 @@ from typing import Any
 
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
 from fairfix.auditing.results import in_percent
-from fairfix.data.encoder import MISSING
+from fairfix.data.merging import MISSING
 from fairfix.errors import UsageError
 
 NO_LAW = "fairfix computes numbers; it does not determine compliance with any law."

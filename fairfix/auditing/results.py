@@ -340,6 +340,8 @@ class AuditReport:
     noise: NoiseReport | None = None
     left_out: tuple[str, ...] = ()
     hidden: int = 0
+    levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Column of a cell -> level -> its rows, without levels that are hidden."""
 
     @property
     def verdict(self) -> str | None:

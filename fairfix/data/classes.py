@@ -6,7 +6,6 @@ The counts of one class are sums of these, and equal to what a scan with that cl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,9 +20,6 @@ from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-
-WHOLE = re.compile(r"([+-]?\d+)\.0*")
-"""A whole number as columns of real numbers write it."""
 
 
 def of_classes(reading: Reading) -> Reading:
@@ -172,16 +168,15 @@ def classes_of_rows(table: Table, column: str, part: str) -> tuple[tuple[str, ..
 
 
 def named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:
-    """Return the class of each level of a column; 1.0 and 1 are one class, and numbers with a fraction a DataError."""
-    wholes = {level: WHOLE.fullmatch(level) for level in set(levels)}
-    for level, whole in wholes.items():
+    """Return the class of each level of a column; numbers with a fraction are a DataError."""
+    for level in set(levels):
         number = as_number(level)
-        if number is not None and not whole and not float(number).is_integer():
+        if number is not None and not float(number).is_integer():
             raise DataError(
                 f"{part} column {column!r} holds {level}, and numbers with a fraction are no classes; a real-valued "
                 "target has `task=regression`"
             )
-    return tuple(whole[1] if (whole := wholes[level]) else level for level in levels)
+    return tuple(levels)
 
 
 def _rank(name: str) -> tuple[bool, float, str]:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.canonical import canonical_text
 from fairfix.errors import ArtifactError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -127,6 +128,11 @@ def text(value: Any) -> str:
     """Return a text."""
     need(isinstance(value, str), f"{shown(value)} is no text")
     return str(value)
+
+
+def name_text(value: Any) -> str:
+    """Return the one text of a name, in files of versions too that kept others."""
+    return canonical_text(text(value))
 
 
 def word(value: Any) -> str:

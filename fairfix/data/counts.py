@@ -397,6 +397,18 @@ def groups_of_cells(
     return levels, np.array([place.get(level, -1) for level in own], dtype=np.int64)
 
 
+def rows_of_levels(
+    keys: Sequence[str], cells: Sequence[tuple[str, ...]], rows: npt.NDArray[Any]
+) -> dict[str, dict[str, int]]:
+    """Return key -> level -> rows of the cells that have it, of cells with so many rows, (C,)."""
+    out = {key: dict[str, int]() for key in keys}
+    for cell, many in zip(cells, rows.tolist(), strict=True):
+        if many:
+            for own, level in zip(out.values(), cell, strict=True):
+                own[level] = own.get(level, 0) + int(many)
+    return out
+
+
 def rows_of_each(codes: Ints, many: int) -> list[Ints]:
     """Return the places of each of the codes 0 to ``many - 1``: a look for each of a few, one stable sort for many."""
     if many <= 8:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats
 
 Hashes = npt.NDArray[np.uint64]
@@ -188,16 +189,14 @@ def is_random(chance: Floats) -> Bools:
 def identity_of(entries: Sequence[Any]) -> bytes:
     """Return the identity of a row from its entries, the same for equal entries in any file format.
 
-    Whole numbers are written without a fraction, other numbers as their shortest exact decimal, a missing
-    entry as NUL; :data:`SEPARATOR` is between them.
+    Each is written as :func:`fairfix.data.canonical.canonical` says, a missing entry as NUL; :data:`SEPARATOR` is
+    between them.
     """
-    return SEPARATOR.join(map(canonical, entries))
+    return SEPARATOR.join(map(entry_of, entries))
 
 
-def canonical(value: Any) -> bytes:
+def entry_of(value: Any) -> bytes:
     """Return an entry as an identity has it."""
     if value is None or value != value:  # NaN differs from itself
         return b"\x00"
-    if isinstance(value, float):
-        return (str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)).encode()
-    return value if isinstance(value, bytes) else str(value).encode()
+    return canonical(value).encode()

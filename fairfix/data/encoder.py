@@ -4,8 +4,8 @@ A batch of Arrow columns enters, :class:`Rows` comes out: a cell code per row, a
 What cannot be used is counted by reason, what must not be there is a :class:`~fairfix.errors.DataError` naming column,
 value, row and remedy. Whoever holds a ``Rows`` never checks again.
 
-Group levels are text everywhere (``True`` and ``"True"`` are one group), so a group means the same in Parquet, in CSV
-and in a saved artifact.
+Group levels are texts of :func:`fairfix.data.canonical.canonical` everywhere, so a group means the same in Parquet, in
+CSV and in a saved artifact.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ import pyarrow as pa
 
 from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
 from fairfix.data.binned import Entries
+from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.merging import MISSING, plain_form, written_merge
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
-
-MISSING = "(missing)"
-"""The level of rows whose group is missing, under ``missing_group="group"``."""
-
 
 MOST_CLASSES = 100
 """Classes of a label: each has tables of its own, and of more nobody reads them. A row's own number has more."""
@@ -155,7 +153,7 @@ class Encoder:
         if edges := bands.get(name):
             codes, levels, missing = self._band_codes(batch.column(name), name, edges)
         else:
-            codes, levels, missing = group_codes(batch.column(name), name)
+            codes, levels, missing = group_codes(batch.column(name), name, self.reading.merge.get(name))
         seen, of_classes = self._levels[name], name in self.reading.columns.classes
         many, limit = len(seen), MOST_CLASSES if of_classes else limit
         # a dictionary may name levels that no row has
@@ -233,19 +231,31 @@ class Encoder:
         positive = reading.positive_prediction if own else reading.positive_label
         if positive is None and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
-        codes, levels, missing = group_codes(array, name)
+        codes, levels, missing = group_codes(array, name, reading.merge.get(name))
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
-            yes = truth(level) if positive is None else _is_positive(level, positive, kind, shared=shared)
+            yes = truth(level) if positive is None else _is_positive(level, positive, shared=shared)
+            if positive is not None and not yes and plain_form(level) == plain_form(positive):
+                self._refuse_alike(part, name, level, positive, codes == i)
             if yes is not None:
                 table[i] = yes
             elif (here := codes == i).any():  # a dictionary may name levels that no row has
                 raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
+
+    def _refuse_alike(self, part: str, name: str, level: str, positive: str, here: Bools) -> None:
+        """Raise where rows have what is the positive value but for case or blanks, and no name of its own."""
+        if here.any() and level not in self.reading.merge.get(name, ()):
+            row, merge = int(np.argmax(here)), written_merge(name, (positive, level))
+            raise DataError(
+                f"{part} column {name!r} holds {level!r} at {self._at(row)}, which differs from the positive value "
+                f"{positive!r} only in case or blanks; if both are one, add `merge={merge}`, if they are not, "
+                f"`merge={written_merge(name, (level,))}`"
+            )
 
     def _binary_numbers(self, array: pa.Array, name: str, part: str, drop: dict[str, Bools]) -> Ints:
         column = numbers(array, name, part, keep_integers=True)
@@ -304,20 +314,17 @@ def truth(level: str) -> float | None:
     return None
 
 
-def _is_positive(level: str, positive: str, kind: pa.DataType, *, shared: bool) -> float:
+def _is_positive(level: str, positive: str, *, shared: bool) -> float:
     """Return 1 for the level that ``positive`` names, else 0.
 
-    Numbers and truth values match however they are spelled: "1" names 1.0 and "true" names True. Where the name is
-    that of a label, and ``shared``, decisions written as truth values keep their own meaning.
+    "1" names True as well. Where the name is that of a label, and ``shared``, decisions written as truth values keep
+    their own meaning.
     """
-    if level == positive:
+    if level == canonical(positive):
         return 1.0
     own, named = truth(level), truth(positive)
     if own is not None and (named is not None or shared):
         return own if named is None else float(own == named)
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        with suppress(ValueError):  # the name may be no number
-            return float(float(level) == float(positive))
     return 0.0
 
 
@@ -397,8 +404,13 @@ def numbers(
     return column if missing is None else np.where(missing, np.nan, column)
 
 
-def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | None]:
-    """Return (code per row, level names, which rows are missing or None); missing rows code the last level."""
+def group_codes(
+    array: pa.Array, name: str, merged: Mapping[str, str] | None = None
+) -> tuple[Ints, list[str], Bools | None]:
+    """Return (code per row, level names, which rows are missing or None); missing rows code the last level.
+
+    Names that are ``merged`` are taken for others, or for missing.
+    """
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
         raise ColumnError(f"column {name!r} is of type {kind}, whose values cannot name groups")
@@ -406,15 +418,10 @@ def group_codes(array: pa.Array, name: str) -> tuple[Ints, list[str], Bools | No
         return np.zeros(len(array), dtype=np.int64), [MISSING], np.ones(len(array), dtype=bool)
     if not pa.types.is_dictionary(kind):
         array = array.dictionary_encode()
-    raw, index = entries_of(array.dictionary), dict[str, int]()
-    gone = [value is None or value != value for value in raw]  # NaN differs from itself
+    raw, index = [_name_of(value, merged) for value in entries_of(array.dictionary)], dict[str, int]()
+    gone = [level is None for level in raw]
     place = np.array(
-        [
-            -1 if missing else index.setdefault(_level_name(value), len(index))
-            for value, missing in zip(raw, gone, strict=True)
-        ]
-        + [-1],
-        dtype=np.int64,
+        [*(-1 if level is None else index.setdefault(level, len(index)) for level in raw), -1], dtype=np.int64
     )
     names, missing = list(index), null_mask(array)
     codes = primitive(array.indices, array.type.index_type.to_pandas_dtype()).astype(np.int64)
@@ -451,15 +458,20 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
     return column
 
 
-def level_of(value: Any) -> str:
+def level_of(value: Any, merged: Mapping[str, str] | None = None) -> str:
     """Return the level that an entry of a column of groups is."""
-    return MISSING if value is None or value != value else _level_name(value)  # NaN differs from itself
+    name = _name_of(value, merged)
+    return MISSING if name is None else name
 
 
-def _level_name(value: Any) -> str:
-    if isinstance(value, float):
-        value += 0.0  # -0.0 is 0.0
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _name_of(value: Any, merged: Mapping[str, str] | None) -> str | None:
+    """Return the name of an entry, None where it is missing or taken for that."""
+    if value is None or value != value:  # NaN differs from itself
+        return None
+    name = canonical(value)
+    if not merged or name not in merged:
+        return name
+    return None if merged[name] == MISSING else merged[name]
 
 
 def arrow_array(entries: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:

@@ -31,7 +31,7 @@ import pyarrow as pa
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
-from fairfix.data.plain import is_plain, plain_batch, plain_schema, plain_type
+from fairfix.data.plain import is_plain, plain_batch, plain_field, plain_schema
 from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
@@ -229,7 +229,7 @@ class PlainSource(Source):
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the parts of the source, with plain columns; types are asked for where a column is plain already."""
-        odd = {one.name for one in self._source.schema if plain_type(one.type) != one.type}
+        odd = {one.name for one in self._source.schema if plain_field(one).type != one.type}
         asked = {name: kind for name, kind in (types or {}).items() if name not in odd}
         inner = self._source.parts(columns, asked)
         return [replace(part, batches=partial(_plain_batches, part)) for part in inner]

@@ -1,17 +1,22 @@
 """Plain columns: types that few functions of Arrow take, read as the ones that all of them take; and their entries.
 
-Views become texts, an extension type what it is stored as, a run-end encoded column its values. A UUID is read as its
-text, which is what a CSV file has of it. A dictionary has each entry once. Half floats stay what they are, since
-thresholds and the edges of bands are rounded as the column is; :func:`widened` is for where nothing is cut.
+Views become texts, an extension type what it is stored as, a run-end encoded column its values. A UUID, an interval and
+a period of pandas are read as their texts, which are what a CSV file has of them; where nobody has imported pandas,
+their types are in the metadata of the field alone. A dictionary has each entry once. Half floats stay what they are,
+since thresholds and the edges of bands are rounded as the column is; :func:`widened` is for where nothing is cut.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical
 from fairfix.errors import DataError
 
 PLAIN = {
@@ -22,6 +27,71 @@ PLAIN = {
 
 STORED = {"arrow.uuid": pa.string(), "arrow.bool8": pa.bool_()}
 """Name of an extension type -> the plain type, where that is not what the type is stored as."""
+
+
+Extension = tuple[str, Mapping[str, Any]]
+"""Name of an extension type whose entries are printed, and its settings."""
+
+PRINTED = ("pandas.interval", "pandas.period")
+"""Extension types whose entries are read as what pandas prints."""
+
+
+def extension_of(field: pa.Field) -> Extension | None:
+    """Return the extension type of a column, or of its dictionary, where its entries are printed; else None."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if isinstance(kind, pa.ExtensionType):
+        name, settings = kind.extension_name, kind.__arrow_ext_serialize__()
+    else:
+        kept = field.metadata or {}
+        name, settings = (kept.get(b"ARROW:extension:" + part, b"") for part in (b"name", b"metadata"))
+        name = name.decode("utf-8", "replace")
+    if name not in PRINTED:
+        return None
+    try:
+        return name, dict(json.loads(settings))
+    except (ValueError, TypeError):  # whoever wrote the file
+        return None
+
+
+def printed(array: pa.Array, extension: Extension) -> pa.Array:
+    """Return the texts that pandas prints for the entries of a column of intervals or periods."""
+    import pandas as pd
+
+    name, settings = extension
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    texts: dict[Any, str | None] = {None: None}
+
+    def text(entry: Any) -> str | None:
+        if name == "pandas.period":
+            return str(pd.Period(ordinal=entry, freq=settings["freq"]))
+        if None in entry:
+            return None
+        left, right = (pd.Timestamp(one) if isinstance(one, datetime) else one for one in entry)
+        return str(pd.Interval(left, right, settings["closed"]))
+
+    out = []
+    try:
+        for one in storage.to_pylist():
+            entry = (one["left"], one["right"]) if isinstance(one, dict) else one
+            if entry not in texts:
+                texts[entry] = text(entry)
+            out.append(texts[entry])
+    except (ValueError, TypeError, KeyError) as error:  # whoever wrote the file
+        raise DataError(f"a column of type {name} holds what is none: {error}; save it as text") from error
+    return pa.array(out, pa.string())
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """Return the field of the plain column."""
+    if extension_of(field) is None:
+        return field.with_type(plain_type(field.type))
+    kind = field.type
+    texts = (
+        pa.dictionary(kind.index_type, pa.string(), kind.ordered)
+        if pa.types.is_dictionary(kind)
+        else pa.string()
+    )
+    return field.with_type(texts).remove_metadata()
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -39,22 +109,29 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema with plain types."""
-    return pa.schema([one.with_type(plain_type(one.type)) for one in schema], schema.metadata)
+    return pa.schema(list(map(plain_field, schema)), schema.metadata)
 
 
 def is_plain(schema: pa.Schema) -> bool:
     """Tell whether columns of a schema are plain whatever they hold; a dictionary may have an entry twice."""
-    return not any(pa.types.is_dictionary(one.type) or plain_type(one.type) != one.type for one in schema)
+    return not any(pa.types.is_dictionary(one.type) or plain_field(one).type != one.type for one in schema)
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with plain columns."""
-    columns = [plain(column) for column in batch.columns]
+    columns = [
+        plain(column, extension_of(field)) for column, field in zip(batch.columns, batch.schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=plain_schema(batch.schema))
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """Return a column in its plain type."""
+def plain(array: pa.Array, extension: Extension | None = None) -> pa.Array:
+    """Return a column in its plain type; an extension whose entries are printed is that of its field."""
+    if extension is not None:
+        if not pa.types.is_dictionary(array.type):
+            return printed(array, extension)
+        inner = printed(array.dictionary, extension)
+        return _distinct(pa.DictionaryArray.from_arrays(array.indices, inner, ordered=array.type.ordered))
     kind, wanted = array.type, plain_type(array.type)
     if kind == wanted:
         return _distinct(array) if pa.types.is_dictionary(kind) else array
@@ -122,7 +199,14 @@ def as_first(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordB
 
 
 def entries_of(array: pa.Array) -> list[Any]:
-    """Return the entries of a column as Python has them; those that it has not, such as dates after 9999, as texts."""
+    """Return the entries of a column as Python has them; those that it has not, such as dates after 9999, as texts.
+
+    Narrow floats are the numbers that they are written as: 0.1, not 0.10000000149011612.
+    """
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        narrow = kind.to_pandas_dtype()
+        return [None if one is None else float(str(narrow(one))) for one in array.to_pylist()]
     try:
         return list(array.to_pylist())
     except (
@@ -135,11 +219,11 @@ def entries_of(array: pa.Array) -> list[Any]:
 
 
 def texts_of(array: pa.Array) -> pa.Array:
-    """Return the entries of a column as texts, the same for a number in any kind of file."""
-    try:
+    """Return the names that a column has, the same in any kind of file; missing ones are null."""
+    if pa.types.is_integer(array.type):
         return array.cast(pa.string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return pa.array([None if one is None else str(one) for one in entries_of(array)], pa.string())
+    texts = [None if one is None or one != one else canonical(one) for one in entries_of(array)]
+    return pa.array(texts, pa.string())
 
 
 def _entry(scalar: pa.Scalar) -> Any:

@@ -182,7 +182,7 @@ class Questions:
         out = {}
         for i, name in enumerate(self.reading.columns.cell_keys):
             if edges := self.bands.get(name):
-                real = as_real(self.table[name])
+                real = self._real(name)
                 steps = [ibis.ifelse(real >= number(edge), 1, 0) for edge in edges]
                 ends = ((real == number(-math.inf), -1), (real == number(math.inf), len(edges) + 1))
                 band = ibis.cases(*ends, else_=reduce(add, steps))
@@ -191,11 +191,15 @@ class Questions:
                 out[f"key_{i}"] = as_coded(self.table[name])
         return out
 
+    def _real(self, name: str, *, whole: bool = False) -> Expression:
+        """Return a column of real numbers; SQLite keeps no NaN, and has no word for it."""
+        return as_real(self.table[name], whole=whole or self.backend == "sqlite")
+
     def _rows(self) -> Expression:
         """Return the rows with what questions are about, by short names."""
         coded = {part: as_coded(self.table[name]) for part, name in self.coded.items()}
-        reals = {part: as_real(self.table[name], whole=self.whole) for part, name in self.reals.items()}
-        banded = {name: as_real(self.table[of]) for name, of in self.banded.items()}
+        reals = {part: self._real(name, whole=self.whole) for part, name in self.reals.items()}
+        banded = {name: self._real(of) for name, of in self.banded.items()}
         return self._stage(self.table.select(**self._cells(), **coded, **reals, **banded))
 
     def _asked(self, rows: Expression, keys: Sequence[str], made: Mapping[str, Expression]) -> Expression:

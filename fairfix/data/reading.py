@@ -12,6 +12,7 @@ import pyarrow as pa
 from fairfix.data.bands import Edges
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
+from fairfix.data.merging import Merges
 from fairfix.errors import ColumnError, DataError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {
@@ -88,6 +89,8 @@ class Reading:
     max_groups: int = 1000
     bands: Mapping[str, Edges] = field(default_factory=dict)
     """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
+    merge: Merges = field(default_factory=dict)
+    """Column of a cell, of labels or of decisions -> name -> the name that it is taken for."""
 
     def check(self, *, protected: bool = True) -> None:
         """Raise where columns contradict each other, a ``protected`` one is missing, or a threshold cannot be one."""
@@ -113,10 +116,11 @@ class Reading:
                         f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
                     )
                 seen[name] = part
-        for name in self.bands:
-            if name not in columns.cell_keys:
-                groups = ", ".join(columns.cell_keys) or "none"
-                raise UsageError(f"`bands={name}`: it is no column of groups; those are {groups}")
+        valued = () if self.task == "regression" else tuple(filter(None, (columns.label, columns.prediction)))
+        for part, names, able in (("bands", self.bands, ()), ("merge", self.merge, valued)):
+            if strange := [name for name in names if name not in (*columns.cell_keys, *able)]:
+                groups = ", ".join((*columns.cell_keys, *able)) or "none"
+                raise UsageError(f"`{part}={strange[0]}`: it is no column of groups; those are {groups}")
         if columns.prediction and columns.probability:
             raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
         low, high = self.range

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical
 from fairfix.data.files import Source
 from fairfix.data.plain import entries_of, widened
 from fairfix.data.reading import SCORE_RANGE, Reading
@@ -49,7 +50,7 @@ class Survey:
             self.counts = None
             return
         for entry, many in zip(*map(entries_of, column.value_counts().flatten()), strict=True):
-            self.counts[str(entry)] += many
+            self.counts[canonical(entry)] += many
             if len(self.counts) > MANY:
                 self.counts = None
                 return

@@ -14,9 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.binned import divided
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
 from fairfix.data.draws import apart
-from fairfix.data.encoder import Encoder, Rows, arrow_array, check_excluded, check_positive, level_of
+from fairfix.data.encoder import (
+    Encoder,
+    Rows,
+    arrow_array,
+    check_excluded,
+    check_positive,
+    group_codes,
+    level_of,
+    numbers,
+)
 from fairfix.data.names import group_name
 from fairfix.data.plain import entries_of, widened_batch
 from fairfix.data.reading import Reading, to_probability
@@ -86,6 +95,12 @@ class Table:
         draw = None if whole is None else lambda numbers: whole(rows[numbers])
         taken = replace(taken, read=rows.size, excluded={}, kept=None)
         return replace(self, rows=taken, features=features, draw=draw)
+
+    @property
+    def level_rows(self) -> dict[str, dict[str, int]]:
+        """Column of a cell -> level -> its rows."""
+        rows = np.bincount(self.rows.cell, self.stands_for, len(self.rows.cells))
+        return rows_of_levels(self.reading.columns.cell_keys, self.rows.cells, rows)
 
     @property
     def ungrouped(self) -> Table:
@@ -304,18 +319,15 @@ def _hashes(table: Table) -> npt.NDArray[np.uint64]:
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:
-    """Return a column as pandas can hash it: as texts where its entries are no numbers, texts or truth values."""
+    """Return a column as pandas can hash it: numbers of any type as floats, all else as the one text of its values."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    ways = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_boolean,
-        pa.types.is_string,
-        pa.types.is_large_string,
-    )
-    if any(is_way(kind) for is_way in ways):
-        return column.to_pandas().array
-    return [str(entry) for chunk in column.chunks for entry in entries_of(chunk)]
+    whole = column.combine_chunks()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return np.asarray(numbers(whole, "feature", "feature"), dtype=np.float64)
+    if pa.types.is_nested(kind):
+        return [str(entry) for entry in entries_of(whole)]
+    codes, levels, _ = group_codes(whole, "feature")
+    return np.array(levels, dtype=object)[codes]
 
 
 def assemble(

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.counts import Ints
-from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.files import Source, open_source
+from fairfix.data.merging import MISSING
 from fairfix.data.names import INDEX_NAME, did_you_mean
 from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns
@@ -284,22 +285,8 @@ def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Ta
 
 
 def _people(column: pa.ChunkedArray, table: Table, own: str) -> list[str | None]:
-    """Return whose each copy is, as a text, or None.
-
-    A number is written in more than one way, as 7 and as 7.0: that of the data counts, whose ids most people have.
-    """
-    there = set(_names(table, own))
-    ways = [
-        texts_of(one.combine_chunks()).to_pylist() for one in (column, *_cast(column, _type_of(table, own)))
-    ]
-    ways.append([None if one is None else str(one) for one in entries_of(column.combine_chunks())])
-    return max(ways, key=lambda people: sum(one in there for one in people))
-
-
-def _type_of(table: Table, name: str) -> pa.DataType:
-    """Return the type of the entries of a column."""
-    kind = table.features.schema.field(name).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    """Return whose each copy is, as a text, or None."""
+    return list(texts_of(column.combine_chunks()).to_pylist())
 
 
 def _check_people(people: Sequence[str | None], table: Table, where: str, own: str) -> tuple[str, ...]:
@@ -354,15 +341,9 @@ def _names(table: Table, own: str) -> list[str]:
 def _levels(table: Table, name: str, column: pa.ChunkedArray, where: str) -> tuple[str, ...]:
     """Return the level of each copy in a protected column; a DataError where the data have no such level."""
     levels_there = {level for (level,) in table.groups([name]).levels}
-    ways = [column]
-    if name in table.features.column_names:
-        ways += list(_cast(column, table.features.schema.field(name).type))
-    for way in (*ways, *_cast(column, pa.int64())):
-        codes, levels, _ = group_codes(way.combine_chunks(), name)
-        out = tuple(levels[code] for code in codes)
-        if levels_there.issuperset(out):
-            return out
-    codes, levels, _ = group_codes(column.combine_chunks(), name)
+    codes, levels, _ = group_codes(column.combine_chunks(), name, table.reading.merge.get(name))
+    if levels_there.issuperset(out := tuple(levels[code] for code in codes)):
+        return out
     strange = next(levels[code] for code in codes if levels[code] not in levels_there)
     what = "is missing" if strange == MISSING else f"holds {strange!r}"
     raise DataError(

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Bools, Ints
-from fairfix.data.encoder import MISSING, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Rows, arrow_array, group_codes
+from fairfix.data.merging import MISSING
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
@@ -54,7 +56,8 @@ def parse_comparable(text: str) -> Comparable:
     out: dict[str, tuple[str, ...]] = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
         name, _, listed = (piece.strip() for piece in part.partition("="))
-        alike = tuple(dict.fromkeys(filter(None, (value.strip() for value in listed.split(",")))))
+        given = filter(None, (value.strip() for value in listed.split(",")))
+        alike = tuple(dict.fromkeys(map(canonical_text, given)))
         if not name or len(alike) < 2:
             raise UsageError(
                 f"`comparable` {part!r}: write COLUMN=VALUE,VALUE with two or more values, "
@@ -209,7 +212,7 @@ def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
             "`bands`, or ask by scores, without `model`"
         )
     column = column_of(table, name)
-    return column, *group_codes(column, name)[:2]
+    return column, *group_codes(column, name, table.reading.merge.get(name))[:2]
 
 
 def described(columns: Sequence[str], comparable: Comparable) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 
 from fairfix.data.bands import band_names, pieces
 from fairfix.data.draws import draw_of, identity_of
-from fairfix.data.encoder import MISSING, level_of
+from fairfix.data.encoder import level_of
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Reading
 from fairfix.data.table import NotPlainError, OneRow
 from fairfix.models.predictors import RepairedPredictor
@@ -54,6 +55,7 @@ class RowRule:
         self.cut = reading.cut if reading.thresholds else None
         self.identity, self.key = dict(identity), key
         self.numbers = frozenset(name for name, kind in identity.items() if kind != "text")
+        self.truths = frozenset(name for name, kind in identity.items() if kind == "boolean")
         self._places: dict[int, Any] = {}
 
     @classmethod
@@ -120,12 +122,14 @@ class RowRule:
                 raise NotPlainError
             cuts, places, names = band
             return str(names[places[bisect_right(cuts, value)]])
-        return value if type(value) is str else level_of(value)
+        return level_of(value, self.reading.merge.get(name))
 
     def _draw(self, table: OneRow) -> float:
         """Return the draw of the row."""
         row = table.entries
         if any(type(row[name]) is str for name in self.numbers):
+            raise NotPlainError
+        if any(type(row[name]) in (int, float) for name in self.truths):
             raise NotPlainError
         return draw_of(identity_of([row[name] for name in self.identity]), self.key)
 

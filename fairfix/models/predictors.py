@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, real, text
+from fairfix.data.codec import ABOVE_0, Array, EndToEnd, Part, Saved, Setting, list_of, name_text, real, text
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.memberships import memberships
 from fairfix.data.scales import Scale, scaled
@@ -200,7 +200,7 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
 
 GROUPS: Mapping[str, Part] = {
     "columns": Setting(list_of(text)),
-    "levels": Setting(list_of(list_of(text), least=1), "groups"),
+    "levels": Setting(list_of(list_of(name_text), least=1), "groups"),
 }
 """How the groups of a predictor are kept."""
 

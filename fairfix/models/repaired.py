@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from fairfix.data.codec import (
     as_is,
     list_of,
     map_of,
+    name_text,
     need,
     one_of,
     or_none,
@@ -101,6 +103,7 @@ MANIFEST = record(
     predictor=record(kind=text, settings=map_of(as_is)),
     columns=record(**COLUMNS),
     bands=lambda value: rising(BANDS(value)),
+    merge=map_of(map_of(name_text)),
     base=_base,
     policies=record(**POLICIES),
     requires=map_of(as_is),
@@ -189,6 +192,7 @@ class Repaired:
             "predictor": {"kind": self.predictor.kind, "settings": settings},
             "columns": plain({name: getattr(columns, name) for name in COLUMNS}),
             "bands": plain(reading.bands),
+            "merge": plain(reading.merge),
             "base": dict(self.base),
             "policies": {
                 "task": reading.task,
@@ -220,7 +224,7 @@ class Repaired:
         """
         artifact, name = read(path), name_of(os.fspath(path))
         try:
-            held = MANIFEST({"bands": {}, **artifact.manifest})  # which files from before bands lack
+            held = MANIFEST({"bands": {}, "merge": {}, **artifact.manifest})  # which older files lack
             if held["predictor"]["kind"] not in RepairedPredictor.kinds:
                 more_kinds()
             made = _made_of(held, artifact)
@@ -297,10 +301,11 @@ class Repaired:
         missing_score: MissingScore = "error",
         duplicate_ids: bool = False,
         tally: SharedDraws | None = None,
+        unseen: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the source's batches with the output columns appended; a DataError where a policy forbids it.
 
-        ``tally`` counts the draws of the rows on the way.
+        ``tally`` counts the draws of the rows on the way, ``unseen`` the rows of groups that the fit has not seen.
         """
         source.require(self.required)
         for name in self.output.names:
@@ -319,11 +324,11 @@ class Repaired:
                 tally.add(draws)
             return draws
 
-        for part in source.parts(source.columns, _types_of(self)):
+        for part in source.parts(source.columns, _types_of(self, source.schema)):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
-                predicted = self._predicted(batch, encoder, first, missing_score, draw)
+                predicted = self._predicted(batch, encoder, first, missing_score, draw, unseen)
                 yield as_first(predicted, schema, part.where)
                 first += batch.num_rows
                 if named and not duplicate_ids:
@@ -333,22 +338,26 @@ class Repaired:
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
-        types = _types_of(self)
+        types = _types_of(self, source.schema)
         if not source.text:
             return pa.schema([*source.schema, *self.output])
-        fields = [
-            f if pa.types.is_boolean(f.type) else f.with_type(types.get(f.name, f.type))
-            for f in source.schema
-        ]
+        fields = [f.with_type(types.get(f.name, f.type)) for f in source.schema]
         return pa.schema([*fields, *self.output])
 
     def _predicted(
-        self, batch: pa.RecordBatch, encoder: Encoder, first: int, missing: MissingScore, draw: Draw
+        self,
+        batch: pa.RecordBatch,
+        encoder: Encoder,
+        first: int,
+        missing: MissingScore,
+        draw: Draw,
+        unseen: Counter[str] | None,
     ) -> pa.RecordBatch:
         rows = encoder.encode(batch)
         if self.predictor.classes:
             table = Table(self.reading, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
+            self._count(table, self.predictor.unseen(table), unseen)
             return classified(batch, table, self.predictor, self.unseen_group, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
@@ -364,7 +373,8 @@ class Repaired:
                 memberships(
                     table, members, first + 1 + np.flatnonzero(kept), f" of {encoder.where}", NO_POLICY
                 )
-            result[kept], drawn[kept] = self._result(chosen, rows, f"{first + 1:,} of {encoder.where}", draw)
+            where = f"{first + 1:,} of {encoder.where}"
+            result[kept], drawn[kept] = self._result(chosen, rows, where, draw, unseen)
         undecided = np.isnan(result)
         columns = [arrow_array(np.where(undecided, 0.0, result), undecided)]
         if self.predictor.gives == "decision":
@@ -377,7 +387,9 @@ class Repaired:
             [*batch.columns, *columns], schema=pa.schema([*batch.schema, *self.output])
         )
 
-    def _result(self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw) -> tuple[Floats, Bools]:
+    def _result(
+        self, batch: pa.RecordBatch, rows: Rows, where: str, draw: Draw, strange: Counter[str] | None
+    ) -> tuple[Floats, Bools]:
         """Return P(decision = 1) or the value per row, NaN where there is none, and which are drawn."""
         table = Table(self.reading, rows, features_of(batch, self.predictor))
         if self.predictor.gives == "decision":
@@ -390,6 +402,7 @@ class Repaired:
             drawing = replace(table, draw=lambda rows: draws[rows])
             result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
+        self._count(table, unseen, strange)
         if not unseen.any() or self.unseen_group == "abstain":
             return result, drawn & ~unseen
         if self.unseen_group == "base":
@@ -401,6 +414,14 @@ class Repaired:
                 "fill it, or choose `unseen_group=base` (the base decision) or abstain"
             )
         raise unseen_error(table, self.predictor.inputs, unseen, where, "the base decision")
+
+    def _count(self, table: Table, unseen: Bools, into: Counter[str] | None) -> None:
+        """Count the marked rows by group."""
+        if into is None or not unseen.any():
+            return
+        groups = table.groups(self.predictor.inputs)
+        rows = np.bincount(groups.codes[unseen], minlength=len(groups.names))
+        into.update({groups.names[k]: int(rows[k]) for k in np.flatnonzero(rows)})
 
     def _checked(self, table: Table, result: Floats, where: str) -> Floats:
         """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""
@@ -427,9 +448,12 @@ def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table
     return pa.Table.from_batches([batch.select(list(predictor.features))])
 
 
-def _types_of(repaired: Repaired) -> dict[str, pa.DataType]:
+def _types_of(repaired: Repaired, schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the types to read identity and cell columns with, so that text files give what was fitted."""
     types: dict[str, pa.DataType] = {name: IDENTITY_TYPES[kind] for name, kind in repaired.identity.items()}
+    for name, kind in repaired.identity.items():  # whole numbers may be written as 1.0 in this file
+        if kind == "integer" and name in schema.names and pa.types.is_floating(schema.field(name).type):
+            types[name] = pa.float64()
     features = repaired.predictor.features.items()
     types |= {name: FEATURE_TYPES[kind] for name, kind in features if kind in FEATURE_TYPES}
     types |= dict.fromkeys(repaired.reading.columns.cell_keys, pa.string())
@@ -454,6 +478,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
         missing_group="group",
         missing_rows="drop",
         bands=held["bands"],
+        merge=held["merge"],
         **policies,
     )
     solution = held["facts"].get("solution")
@@ -476,8 +501,8 @@ FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:
-    """Return a hash of the counts and the schema: it tells data sets apart and holds no row."""
-    words = json.dumps([[f.name, str(f.type)] for f in schema]) + json.dumps(counts.cells)
+    """Return a hash of counts and column names; it differs between data sets, not between types, and holds no row."""
+    words = json.dumps(schema.names) + json.dumps(counts.cells)
     content = words.encode() + np.ascontiguousarray(counts.rows, dtype="<i8").tobytes()
     return digest(content)
 
@@ -504,6 +529,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         positive_label=None,
         positive_prediction=None,
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
+        merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
     )
 
 

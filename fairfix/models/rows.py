@@ -6,7 +6,9 @@ they are. Whatever the kind, rows become one :class:`~fairfix.data.files.Source`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +16,11 @@ import pyarrow as pa
 
 from fairfix.data.choices import MissingScore, UnseenGroup
 from fairfix.data.files import Source, open_source
-from fairfix.errors import DataError, ModelError, UsageError
+from fairfix.data.names import group_name
+from fairfix.errors import DataError, FairfixWarning, ModelError, UsageError
 from fairfix.models.repaired import Repaired
 from fairfix.models.scoring import Averaged, ScoredSource, read_changes
+from fairfix.models.trace import Caution, Note
 from fairfix.models.user_file import file_hash, load_model
 
 Back = Callable[[pa.Table], Any]
@@ -40,9 +44,49 @@ def predict_rows(
         return []
     source, back = _opened(data, repaired.predictor.vectors)
     source = scored(source, repaired, model, trust_model)
-    batches = repaired.predict_source(source, missing_score=missing, duplicate_ids=share_ids)
+    unseen = Counter[str]()
+    batches = repaired.predict_source(source, missing_score=missing, duplicate_ids=share_ids, unseen=unseen)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))
+    for note in of_unseen(repaired, unseen, whole.num_rows):
+        if note.severity == "warning" and whole.num_rows > 1:
+            warnings.warn(FairfixWarning(str(note), note.code), stacklevel=3)
     return whole if back is None else back(whole.select(repaired.output.names))
+
+
+MOSTLY = 0.5
+"""Share of rows of unseen groups from which on a repair hardly decides anything."""
+
+SHOWN = 6
+"""Groups that are named."""
+
+
+def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Iterator[Note]:
+    """Yield how many rows are of groups that the fit has not seen; a caution where these are at least half."""
+    if not unseen:
+        return
+    total, predictor = sum(unseen.values()), repaired.predictor
+    most = sorted(unseen.items(), key=lambda one: (-one[1], one[0]))
+    named = ", ".join(f"{name!r} {many:,}" for name, many in most[:SHOWN])
+    named += f" and {len(most) - SHOWN:,} groups more" if len(most) > SHOWN else ""
+    gets = {
+        "abstain": "they get no prediction",
+        "base": "the repair changes nothing for them"
+        if not predictor.classes
+        else "they are predicted as rows of no group",
+    }[repaired.unseen_group]
+    own = [group_name(level) for level in getattr(predictor, "levels", ())]
+    there = (
+        f"; the fit has {', '.join(map(repr, own[:SHOWN]))}" + (", ..." if len(own) > SHOWN else "")
+        if own
+        else ""
+    )
+    text = f"the fit has not seen the groups of {total:,} of {rows:,} rows ({total / rows:.1%}): {named}; {gets}{there}"
+    if total >= MOSTLY * rows:
+        yield Caution(
+            f"this repair hardly applies here: {text}; check how groups are written", "unseen_groups"
+        )
+    else:
+        yield Note(text, "unseen_groups")
 
 
 def scored(source: Source, repaired: Repaired, path: str | None, trust: str | None) -> Source:

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.container import digest
 from fairfix.data.files import require
 from fairfix.errors import FairfixWarning, ModelError
@@ -453,15 +454,15 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
     if positive_label is None:
         return _obvious_positive(path, classes)
-    texts = [str(label) for label in classes]
-    if positive_label not in texts:
+    texts = [canonical(label) for label in classes]
+    if canonical_text(positive_label) not in texts:
         if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
             return classes.index(1)
         raise ModelError(
             f"`positive_label` {positive_label!r} is not among the classes of model {path}: "
             f"{_listing(classes)}"
         )
-    return texts.index(positive_label)
+    return texts.index(canonical_text(positive_label))
 
 
 def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:

@@ -28,6 +28,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import Form, Keep, Probabilities
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
@@ -293,7 +294,7 @@ def parse_radii(text: str) -> dict[str, float]:
     out: dict[str, float] = {}
     for part in text.split(","):
         name, sign, number = part.rpartition("=")
-        name = name.strip()
+        name = canonical_group(name.strip())
         try:
             value = float(number)
         except ValueError:

@@ -35,6 +35,7 @@ from fairfix.auditing.results import (
     NoiseReport,
     Settings,
 )
+from fairfix.data.canonical import canonical_group
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
@@ -77,6 +78,7 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
             raise UsageError(
                 f"`noise_membership`: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
             )
+        group = canonical_group(group) if sign else group
         if group in out or column in out.values():
             twice = f"group {group!r}" if group in out else f"column {column!r}"
             raise UsageError(f"`noise_membership` names the {twice} twice; each group has one column")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fairfix.report import headline, markdown_
 from fairfix.report.layout import MARKS, Columns, Grid, Json, class_of, interval
-from fairfix.report.verdicts import judged, waivers
+from fairfix.report.verdicts import cautions, judged, waivers
 from fairfix.report.words import plain, readable
 
 GATED = True
@@ -34,9 +34,10 @@ def render(result: Json) -> str:
     passed = [check for check in of.checks if check["verdict"] == "pass"]
     others = [check for check in of.checks if check["verdict"] != "pass"]
     parts = [_mark(of.command), f"### fairfix {of.command}{verdict}", markdown_.safe(of.summary)]
-    parts += [_checks(others)] if others else []
-    pressing = [text for _, urgent, text in waivers(readable(result)) if urgent]
+    pressing = [f"warning: {text} [{code}]" for code, text in cautions(readable(result))]
+    pressing += [text for _, urgent, text in waivers(readable(result)) if urgent]
     parts += ["\n".join(f"- {markdown_.safe(text)}" for text in pressing)] if pressing else []
+    parts += [_checks(others)] if others else []
     parts += [_folded(f"{len(passed)} passed", _checks(passed))] if passed else []
     whole = _folded("The whole report", markdown_.render(result))
     if sum(map(len, parts)) + len(whole) < LONGEST:

@@ -37,7 +37,8 @@ MAIN = ("accuracy", "square_loss")
 
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of a comparison's JSON form."""
-    yield Section(f"fairfix comparison on {result['data']['source']}", tuple(answer(result)), kind="answer")
+    opening = (*message_lines(result), *answer(result))
+    yield Section(f"fairfix comparison on {result['data']['source']}", opening, kind="answer")
     points = [point for point in result["points"] if "failure" not in point]
     qualities = dict.fromkeys(name for point in points for name in point["qualities"])
     main = next((name for name in MAIN if name in qualities), None)

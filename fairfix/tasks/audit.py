@@ -18,13 +18,15 @@ from fairfix.auditing.checks import checks_of
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
+from fairfix.data.canonical import canonical_group
+from fairfix.data.merging import parse_merge
 from fairfix.data.reading import Reading
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
-from fairfix.models.trace import Note, messages
+from fairfix.models.trace import Note
 from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, with_ids
 from fairfix.tasks.dataset import (
     COLUMNS,
@@ -41,10 +43,11 @@ from fairfix.tasks.dataset import (
     waivers_of,
 )
 from fairfix.tasks.messages import (
-    message_dict,
+    add_messages,
     of_class_decisions,
     of_decisions,
     of_direction,
+    of_names,
     of_source,
     of_unknown_classes,
     of_weights,
@@ -128,13 +131,11 @@ def _run(request: AuditRequest) -> AuditResult:
     wrong = [*of_direction(everybody.get("auc"), report.reading)]
     if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
         wrong += of_decisions(everybody, report.reading)
-    notes = [*messages((*notes, *wrong, *of_weights(report), *of_source(data.source if data else None)))]
+    names = of_names(report.levels, report.reading)
     content = audit_dict(report)
-    if notes:
-        content["messages"] = list(map(message_dict, notes))
-        for note in notes:
-            if note.severity == "warning":
-                log.info("%s", note.line)
+    add_messages(
+        content, (*names, *notes, *wrong, *of_weights(report), *of_source(data.source if data else None))
+    )
     if request.profile:
         from fairfix.auditing.profiles import profile
 
@@ -177,12 +178,9 @@ def _of_classes(
     require_two_groups(made.everybody)
     made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
     content = classes_dict(made)
+    names = of_names(made.everybody.levels, made.everybody.reading)
     wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
-    if noted := messages((*wrong, *of_unknown_classes(made.never_true), *notes)):
-        content["messages"] = list(map(message_dict, noted))
-        for note in noted:
-            if note.severity == "warning":
-                log.info("%s", note.line)
+    add_messages(content, (*names, *wrong, *of_unknown_classes(made.never_true), *notes))
     if old is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
@@ -220,10 +218,10 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
     attribute, sign, group = text.partition("=")
     if sign:
-        return attribute.strip(), group.strip()
+        return attribute.strip(), canonical_group(group.strip())
     if len(protected) != 1:
         raise UsageError(f"`reference={text}`: say of which attribute, as ATTRIBUTE=GROUP")
-    return protected[0], text.strip()
+    return protected[0], canonical_group(text.strip())
 
 
 # ---------------------------------------------------------------------- data
@@ -431,6 +429,10 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
             raise UsageError(
                 f"`bands={name}`: in the counts its bands begin at {edges}; leave it out, or count the data again"
             )
+    if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
+        raise UsageError(
+            "`merge`: the counts were taken with other names, or none; leave it out, or count the data again"
+        )
     for name, value in held.items():
         asked = getattr(request, name, None)
         if (name in request.explicit or request.has(name)) and asked != value:

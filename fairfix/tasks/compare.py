@@ -45,6 +45,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.fitting import check_split, findings, read_rows, recorded, split_rows
+from fairfix.tasks.messages import add_messages, of_names
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
@@ -441,6 +442,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
+        add_messages(content, of_names(table.level_rows, table.reading))
         return CompareResult(add_record(content, request), outcome)
 
     def with_command(self, point: Point) -> Point:

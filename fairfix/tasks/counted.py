@@ -45,6 +45,7 @@ from fairfix.tasks.doubts import of_directions, of_slack
 from fairfix.tasks.fitting import Outcome, recorded, warned
 from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
 from fairfix.tasks.held_out import asked_of, cost_of_rounding, criterion_of, doubts_of, row_of
+from fairfix.tasks.messages import of_names
 from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
 from fairfix.tasks.request import RepairRequest
@@ -160,7 +161,8 @@ def repair_counts(
     by = held or fit
     hidden_rows = list(_of_left_out(fit, held))
     first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
-    notes = [*wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
+    names = of_names(table.level_rows, reading)
+    notes = [*names, *wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
     outcome = Outcome(
         replace(repairer),
         rule,
@@ -223,7 +225,8 @@ def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> 
     by_id = share.columns[0] if share is not None and share.by_id else None
     columns = replace(reading.columns, protected=asked, id=request.id or by_id)
     bands = {name: edges for name, edges in reading.bands.items() if name in columns.cell_keys}
-    reading = replace(reading, columns=columns, bands=bands)
+    merge = {name: names for name, names in reading.merge.items() if name in columns.cell_keys}
+    reading = replace(reading, columns=columns, bands=bands, merge=merge)
     check_agreement(request, reading)
     reading.check()
     return reading

@@ -17,6 +17,7 @@ from fairfix.data.bands import PARTS, band_names, parse_bands
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
+from fairfix.data.merging import parse_merge
 from fairfix.data.names import INDEX_NAME
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns
@@ -131,9 +132,16 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     cuts = () if request.threshold is None else (request.threshold,)
     if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
         options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
-    rules = parse_bands(request.bands)
+    rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
+    if both := [name for name in merge if rules.get(name)]:
+        raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
     reading = Reading(
-        columns, thresholds=cuts, missing_rows=request.missing, bands=dict.fromkeys(rules, ()), **options
+        columns,
+        thresholds=cuts,
+        missing_rows=request.missing,
+        bands=dict.fromkeys(rules, ()),
+        merge=merge,
+        **options,
     )
     reading.check(protected=protected_needed)
     source.require(list(rules))

@@ -21,7 +21,7 @@ from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.auditing.with_numbers import fifths_of
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels
 from fairfix.data.draws import GOLDEN, mixed
 from fairfix.data.encoder import Encoder, arrow_array
 from fairfix.data.files import Source
@@ -54,6 +54,7 @@ from fairfix.tasks.held_out import (
     shown_of,
     ties,
 )
+from fairfix.tasks.messages import of_names
 from fairfix.tasks.people import Rule, rules_of
 from fairfix.tasks.proof import Proof, prove, results_on
 from fairfix.tasks.sentence import Guarantee
@@ -318,7 +319,8 @@ def repair_table(
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
     found = findings(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
-    notes, promised = found.messages, None
+    notes = messages((*of_names(table.level_rows, table.reading), *found.messages))
+    promised = None
     if promise is not None:
         promised = promise.judged(made, predictor, fitted, found.held)
         notes = messages((*promised.messages, *notes))
@@ -480,7 +482,11 @@ def repair_stream(
     lacking = [gap.caution for gap in gaps]
     first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
     wrong = of_directions(shown, settings.confidence)
-    notes = messages((*wrong, *lacking, *first, *warned(caught), *predictor.trace.notes))
+    cells = counted.counts
+    levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
+    notes = messages(
+        (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
+    )
     sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
     rule = rules_of(held, predictor)
     return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted

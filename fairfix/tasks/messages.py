@@ -3,20 +3,26 @@
 ``score_direction`` is the code of scores that are lower for rows of label 1, ``decision_direction`` that of positive
 decisions that are rarer for them, ``unknown_classes`` that of predictions that no label has, ``read_as`` that of a file
 of which it had to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in
-predictions. The module needs no more than an audit; :mod:`fairfix.tasks.doubts` has what a repair says of itself.
+predictions. ``alike_groups`` and ``missing_marks`` are about names of groups. The module needs no more than an audit;
+:mod:`fairfix.tasks.doubts` has what a repair says of itself.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
+from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
-from fairfix.models.trace import Caution, Note
+from fairfix.models.trace import Caution, Note, messages
+
+log = logging.getLogger("fairfix")
 
 
 def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -> Iterator[Caution]:
@@ -128,6 +134,42 @@ def of_source(source: Source | None) -> Iterator[Note]:
         yield Note(source.remark, "read_as")
 
 
+def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Iterator[Caution]:
+    """Yield names of groups that look like one group, or like missing values.
+
+    ``levels``: column -> level -> rows.
+    """
+    for column, own in levels.items():
+        stated = reading.merge.get(column, {})
+        for name in sorted({*stated.values()} - {*own, MISSING}):
+            yield Caution(
+                f"no row of {column!r} has a name that `merge` takes for {name!r}", "merged_nothing"
+            )
+        for names in look_alikes(own, stated):
+            first = max(names, key=lambda name: own[name])
+            merge = written_merge(column, (first, *(name for name in names if name != first)))
+            yield Caution(
+                f"{len(names)} groups of {column!r} differ only in case or blanks: {_with_rows(names, own)}. They are "
+                f"separate groups here. To make them one, add `merge={merge}`; to keep them apart, name each alone, as "
+                f"in `merge={written_merge(column, names[:1])}`",
+                "alike_groups",
+            )
+        if marks := marks_in(own, stated):
+            merge = written_merge(column, (MISSING, *marks))
+            many = len(marks) > 1
+            yield Caution(
+                f"{_with_rows(marks, own)} of {column!r} look{'' if many else 's'} like missing values, but "
+                f"{'are groups' if many else 'is a group'} here. To make them missing, add `merge={merge}` and "
+                f"`missing_group=drop`; to keep one as a group, name it alone: "
+                f"`merge={written_merge(column, marks[:1])}`",
+                "missing_marks",
+            )
+
+
+def _with_rows(names: Sequence[str], rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{name!r} ({rows[name]:,} rows)" for name in names)
+
+
 def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
     """Yield that classes are predicted which no row has as its label."""
     if names:
@@ -150,6 +192,17 @@ def of_shared_ids(
             "chances are equal, so are their results",
             "shared_ids",
         )
+
+
+def add_messages(content: dict[str, Any], notes: Iterable[Note]) -> None:
+    """Add to a result what is said of it, if anything; warnings are also said while it is made."""
+    noted = messages(notes)
+    if not noted:
+        return
+    content["messages"] = list(map(message_dict, noted))
+    for note in noted:
+        if note.severity == "warning":
+            log.info("%s", note.line)
 
 
 def message_dict(note: Note) -> dict[str, str]:

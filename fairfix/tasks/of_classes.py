@@ -37,6 +37,7 @@ from fairfix.models.trace import Caution, Note, messages
 from fairfix.tasks.doubts import Asked, of_gaps, of_slack
 from fairfix.tasks.fitting import Candidate, Outcome, check_split, fit_again, recorded, split_rows, warned
 from fairfix.tasks.guarantee import promise_of
+from fairfix.tasks.messages import of_names
 from fairfix.tasks.proof import Proof, ProofRow, mean_change
 
 GAPS = tuple(
@@ -165,7 +166,9 @@ def repair_classes(
     proof = prove_classes(kept, predictor, settings, **of_what)
     of_fit = prove_classes(fitted, predictor, replace(settings, checks=()), of_fit=True, **of_what)
     asked = Asked(best.bounds_of(table.reading), best.slack_of_all)
-    notes = [*_doubts(asked, predictor, kept, of_fit, proof), *warned(caught), *predictor.trace.notes]
+    doubts = _doubts(asked, predictor, kept, of_fit, proof)
+    names = of_names(table.level_rows, table.reading)
+    notes = [*names, *doubts, *warned(caught), *predictor.trace.notes]
     promised = None if promise is None else promise.judged(made, predictor, fitted, kept)
     if promised is not None:
         notes = [*promised.messages, *notes]

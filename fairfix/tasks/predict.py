@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,8 @@ from fairfix.data.urls import inside, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.rows import scored
+from fairfix.models.rows import of_unseen, scored
+from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
 from fairfix.tasks.request import PredictRequest, function_of
@@ -46,6 +48,12 @@ class FileOfMany:
     where: str
     source: Source
     target: str
+
+
+def say_note(note: Note, where: str = "") -> None:
+    """Say what there is to say of predictions; that a repair hardly applies is no talk."""
+    say = log.warning if note.code == "unseen_groups" and note.severity == "warning" else log.info
+    say("%s%s", where, note.line)
 
 
 def predictions_of(request: PredictRequest) -> Predictions:
@@ -82,13 +90,13 @@ def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> 
         done = workers.each(files, partial(_write, repaired, replace(request, data=None, artifact=None)))
         for one, (rows, notes) in zip(files, done, strict=True):
             for note in notes:
-                log.info("%s: %s", one.where, note)
+                say_note(note, f"{one.where}: ")
             yield one.target, rows
 
 
-def _write(repaired: Repaired, request: PredictRequest, one: FileOfMany) -> tuple[int, list[str]]:
+def _write(repaired: Repaired, request: PredictRequest, one: FileOfMany) -> tuple[int, list[Note]]:
     """Write the predictions of a file; return how many rows they are, and what is to be said of them."""
-    notes: list[str] = []
+    notes: list[Note] = []
     predictions, rows = _of_source(repaired, one.source, request, notes.append), 0
     with atomic_output(one.target) as file, table_writer(file, one.target, predictions.schema) as write:
         for batch in predictions.batches:
@@ -109,23 +117,29 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
         rule = repaired.predictor
         names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
         what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]
-        log.info("%s use the protected attribute (%s)", what, ", ".join(names))
+        log.info("%s of groups in the fit use the protected attribute (%s)", what, ", ".join(names))
     return repaired, source
 
 
 def _of_source(
-    repaired: Repaired, source: Source, request: PredictRequest, say: Callable[[str], object] = log.info
+    repaired: Repaired, source: Source, request: PredictRequest, say: Callable[[Note], object] = say_note
 ) -> Predictions:
     """Return the predictions of a source; ``say`` gets what there is to say of them after the last batch."""
     shared = request.duplicate_ids == "share"
-    name, tally = repaired.reading.columns.id, SharedDraws()
+    name, tally, unseen = repaired.reading.columns.id, SharedDraws(), Counter[str]()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        ways: Any = {"missing_score": request.missing, "duplicate_ids": shared}
-        yield from repaired.predict_source(source, **ways, tally=tally if name and shared else None)
+        ways: Any = {"missing_score": request.missing, "duplicate_ids": shared, "unseen": unseen}
+        rows = 0
+        for batch in repaired.predict_source(source, **ways, tally=tally if name and shared else None):
+            rows += batch.num_rows
+            yield batch
         way: Any = {"whom": "another of them", "exact": tally.exact}
-        for note in of_shared_ids(str(name), tally.alike, tally.rows, **way):
-            say(note.line)
+        for note in (
+            *of_shared_ids(str(name), tally.alike, tally.rows, **way),
+            *of_unseen(repaired, unseen, rows),
+        ):
+            say(note)
 
     return Predictions(repaired.output_schema(source), batches(), source.rows, source.close)
 

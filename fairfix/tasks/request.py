@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from typing import Any, ParamSpec, TypeVar, get_args
 
+from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
     Asked,
     Database,
@@ -31,7 +32,7 @@ from fairfix.data.choices import (
     Task,
     UnseenGroup,
 )
-from fairfix.data.names import did_you_mean
+from fairfix.data.names import did_you_mean, joined_names
 from fairfix.errors import UsageError
 
 P = ParamSpec("P")
@@ -56,6 +57,8 @@ class Domain:
     choices: Sequence[str] = ()
     at_least: float | None = None
     positional: bool = False
+    of_data: bool = False
+    """Whether it is a value of the data, which has one text however it is written."""
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
@@ -71,6 +74,7 @@ class Domain:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
             value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
+            value = canonical_text(value) if self.of_data else value
         elif self.kind is bool:
             value = bool(value)
         else:
@@ -90,7 +94,7 @@ def _entries(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
         return [
-            f"{k}={v if isinstance(v, (str, int, float)) else ','.join(map(str, v))}"
+            f"{k}={v if isinstance(v, (str, int, float)) else joined_names(map(str, v))}"
             for k, v in value.items()
         ]
     return [value] if isinstance(value, (str, int, float)) else list(value)
@@ -210,9 +214,14 @@ class DataRequest(FilesRequest):
         "COLUMN",
         listed=True,
     )
-    positive_label: str | None = parameter(None, "The positive value of labels that are not 0/1.", "VALUE")
+    positive_label: str | None = parameter(
+        None, "The positive value of labels that are not 0/1.", "VALUE", of_data=True
+    )
     positive_prediction: str | None = parameter(
-        None, "The positive value of decisions that are not 0/1.  [default: that of the labels]", "VALUE"
+        None,
+        "The positive value of decisions that are not 0/1.  [default: that of the labels]",
+        "VALUE",
+        of_data=True,
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
@@ -228,6 +237,12 @@ class DataRequest(FilesRequest):
         "Cut a protected column or a stratum of numbers into groups: at numbers, each the first of a group, or into "
         "quartiles (tertiles, quintiles, deciles); values makes each number a group.",
         "COLUMN=NUMBER,...",
+    )
+    merge: Names | Mapping[str, Sequence[str]] = parameter(
+        (),
+        "Names of a protected column or a stratum that mean one group, which the first names; (missing) as the first "
+        "makes the others missing values, and a name alone says that it is a group.",
+        "COLUMN=NAME,...",
     )
     threshold: float | None = parameter(
         None,

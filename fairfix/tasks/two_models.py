@@ -28,11 +28,10 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
-from fairfix.models.trace import messages
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
-from fairfix.tasks.dataset import log, open_data, unsent
-from fairfix.tasks.messages import message_dict, of_direction
+from fairfix.tasks.dataset import open_data, unsent
+from fairfix.tasks.messages import add_messages, of_direction, of_names
 from fairfix.tasks.proof import loss_of, mean_change
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest
@@ -83,19 +82,16 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     limits = Changes(matched, settings.confidence, {}).limits
     then, now = (audit_dict(replace(one, source=s.name)) for one, s in zip(reports, sources, strict=True))
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
-    wrong = messages(
+    wrong = [
         note
         for report, name in zip(reports, (other.columns.score, columns.score), strict=True)
         for note in of_direction(report.overall.metrics.get("auc"), report.reading, name)
-    )
-    for note in wrong:
-        log.info("%s", note.line)
+    ]
     content = {
         "schema": MODELS_SCHEMA,
         "fairfix": __version__,
         "data": data_dict(data.source.name, used, data.reading, data.inferred),
         "settings": {**reading_dict(reading), "confidence": request.confidence},
-        **({"messages": list(map(message_dict, wrong))} if wrong else {}),
         "models": [
             {"score": one, "source": source.name}
             for one, source in zip((other.columns.score, columns.score), sources, strict=True)
@@ -106,6 +102,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "changes": section["changes"],
         "not_comparable": section["not_comparable"],
     }
+    add_messages(content, (*of_names(new.level_rows, reading), *wrong))
     return ModelsResult(add_record(content, request))
 
 

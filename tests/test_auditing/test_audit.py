@@ -12,7 +12,7 @@ import pytest
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.data.encoder import MISSING
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.errors import UsageError

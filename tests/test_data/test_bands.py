@@ -14,8 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.data.bands import EACH, MOST_NUMBERS, PARTS, band_names, parse_bands
-from fairfix.data.encoder import MISSING, Encoder
+from fairfix.data.encoder import Encoder
 from fairfix.data.files import open_source
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan, settled_bands
 from fairfix.errors import DataError, UsageError

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fairfix
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.data.plain import plain
+from pyarrow import feather
 
 from tests.conftest import Call
 from tests.data import scored
@@ -188,3 +193,65 @@ def test_a_uuid_of_parquet_is_read_as_text_without_a_schema_of_arrow(call: Call)
     status, out, _ = call("audit", "d.parquet", "--protected", "odd", "--no-config")
     assert status == 0
     assert str(uuid.UUID(int=1)) in out
+
+
+CUTS: dict[str, Callable[[pd.Series], Any]] = {
+    "cut": lambda numbers: pd.cut(numbers, [0, 25, 50, 75]),
+    "left": lambda numbers: pd.cut(numbers, [0, 25, 50, 75], right=False),
+    "fractions": lambda numbers: pd.cut(numbers + 0.5, [0, 25.5, 50.25, 75]),
+    "quantiles": lambda numbers: pd.qcut(numbers, 3),
+    "intervals": lambda numbers: pd.cut(numbers, [0, 25, 50, 75]).astype("interval[int64, right]"),
+    "dates": lambda numbers: pd.cut(pd.Timestamp("2020-01-01") + pd.to_timedelta(numbers, "D"), 3),
+    "quarters": lambda numbers: pd.PeriodIndex.from_ordinals(200 + numbers // 25, freq="Q"),
+    "coded months": lambda numbers: pd.Categorical(pd.PeriodIndex.from_ordinals(numbers // 25, freq="M")),
+    "with gaps": lambda numbers: pd.cut(numbers.where(numbers < 70), [0, 25, 50, 75]),
+}
+"""Groups made by pandas of the numbers 10, 30, 60 and 74."""
+
+IN_NEW_PROCESS = """
+import sys
+from fairfix.cli import main
+assert "pandas" not in sys.modules
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("kind", CUTS)
+def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call: Call) -> None:
+    """A frame, a Parquet and a Feather file, and a CSV file of them are one audit; so they are without pandas."""
+    frame = pd.DataFrame({"n": [10, 30, 60, 74] * 30, "prediction": [0, 1, 1, 0, 1] * 24})
+    frame["g"] = CUTS[kind](frame["n"])
+    kinds = frame["g"].cat.categories if hasattr(frame["g"], "cat") else None
+    used = frame["g"].unique() if kinds is None else kinds[sorted({*frame["g"].cat.codes} - {-1})]
+    printed = sorted(map(str, used))
+    frame.to_csv("d.csv", index=False)
+    feather.write_feather(pa.Table.from_pandas(frame), "d.feather")
+    names = ["d.feather"]
+    if kind != "with gaps":  # Parquet takes no categories of intervals, and pandas has no intervals with gaps
+        plainly = frame if kinds is None else frame.assign(g=frame["g"].astype(kinds.dtype))
+        pq.write_table(pa.Table.from_pandas(plainly), "d.parquet")
+        names.append("d.parquet")
+    asked: dict[str, Any] = {"protected": "g", "missing_group": "drop", "reference": f"g={printed[0]}"}
+    asked["require"] = [f"selection_rate[g={printed[0]}]>=0"]
+
+    def blocks(result: dict[str, Any]) -> Any:
+        return result["attributes"], result["checks"]
+
+    expected = blocks(fairfix.audit("d.csv", **asked).to_dict())
+    assert [group["group"] for group in expected[0][0]["groups"]] == printed
+    for data in (frame, *names):
+        assert blocks(fairfix.audit(data, **asked).to_dict()) == expected
+    for name in names:
+        line = [
+            "audit",
+            name,
+            "--protected",
+            "g",
+            "--missing-group",
+            "drop",
+            "--reference",
+            asked["reference"],
+        ]
+        line += ["--require", asked["require"][0], "--format", "json", "--no-config"]
+        run = subprocess.run([sys.executable, "-c", IN_NEW_PROCESS, *line], capture_output=True, check=True)
+        assert blocks(json.loads(run.stdout)) == expected

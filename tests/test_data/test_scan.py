@@ -16,8 +16,9 @@ from fairfix import audit
 from fairfix.data import counts as tables
 from fairfix.data import scan as engine
 from fairfix.data.counts import Counts
-from fairfix.data.encoder import MISSING, Encoder, group_codes
+from fairfix.data.encoder import Encoder, group_codes
 from fairfix.data.files import atomic_output, open_source, table_writer
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import collect, count_table, read_table, scan
 from fairfix.data.workers import Threads

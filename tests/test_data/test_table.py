@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fairfix.data.encoder import MISSING, Encoder, Rows, arrow_array, group_codes
+from fairfix.data.encoder import Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
+from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table, scan
 from fairfix.data.table import assemble
@@ -46,10 +47,21 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 def text_of(value: Any) -> str:
-    """Return the level that a value names."""
+    """Return the level that a value names; numbers are written as few signs as there can be, midnight is a date."""
     if value is None or value != value:  # NaN differs from itself
         return MISSING
-    return value.decode() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float | Decimal):
+        return shortest(value)
+    return str(value).removesuffix(" 00:00:00")
+
+
+def shortest(value: float | Decimal) -> str:
+    """Return the shortest plain text of a number of few digits, or that of a float."""
+    if float(value).is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return repr(float(value)) if isinstance(value, float) else str(value).rstrip("0")
 
 
 @st.composite

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 
 import pyarrow as pa
@@ -54,7 +56,40 @@ def _open(place: Place, columns: list[int] | None = None) -> Iterator[Any]:
     """Yield the reader of a file, of all columns or of those at some places."""
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=columns)
     with readable(place, ArrowSource.kind), place.opened() as data:
-        yield pa.ipc.open_file(data, options=options)
+        with _without_pandas_types():
+            file = pa.ipc.open_file(data, options=options)
+        yield file
+
+
+OPENING = Lock()
+
+
+@contextmanager
+def _without_pandas_types() -> Iterator[None]:
+    """Leave intervals and periods of pandas what they are stored as, while a schema is read.
+
+    Once pandas has told Arrow of its types, Arrow takes the codes of a categorical of periods for periods, and cannot
+    open a file with one of intervals. :mod:`fairfix.data.plain` reads both by the metadata of their fields.
+    """
+    own = sys.modules.get("pandas.core.arrays.arrow.extension_types")
+    with OPENING:
+        taken = []
+        for name, make in PANDAS_TYPES.items() if own else ():
+            with suppress(KeyError):  # not registered
+                pa.unregister_extension_type(name)
+                taken.append(make(own))
+        try:
+            yield
+        finally:
+            for one in taken:
+                pa.register_extension_type(one)
+
+
+PANDAS_TYPES: Mapping[str, Callable[[Any], Any]] = {
+    "pandas.interval": lambda own: own.ArrowIntervalType(pa.int64(), "left"),
+    "pandas.period": lambda own: own.ArrowPeriodType("D"),
+}
+"""Name of an extension type -> what makes the one that pandas registers; its settings are those of no column."""
 
 
 def _rows_of(place: Place) -> list[int]:

@@ -53,8 +53,6 @@ class CsvSource(FileSource):
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
         wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
-        # truth values are spelled in many ways; as booleans they have one name each
-        wanted |= {n: pa.bool_() for n in columns if pa.types.is_boolean(self.schema.field(n).type)}
         return [
             Part(place.name, partial(_batches, place, self.dialect, list(columns), wanted))
             for place in self.places

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.canonical import spellings
 from fairfix.errors import UsageError
-from fairfix.models.export.program import Step
+from fairfix.models.export.program import Step, names_of
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 """Versions of the operators: the first in which all that is used here takes doubles, read by runtimes since 2023."""
@@ -21,8 +22,9 @@ FORMAT = 8
 def model(steps: Sequence[Step], result: int, name: str, inputs: Mapping[str, str], *, drawn: bool) -> bytes:
     """Return the bytes of a model.
 
-    Inputs of kind ``text`` are strings, with ``(missing)`` for a missing one; all others are doubles: NaN for missing,
-    0 and 1 for truth values. With ``drawn`` there is an input ``fairfix_draw``. Shape of each: (n,).
+    Inputs of kind ``text`` are strings, with ``(missing)`` for a missing one, in one of the usual spellings of
+    :func:`fairfix.data.canonical.spellings`; all others are doubles: NaN for missing, 0 and 1 for truth values. With
+    ``drawn`` there is an input ``fairfix_draw``. Shape of each: (n,).
     """
     try:
         import onnx
@@ -108,12 +110,14 @@ class _Writer:
             case "number":
                 return self.node("Identity", own["column"])
             case "level":
+                named = enumerate(names_of(own))
+                ways = [(text, i) for i, names in named for one in names for text in spellings(one)]
                 places = self.node(
                     "LabelEncoder",
                     own["column"],
                     domain="ai.onnx.ml",
-                    keys_strings=own["levels"],
-                    values_int64s=list(range(len(own["levels"]))),
+                    keys_strings=[text for text, _ in ways],
+                    values_int64s=[i for _, i in ways],
                     default_int64=-1,
                 )
                 return self.cast(places)

@@ -7,7 +7,8 @@ does is said by its operation:
 operation          gives
 =================  =================================================================================================
 ``number``         the entry of an input column; missing where there is none
-``level``          the place of a text among ``levels``, -1 for any other
+``level``          the place of a value among ``levels``, by its one text (:func:`fairfix.data.canonical.canonical`), or
+                   by the text that this is ``merged`` into, where there is such a setting; -1 for any other
 ``draw``           the row's draw in [0, 1)
 ``constant``       ``value``; null is missing
 ``add``, ``subtract``, ``multiply``, ``divide``, ``minimum``, ``maximum``, ``exp``, ``log``
@@ -33,6 +34,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fairfix.data.canonical import canonical
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -43,6 +46,15 @@ class Step:
     operation: str
     of: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def names_of(level: Mapping[str, Any]) -> list[list[str]]:
+    """Return the texts that mean each of the levels of a step, by its settings."""
+    merged = level.get("merged", {})
+    return [
+        [one, *(text for text, into in merged.items() if into == one and text != one)]
+        for one in level["levels"]
+    ]
 
 
 class Program:
@@ -157,7 +169,9 @@ def _step(
             return columns[own["column"]].astype(np.float64)
         case "level":
             place = {level: float(i) for i, level in enumerate(own["levels"])}
-            return np.array([place.get(text, -1.0) for text in columns[own["column"]].tolist()])
+            merged = own.get("merged", {})
+            texts = map(canonical, columns[own["column"]].tolist())
+            return np.array([place.get(merged.get(text, text), -1.0) for text in texts])
         case "draw":
             return draw
         case "constant":

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fairfix.data.bands import band_names, pieces
 from fairfix.data.codec import Arrays
-from fairfix.data.encoder import MISSING
+from fairfix.data.merging import MISSING
 from fairfix.models.export.program import Program, tree_settings
 from fairfix.models.features import LEAST_CHANCE
 from fairfix.models.members import HIGHEST
@@ -81,7 +81,9 @@ class Rule:
         """The place of a column's entry among levels, plus 1; 0 for any other. Numbers in bands have their band's."""
         program, edges = self.program, self.reading.bands.get(column)
         if not edges:
-            return program.affine(program.add("level", column=column, levels=list(levels)), 1.0, 1.0)
+            merged = dict(self.reading.merge.get(column, {}))
+            also = {"merged": merged} if merged else {}
+            return program.affine(program.add("level", column=column, levels=list(levels), **also), 1.0, 1.0)
         places = {level: i + 1.0 for i, level in enumerate(levels)}
         entry = program.add("number", column=column, kind="number")
         names, (cuts, bands) = band_names(edges), pieces(edges)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairfix.data.canonical import spellings, stems
 from fairfix.data.choices import Database
 from fairfix.errors import UsageError
-from fairfix.models.export.program import Step
+from fairfix.models.export.program import Step, names_of
 
 ROW = "fairfix_row"
 """Alias of whatever a layer reads. Every column is qualified by it: SQLite takes a quoted name that is no column for a
@@ -34,6 +35,8 @@ class Dialect:
     """Whether names are escaped as texts are (BigQuery)."""
     one_line: bool = False
     """Whether a text may hold no line break, and is written with an escape (BigQuery)."""
+    shorn: str = "RTRIM({}, '0')"
+    """A text without the zeros at its end."""
     layer: str = "AS MATERIALIZED"
     """What begins a layer: databases that put layers into one another would compute a column once for each use."""
 
@@ -73,7 +76,9 @@ DIALECTS: Mapping[Database, Dialect] = {
     "bigquery": Dialect(
         "``", "STRING", "FLOAT64", backslash=True, escaped_names=True, one_line=True, layer="AS"
     ),
-    "spark": Dialect("``", "STRING", "DOUBLE", backslash=True, layer="AS"),
+    "spark": Dialect(
+        "``", "STRING", "DOUBLE", backslash=True, shorn="TRIM(TRAILING '0' FROM {})", layer="AS"
+    ),
 }
 """Databases whose SQL is known."""
 
@@ -175,9 +180,19 @@ class _Writer:
     def _cases(self, own: Mapping[str, Any], leaves: Sequence[str]) -> str:
         """Return the case of each level of a text; the first leaf is that of any other text."""
         text = f"COALESCE(CAST({self.dialect.column(own['column'])} AS {self.dialect.text}), '(missing)')"
-        pairs = zip(own["levels"], leaves[1:], strict=True)
-        cases = " ".join(f"WHEN {self.dialect.literal(level)} THEN {leaf}" for level, leaf in pairs)
-        return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
+        meant = zip(names_of(own), leaves[1:], strict=True)
+        pairs = [(name, leaf) for names, leaf in meant for name in names]
+        if all(spellings(name) == (name,) and not stems(name) for name, _ in pairs):
+            cases = " ".join(f"WHEN {self.dialect.literal(name)} THEN {leaf}" for name, leaf in pairs)
+            return f"(CASE {text} {cases} ELSE {leaves[0]} END)"
+        cases = " ".join(f"WHEN {self._means(text, name)} THEN {leaf}" for name, leaf in pairs)
+        return f"(CASE {cases} ELSE {leaves[0]} END)"
+
+    def _means(self, text: str, level: str) -> str:
+        """Return the condition that a text means a level: the number 1 may be written 1.00, and True as true."""
+        whole, shorn = (", ".join(map(self.dialect.literal, part(level))) for part in (spellings, stems))
+        out = f"{text} IN ({whole})"
+        return f"({out} OR {self.dialect.shorn.format(text)} IN ({shorn}))" if shorn else out
 
     def _tree(self, own: Mapping[str, Any], at: int, of: Sequence[str]) -> str:
         if own["left"][at] == at:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import operator
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,7 +62,11 @@ def _step(step: Mapping[str, Any], of: list[Any], row: Mapping[str, Any], draw: 
             entry = row[step["column"]]
             return NAN if entry is None else float(entry)
         case "level":
-            text = "(missing)" if row[step["column"]] is None else str(row[step["column"]])
+            entry = row[step["column"]]
+            text = (
+                "(missing)" if entry is None or entry != entry else canonical(entry)
+            )  # NaN differs from itself
+            text = step.get("merged", {}).get(text, text)
             return float(step["levels"].index(text)) if text in step["levels"] else -1.0
         case "draw":
             return draw
@@ -133,11 +138,30 @@ def _draw(row: Mapping[str, Any], how: Mapping[str, Any], seen: dict[int, int]) 
 
 
 def _canonical(entry: Any) -> bytes:
-    if entry is None or entry != entry:  # NaN differs from itself
-        return b"\x00"
+    return b"\x00" if entry is None or entry != entry else canonical(entry).encode()
+
+
+# ---------------------------------------------------------------------- the one text of a name
+
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]*")
+_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)")
+
+
+def canonical(entry: Any) -> str:
+    """Return the one text of a value that is not missing: 1, 1.0 and "1.00" are "1", and true is "True"."""
     if isinstance(entry, float):
-        return (str(int(entry)) if entry.is_integer() and abs(entry) < 2**53 else repr(entry)).encode()
-    return str(entry).encode()
+        return str(int(entry)) if entry.is_integer() and abs(entry) < 2**53 else float.__repr__(entry)
+    text = str(entry)
+    if "." in text and _NUMBER.fullmatch(text):
+        text = text.rstrip("0").rstrip(".")
+    elif len(text) in (4, 5):
+        text = {"true": "True", "false": "False"}.get(text.lower(), text)
+    elif len(text) >= 19 and (time := _TIME.fullmatch(text)):
+        day, rest = time.groups()
+        rest = rest.rstrip("0").rstrip(".") if "." in rest else rest
+        text = day if rest == "00:00:00" else f"{day} {rest}"
+    return "0" if text == "-0" else text
 
 
 # ---------------------------------------------------------------------- as a command

@@ -18,6 +18,7 @@ import pyarrow as pa
 from fairfix.data.choices import UnseenGroup
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
+from fairfix.models.export.program import names_of
 from fairfix.models.export.rules import Exported
 from fairfix.models.identity import IDENTITY_TYPES, row_draws
 from fairfix.models.repaired import Repaired
@@ -59,7 +60,8 @@ def _inputs(
 ) -> pa.Array:
     steps = [step for step in program.steps if step.settings.get("column") == name]
     if kind == "text":
-        levels = sorted({level for step in steps for level in step.settings["levels"]} - {"(missing)"})
+        known = [one for step in steps for names in names_of(step.settings) for one in names]
+        levels = sorted({*known} - {"(missing)"})
         return pa.array(_in_turn(levels or [""]))
     if kind == "boolean":
         return pa.array(rng.random(ROWS) < 0.5)
