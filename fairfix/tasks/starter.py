@@ -90,7 +90,7 @@ def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
     """Return what is seen of each column, and the number of rows."""
     seen = {name: Survey() for name in source.columns}
     rows = 0
-    for part in source.parts(list(source.columns)):
+    for part in source.parts(list(source.columns), dict.fromkeys(source.doubtful, pa.string())):
         for batch in part.batches():
             rows += batch.num_rows
             for name in seen:
