@@ -1,14 +1,15 @@
 """Tables of databases: opened for reading alone, counted where they are, streamed where rows are needed.
 
-Ibis compiles every question for the dialect of the database. A file of DuckDB is opened read-only; a session of
-PostgreSQL is one read-only transaction, so all questions see the same rows. Of other databases, answers that are about
-other rows than the first are refused. What is secret in a URL is in no message.
+Ibis compiles every question for the dialect of the database. A file of DuckDB or SQLite is opened read-only; a session
+of PostgreSQL is one read-only transaction, so all questions see the same rows. Of other databases, answers that are
+about other rows than the first are refused. What is secret in a URL is in no message.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import shlex
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -302,6 +303,8 @@ def _connected(url: str, shown: str) -> Any:
             # what has no room in memory must not be written beside the data
             settings.setdefault("temp_directory", tempfile.gettempdir())
             return ibis.duckdb.connect(_file_of(url), read_only=True, **settings)
+        if backend == "sqlite":
+            return ibis.sqlite.from_connection(_sqlite(url))
         if backend == "postgres":
             return _postgres(ibis, url)
         return ibis.connect(url)
@@ -311,7 +314,7 @@ def _connected(url: str, shown: str) -> Any:
 
 
 def path_of(url: str) -> Path:
-    """Return the file that a URL of DuckDB names: after three slashes from this folder, after four from the root.
+    """Return the file that a URL names: after three slashes from this folder, after four from the root.
 
     After three it may be a file from the root too, where there is none here.
     """
@@ -327,6 +330,27 @@ def _file_of(url: str) -> str:
     if not (path := path_of(url)).is_file():
         raise DataError(f"{path} does not exist, which {shown_url(url)} names")
     return str(path)
+
+
+def _sqlite(url: str) -> Any:
+    """Return a connection to a file of SQLite that makes no file: neither the database, nor those of its log.
+
+    A database with a write-ahead log gets files beside it even from those who read. It is opened as one that does not
+    change, unless a log is there; then who writes it has made these files.
+    """
+    import sqlite3
+
+    path = Path(_file_of(url)).absolute()
+    with path.open("rb") as file:
+        has_log = file.read(20)[18:] == b"\2\2"
+    log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
+    if has_log and log.exists() and not index.exists():
+        raise DataError(
+            f"{path} has a log of changes that nobody is writing any more, {log.name}; let SQLite take it in first: "
+            f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint'"
+        )
+    still = "&immutable=1" if has_log and not log.exists() else ""
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro{still}", uri=True)
 
 
 def _postgres(ibis: ModuleType, url: str) -> Any:
