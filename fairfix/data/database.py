@@ -28,6 +28,7 @@ from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Counts, Grid, Slice
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
+from fairfix.data.places import local
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
@@ -341,8 +342,7 @@ def _sqlite(url: str) -> Any:
     import sqlite3
 
     path = Path(_file_of(url)).absolute()
-    with path.open("rb") as file:
-        has_log = file.read(20)[18:] == b"\2\2"
+    has_log = files.head_of(local(path), 20, packed=False)[18:] == b"\2\2"
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if has_log and log.exists() and not index.exists():
         raise DataError(
