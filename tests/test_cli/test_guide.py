@@ -32,8 +32,8 @@ RNG = np.random.default_rng(0)
 ROWS = 60
 
 
-def column(kind: str) -> list[Any]:
-    """Return entries of a column."""
+def column(kind: str) -> Any:
+    """Return entries of a column, as a list."""
     if kind == "group":
         return ["a", "b"] * (ROWS // 2)
     if kind == "label":
