@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
+from os.path import commonprefix
 
 Place = tuple[float, float]
 Spread = tuple[float, float, float, float]
@@ -161,7 +163,7 @@ def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Dr
         sample = Dot(word, 0.5, 0.0, 1.0, "")
         out.append(_interval(sample, _Scale((0, 1), (x, x + 36)), 12, shape, solid=solid))
         out.append(_text(x + 44, 16, word, INK))
-    names = shortened((name for name, *_ in rows), 54)
+    names = shortened((name for name, *_ in rows), 46)
     for i, (name, before, after) in enumerate(rows):
         top = start + step * i
         out.append(_text(LEFT, top + 12, names[name], INK))
@@ -284,7 +286,7 @@ def shortened(names: Iterable[str], most: int) -> dict[str, str]:
     """Return name -> itself, or with an ellipsis in its middle where it has more than ``most`` characters.
 
     Different names stay different: the ellipsis is where all of them do, after about two thirds and before a word if
-    it can be; else names that would be equal are numbered.
+    it can be; else in place of what all long names begin with; else names that would be equal are numbered.
     """
     whole = list(dict.fromkeys(names))
     long, usual = [name for name in whole if len(name) > most], (most - 1) // 3
@@ -293,8 +295,10 @@ def shortened(names: Iterable[str], most: int) -> dict[str, str]:
         inside_words = sum(not name[-tail - 1].isspace() for name in long)
         return abs(tail - usual) > 2, inside_words, abs(tail - usual)
 
-    for tail in sorted(range(1, most - 1), key=far):
-        short = {name: _elided(name, most, tail) for name in whole}
+    ways = [partial(_elided, most=most, tail=tail) for tail in sorted(range(1, most - 1), key=far)]
+    ways.append(partial(_from_difference, most=most, common=len(commonprefix(long))))  # noqa: RUF071  of characters
+    for way in ways:
+        short = {name: way(name) for name in whole}
         if len(set(short.values())) == len(whole):
             return short
     short = {name: name for name in whole if name not in long}
@@ -303,11 +307,19 @@ def shortened(names: Iterable[str], most: int) -> dict[str, str]:
         text = short.get(name) or _elided(name, most, usual)
         while name not in short and text in taken:
             number += 1
-            mark = f" {number}"
+            mark = f" ({number})"
             text = _elided(name, most - len(mark), 0) + mark
         short[name] = text
         taken.add(text)
     return short
+
+
+def _from_difference(name: str, most: int, common: int) -> str:
+    head = most // 4
+    shown = f"{name[:head]}…{name[common:]}"[:most] if common > head else name
+    return (
+        name if len(name) <= most else shown if len(shown) <= most else _elided(name, most, (most - 1) // 3)
+    )
 
 
 def _elided(name: str, most: int, tail: int) -> str:
