@@ -63,7 +63,7 @@ exit "$status"
 """The program ``fairfix`` of the shells below: it hands its call to this process, which has everything imported."""
 
 
-def execute(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def execute(script: str, folder: Path, columns: int = 160) -> subprocess.CompletedProcess[str]:
     """Run commands as a shell in CI would: the first that fails ends them."""
     with TemporaryDirectory() as name:
         room = Path(name)
@@ -87,19 +87,22 @@ def execute(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
             texts = pool.submit(finish)
             while request := call.read_bytes():
                 where, today, *arguments = request.decode().split("\0")[:-1]
-                status = answered(arguments, Path(where), today, room)
+                status = answered(arguments, Path(where), today, room, columns)
                 answer.write_text(f"{status}\n")
             return subprocess.CompletedProcess(script, process.returncode, *texts.result())
 
 
-def answered(arguments: list[str], folder: Path, today: str, room: Path) -> int:
-    """Run a command in a folder, on a day if one is set, and write what it prints; return its status."""
+def answered(arguments: list[str], folder: Path, today: str, room: Path, columns: int) -> int:
+    """Run a command in a folder, on a day if one is set, and write what it prints; return its status.
+
+    At 160 columns one table is printed where a narrow terminal has two.
+    """
     out, err = (TextIOWrapper((room / name).open("wb"), "utf-8") for name in ("out", "err"))
     with (
         out, err, pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder),
         contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
     ):  # fmt: skip
-        patch.setenv("COLUMNS", "160")  # one table where a narrow terminal has two
+        patch.setenv("COLUMNS", str(columns))
         if today:
             patch.setenv("FAIRFIX_TODAY", today)
         return run(arguments)
@@ -132,6 +135,20 @@ def test_commands_in_the_docs_run_and_print_what_is_shown(
     page: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every sh block ends with the status it says, and prints the text block behind it."""
+    run_page(page, checkout, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 80])
+def test_recipes_for_ci_do_not_depend_on_the_width(
+    columns: int, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners have terminals of any width, or none."""
+    run_page(ROOT / "docs" / "ci.md", checkout, monkeypatch, columns)
+
+
+def run_page(page: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 160) -> None:
+    """Run the sh blocks of a page one after the other, and compare what they print."""
     for name in [name for name in os.environ if name.startswith("FAIRFIX_")]:
         monkeypatch.delenv(name)
     printed, ran = None, 0
@@ -140,7 +157,7 @@ def test_commands_in_the_docs_run_and_print_what_is_shown(
         if mark == "file":
             (checkout / value).write_text(block)
         elif language == "sh":
-            done = execute(block, checkout)
+            done = execute(block, checkout, columns)
             assert done.returncode == int(value or 0), (block, done.stderr)
             printed, ran = f"{done.stdout}\n{done.stderr}", ran + 1
         elif language == "text" and mark != "printed":

@@ -68,7 +68,9 @@ def command(data: str, **given: Any) -> int:
     held = str(target.parent / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
-    text = first_configuration(source, named, columns, positive_label=given["positive_label"], line=line)
+    text = first_configuration(
+        source, named, columns, positive_label=given["positive_label"], line=line, typed=data
+    )
     write_text(target, text)
     talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

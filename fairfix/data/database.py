@@ -1,7 +1,7 @@
 """Tables of databases: opened for reading alone, counted where they are, streamed where rows are needed.
 
-Ibis compiles every question for the dialect of the database. A file of DuckDB is opened read-only, and its queries
-reach nothing else (:mod:`fairfix.data.embedded`). A session of PostgreSQL is one read-only transaction, so all
+Ibis compiles every question for the dialect of the database. A file of DuckDB or SQLite is opened read-only, and its
+queries reach nothing else (:mod:`fairfix.data.embedded`). A session of PostgreSQL is one read-only transaction, so all
 questions see the same rows. Of other databases, answers that are about other rows than the first are refused. No
 message has what is secret in a URL.
 """
@@ -25,7 +25,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Counts, Grid, Slice
-from fairfix.data.embedded import open_duckdb
+from fairfix.data.embedded import open_duckdb, open_sqlite
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
@@ -322,6 +322,8 @@ def _connected(url: str, shown: str) -> Any:
             return open_duckdb(
                 Path(_file_of(url)), read_only=True, settings=settings, wrapped=ibis.duckdb.from_connection
             )
+        if backend == "sqlite":
+            return open_sqlite(Path(_file_of(url)), ibis.sqlite.from_connection)
         if backend == "postgres":
             return _postgres(ibis, url, shown)
         return ibis.connect(url)
@@ -331,7 +333,7 @@ def _connected(url: str, shown: str) -> Any:
 
 
 def path_of(url: str) -> Path:
-    """Return the file that a URL of DuckDB names: after three slashes from this folder, after four from the root.
+    """Return the file that a URL names: after three slashes from this folder, after four from the root.
 
     After three it may be a file from the root too, where there is none here.
     """

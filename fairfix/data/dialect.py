@@ -3,19 +3,19 @@
 A file is read with commas (``.tsv``: tabs) wherever that splits its head into records of one length, two or more: so
 no quoted semicolon, and no semicolon in a file of commas, changes how it is read. Only else is another separator
 taken, if one splits header and rows evenly, or, where none does, header and most rows. A comma is a decimal sign only
-where it separates no columns, and where a column of numbers cannot be one of thousands.
+where it separates no columns, and where a column of numbers cannot be one of thousands (:mod:`fairfix.data.notation`).
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairfix.data.files import head_of
+from fairfix.data.notation import Seen, decimal_of
 from fairfix.data.places import Place
 from fairfix.errors import UsageError
 
@@ -23,15 +23,9 @@ HEAD = 1 << 16
 """Characters that are looked at: some hundred rows, whatever the size of the file."""
 
 SEPARATORS = (",", ";", "\t", "|")
-NAMES = {"\t": "a tab", " ": "a blank"}
+NAMES = {"\t": "a tab", " ": "a blank", "\u00a0": "a no-break space", "\u202f": "a narrow space"}
 MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Byte order marks of encodings other than UTF-8, whose own mark says nothing new."""
-
-GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
-"""A number that may have its thousands set off by commas."""
-
-WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
-WITH_POINT = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,15 @@ class Dialect:
         between = f"{named(self.delimiter)} between columns"
         decimal = f" and {self.decimal!r} as decimal sign" if self.decimal == "," else ""
         return between + decimal + ("" if self.encoding == "utf-8" else f", in {self.encoding.upper()}")
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a file as text, its encoding, and whether that is all of it."""
+
+    text: str
+    encoding: str
+    whole: bool
 
 
 def named(sign: str) -> str:
@@ -72,9 +75,12 @@ def stated(delimiter: str) -> str:
     return sign
 
 
-def sniffed(place: Place, delimiter: str | None = None, decimal: str | None = None) -> Dialect:
+def sniffed(
+    place: Place, delimiter: str | None = None, decimal: str | None = None, head: Head | None = None
+) -> Dialect:
     """Return the dialect of a file, of which only the head is read; what is stated is taken as it is."""
-    text, encoding, whole = _head(place)
+    head = head or head_text(place)
+    text, whole = head.text, head.whole
     if delimiter is None:
         delimiter = usual(place)
         if not _columns(text, delimiter, whole=whole):
@@ -84,22 +90,21 @@ def sniffed(place: Place, delimiter: str | None = None, decimal: str | None = No
             if columns[delimiter] < max(columns.values()):
                 delimiter = max(SEPARATORS, key=columns.__getitem__)
     if decimal is None and delimiter != ",":
-        decimal = _decimal(text, delimiter, whole=whole)
-    return Dialect(delimiter, decimal, encoding)
+        decimal = decimal_of(columns_of(head, delimiter).values())
+    return Dialect(delimiter, decimal, head.encoding)
 
 
-def header(place: Place, dialect: Dialect) -> list[str]:
+def header(head: Head, dialect: Dialect) -> list[str]:
     """Return the names of the columns of a file in a dialect, as far as its head shows them."""
-    text, _, _ = _head(place)
-    return next(iter(csv.reader(io.StringIO(text, newline=""), delimiter=dialect.delimiter)), [])
+    return next(iter(csv.reader(io.StringIO(head.text, newline=""), delimiter=dialect.delimiter)), [])
 
 
-def _head(place: Place) -> tuple[str, str, bool]:
-    """Return the beginning of a file, its encoding, and whether that is all of it."""
+def head_text(place: Place) -> Head:
+    """Return the beginning of a file."""
     data = head_of(place, HEAD, packed=zipped(place))
     encoding = MARKS.get(data[:2], "utf-8")
     text = data.decode(encoding if encoding != "utf-8" else "utf-8-sig", errors="replace")
-    return text, encoding, len(data) < HEAD
+    return Head(text, encoding, len(data) < HEAD)
 
 
 def _records(text: str, delimiter: str, *, whole: bool) -> Iterator[list[str]]:
@@ -133,19 +138,12 @@ def _mostly(text: str, delimiter: str, *, whole: bool) -> int:
     return sizes[0] if 2 * alike > len(sizes) else 0
 
 
-def _decimal(text: str, delimiter: str, *, whole: bool) -> str | None:
-    """Return the decimal sign that the columns of numbers show; None where none does, or they differ."""
-    rows = [*_records(text, delimiter, whole=whole)][1:]
-    signs = set()
-    for column in zip(*rows, strict=False):
-        cells = [cell.strip() for cell in column if cell.strip()]
-        for sign, number in ((",", WITH_COMMA), (".", WITH_POINT)):
-            with_sign = [cell for cell in cells if sign in cell]
-            plain = (cell for cell in cells if sign not in cell)
-            if not with_sign or not all(map(number.fullmatch, with_sign)):
-                continue
-            if not all(re.fullmatch(r"[+-]?\d+|NA|NaN|nan|null|NULL|N/A", cell) for cell in plain):
-                continue
-            if sign == "." or not all(map(GROUPED.fullmatch, with_sign)):
-                signs.add(sign)
-    return signs.pop() if len(signs) == 1 else None
+def columns_of(head: Head, delimiter: str, decided: Mapping[str, Seen] | None = None) -> dict[str, Seen]:
+    """Return what the values in a head show of the notation of numbers, by column, added to what others showed."""
+    names, *rows = [*_records(head.text, delimiter, whole=head.whole)] or [[]]
+    seen = dict(decided or {})
+    for name, *cells in zip(names, *rows, strict=False):
+        own = seen.setdefault(name, Seen())
+        if not own.text:
+            own.add(dict.fromkeys(cells))
+    return seen

@@ -7,11 +7,16 @@ naming a setting of DuckDB there (``duckdb:///x.duckdb?enable_external_access=tr
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from fairfix.data.files import head_of
+from fairfix.data.places import local
+from fairfix.errors import DataError
 
 DUCKDB = {
     "autoinstall_known_extensions": "false",
@@ -71,6 +76,53 @@ def open_duckdb(
         connection.close()
         raise
     return out
+
+
+def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
+    """Return a connection to a file of SQLite that reads that file alone, and makes no file.
+
+    A database with a write-ahead log gets files beside it even from those who read. It is opened as one that does not
+    change, unless a log is there; then who writes it has made these files.
+
+    Parameters
+    ----------
+    wrapped
+        What is returned in place of the connection is made by this.
+
+    Raises
+    ------
+    DataError
+        Changes wait in a log that no process writes any more.
+    """
+    import sqlite3
+
+    path = path.absolute()
+    has_log = head_of(local(path), 20, packed=False)[18:] == b"\2\2"
+    log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
+    if has_log and log.exists() and not index.exists():
+        raise DataError(
+            f"{path} has a log of changes that no process writes any more, {log.name}; let SQLite take it in first: "
+            f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint'"
+        )
+    still = "&immutable=1" if has_log and not log.exists() else ""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro{still}", uri=True)
+    try:
+        out = wrapped(connection)
+        connection.execute("PRAGMA trusted_schema = OFF")  # views call no functions that might have effects
+        connection.set_authorizer(_stays_inside)
+    except BaseException:
+        connection.close()
+        raise
+    return out
+
+
+def _stays_inside(action: int, _: str | None, name: str | None, *__: str | None) -> int:
+    """Return whether SQLite may do something, by its code: open another file, or load an extension, it may not."""
+    import sqlite3
+
+    outside = action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
+    outside |= action == sqlite3.SQLITE_FUNCTION and name in ("load_extension", "fts3_tokenizer")
+    return sqlite3.SQLITE_DENY if outside else sqlite3.SQLITE_OK
 
 
 def _literal(text: str) -> str:

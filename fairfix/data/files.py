@@ -24,6 +24,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
@@ -79,6 +80,8 @@ class Source(ABC):
     """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
+    doubtful: Mapping[str, str] = MappingProxyType({})
+    """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -126,6 +129,10 @@ class Source(ABC):
 
     def close(self) -> None:  # noqa: B027  most sources hold nothing open
         """Let go of what the source holds open; nothing is read of it after that."""
+
+    def spells(self, name: str) -> bool:
+        """Tell whether numbers of a column have signs of which the source alone knows what they separate."""
+        return self.text and (name in self.doubtful or pa.types.is_floating(self.schema.field(name).type))
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""

@@ -48,7 +48,7 @@ class PeopleSource(Source):
         source.require([count])
         self.unrepeated, self.count = source, count
         self.name, self.remark = source.name, source.remark
-        self.workers, self.text = source.workers, source.text
+        self.workers, self.text, self.doubtful = source.workers, source.text, source.doubtful
         self.schema = pa.schema([field for field in source.schema if field.name != count])
         if is_dry():
             return
@@ -118,7 +118,7 @@ def check_entries(source: Source, reading: Reading) -> None:
     }
     gone: dict[str, Any] = {part: None for part, name in names.items() if name not in source.columns}
     own = replace(reading, columns=replace(columns, **gone))
-    for part in source.parts(own.columns.counted, column_types(own)):
+    for part in source.parts(own.columns.counted, column_types(own, source)):
         encoder = Encoder(own, part.where, part.first_row)
         for batch in part.batches():
             encoder.encode(batch)

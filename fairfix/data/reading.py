@@ -31,6 +31,14 @@ DECISIONS = frozenset({"prediction", "y_pred"})
 """Names that hold decisions when the column is not of fractional numbers."""
 
 
+OWN = {
+    ("p_positive", "decision", "randomized"): {"prediction": "decision"},
+    ("prediction", "decision", "randomized"): {"score": "prediction", "prediction": "decision"},
+    ("prediction", "randomized"): {"score": "prediction"},
+}
+"""Columns that ``fairfix predict`` adds side by side -> part -> the one that plays it."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """Which column plays which part; every other column is a feature."""
@@ -214,12 +222,14 @@ def infer_columns(
     score_from_model: bool = False,
     score_needed: bool = True,
     of_classes: bool = False,
+    repaired: bool = False,
 ) -> tuple[Columns, dict[str, str]]:
     """Return the columns with label and score filled in by name, and what was inferred (part -> column).
 
     A missing label is no error: metrics that need none are still computed. Nor is a missing score, where a model is yet
     to be learned and it is not ``score_needed``; decisions are not looked for then. Predictions ``of_classes`` are
-    looked for alone; where they are not ``score_needed``, they may be missing.
+    looked for alone; where they are not ``score_needed``, they may be missing. Where a ``repaired`` rule has decided
+    the rows, its columns come before those of usual names.
     """
     for part in (
         "protected",
@@ -243,6 +253,10 @@ def infer_columns(
         columns = replace(columns, label=label)
     if columns.score or columns.prediction or columns.probability or score_from_model:
         return columns, inferred
+    own = of_predict(schema) if repaired else ()
+    parts = {"prediction": "prediction"} if of_classes and "prediction" in own else OWN.get(own, {})
+    if parts and not taken & {*parts.values()}:
+        return replace(columns, **parts), {**inferred, **parts}  # type: ignore[arg-type]  # parts of one name
     if of_classes:
         decided = _only(sorted(DECISIONS), names, "prediction")
         if decided is None and not score_needed:
@@ -265,6 +279,19 @@ def infer_columns(
         return columns, inferred
     part = "prediction" if decides else "score"
     return replace(columns, **{part: score}), {**inferred, part: score}  # type: ignore[arg-type]  # a part of one name
+
+
+def of_predict(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that ``fairfix predict`` has added; none where it has not."""
+    names = list(schema.names)
+    if names.count("randomized") != 1 or not pa.types.is_boolean(schema.field("randomized").type):
+        return ()
+    end = names.index("randomized") + 1
+    begin = names.index("prediction") if "prediction" in names[:end] else end
+    between = names[begin + 1 : end - 1]
+    if begin < end and all(name.startswith("p_") for name in between):
+        return tuple(names[begin:end])  # of classes, or of values without decisions
+    return next((own for own in OWN if tuple(names[max(end - len(own), 0) : end]) == own), ())
 
 
 def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str | None:

@@ -391,7 +391,7 @@ def scan(
         return tally.scan()
 
     with proposing_bands(source):
-        parts = source.parts(reading.columns.counted, column_types(reading)) if there is None else []
+        parts = source.parts(reading.columns.counted, column_types(reading, source)) if there is None else []
         if there is not None:
             total: Scan | None = Scan(there, None, reading)
         elif each is None:
@@ -426,10 +426,11 @@ def check_whole(counts: Counts, reading: Reading, name: str) -> None:
     check_positive(counts.rows[:, -1], reading, decided)
 
 
-def column_types(reading: Reading) -> dict[str, pa.DataType]:
-    """Return the column types to ask the source for."""
+def column_types(reading: Reading, source: Source) -> dict[str, pa.DataType]:
+    """Return the column types to ask a source for."""
     coded = pa.dictionary(pa.int32(), pa.string())
     types: dict[str, pa.DataType] = dict.fromkeys(reading.columns.cell_keys, coded)
+    types |= {name: pa.float64() for name, edges in reading.bands.items() if edges and source.spells(name)}
     columns = reading.columns
     for name in (columns.score, columns.weight, columns.probability):
         if name:
@@ -477,7 +478,7 @@ def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> Ke
                 room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
         return KeptRows.joined(chosen) if chosen else None
 
-    parts = source.parts(reading.columns.counted, column_types(reading))
+    parts = source.parts(reading.columns.counted, column_types(reading, source))
     return KeptRows.joined([rows for rows in source.workers.each(parts, gather) if rows is not None])
 
 
@@ -513,7 +514,7 @@ def stream_batches(
     """
     before, more = 0, more or {}
     names = list(dict.fromkeys((*reading.columns.counted, *columns, *more)))
-    for part in source.parts(names, {**more, **column_types(reading)}):
+    for part in source.parts(names, {**more, **column_types(reading, source)}):
         for batch in part.batches():
             if batch.num_rows:
                 yield before, part, batch
@@ -558,7 +559,8 @@ def proposing_bands(source: Source) -> Iterator[None]:
 
 def _numbers(source: Source, name: str) -> Iterator[Floats]:
     """Yield the numbers of a column of groups, NaN where there is none."""
-    for part in source.parts([name], {name: pa.dictionary(pa.int32(), pa.string())}):
+    kind = pa.float64() if source.spells(name) else pa.dictionary(pa.int32(), pa.string())
+    for part in source.parts([name], {name: kind}):
         row = part.first_row
         for batch in part.batches():
             yield group_numbers(batch.column(0), name, partial(row_name, part.where, row))

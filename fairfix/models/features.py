@@ -36,7 +36,8 @@ import pyarrow as pa
 
 from fairfix.data.codec import ABOVE_0, list_of, name_text, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.encoder import group_codes, numbers
+from fairfix.data.encoder import MISSING, group_codes, numbers
+from fairfix.data.notation import Seen
 from fairfix.data.table import NotPlainError, OneRow, Table
 from fairfix.errors import ArtifactError, ColumnError, DataError
 
@@ -297,6 +298,8 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
     mass = np.bincount(codes, weight, len(levels))
     rows = np.bincount(codes, minlength=len(levels))
     distinct = int(np.count_nonzero(rows))
+    if kind == "category":
+        _refuse_numbers(name, [level for level, many in zip(levels, rows, strict=True) if many])
     if kind == "category" and distinct > MOST_LEVELS and distinct > codes.size / 2:
         raise DataError(
             f"feature column {name!r} has {distinct:,} different texts in {codes.size:,} rows, which looks like a name "
@@ -304,6 +307,17 @@ def _learn_levels(name: str, kind: Kind, codes: Ints, levels: Sequence[str], wei
         )
     order = sorted(np.flatnonzero(mass > 0).tolist(), key=lambda i: (-mass[i], levels[i]))[:MOST_LEVELS]
     return Feature(name, kind, levels=tuple(sorted(levels[i] for i in order)))
+
+
+def _refuse_numbers(name: str, levels: Sequence[str]) -> None:
+    """Raise where all texts of a feature are numbers with units, thousands signs or decimal commas."""
+    seen = Seen()
+    seen.add(level for level in levels if level != MISSING)
+    if not seen.text and (seen.unit or seen.open or seen.thousands or "," in seen.decimal):
+        raise DataError(
+            f"feature column {name!r} holds numbers as text, such as {seen.in_words!r}; convert it to numbers, or "
+            "leave it out with `features`"
+        )
 
 
 def kind_of(name: str, kind: pa.DataType) -> Kind:

@@ -324,7 +324,7 @@ class Repaired:
                 tally.add(draws)
             return draws
 
-        for part in source.parts(source.columns, _types_of(self, source.schema)):
+        for part in source.parts(source.columns, self._types_in(source)):
             encoder = Encoder(self.reading, part.where, part.first_row)
             first = part.first_row
             for batch in part.batches():
@@ -338,11 +338,18 @@ class Repaired:
 
     def output_schema(self, source: Source) -> pa.Schema:
         """Return the schema of what :meth:`predict_source` yields."""
-        types = _types_of(self, source.schema)
+        types = self._types_in(source)
         if not source.text:
             return pa.schema([*source.schema, *self.output])
         fields = [f.with_type(types.get(f.name, f.type)) for f in source.schema]
         return pa.schema([*fields, *self.output])
+
+    def _types_in(self, source: Source) -> dict[str, pa.DataType]:
+        """Return the types to read a source with: columns that prediction does not need stay text where in doubt."""
+        doubtful = dict.fromkeys(set(source.doubtful) - set(self.required), pa.string())
+        types = doubtful | _types_of(self, source.schema)
+        cut = (name for name, edges in self.reading.bands.items() if edges and source.spells(name))
+        return types | dict.fromkeys(cut, pa.float64())
 
     def _predicted(
         self,

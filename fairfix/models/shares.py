@@ -26,7 +26,7 @@ class SharedSource(Source):
         by_id = reading.columns.id is not None
         self.share = Share.parse(text, tuple(self._identity), by_id=by_id, seed=seed)
         self.name, self.remark = source.name, source.remark
-        self.text, self.schema = source.text, source.schema
+        self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
         self.about_rows = int(source.about_rows * (self.share.high - self.share.low))
         self._source = source
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
+from os.path import commonprefix
 
 Place = tuple[float, float]
 Spread = tuple[float, float, float, float]
@@ -108,10 +110,11 @@ def dots(rows: Sequence[Dot], span: tuple[float, float], line: Dot | None = None
         tops = [start + step * i for i in range(len(rows))]  # broken where the texts are
         out += [_line(x, top + 16, x, top + step + 1, QUIET, 1.2, "4 3") for top in tops]
         out.append(_line(LEFT, 12, LEFT + 22, 12, QUIET, 1.2, "4 3"))
-        out.append(_text(LEFT + 28, 16, f"{shortened(line.name, 24)} {line.text}", QUIET))
+        out.append(_text(LEFT + 28, 16, f"{_elided(line.name, 24, 8)} {line.text}", QUIET))
+    names = shortened((row.name for row in rows), 26)
     for i, row in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, shortened(row.name, 26), INK))
+        out.append(_text(LEFT, top + 12, names[row.name], INK))
         out.append(_text(RIGHT, top + 12, row.text, INK, "end"))
         out.append(_interval(row, scale, top + 22, "circle", solid=True))
     return Drawing(NARROW, bottom + 24, "".join(out))
@@ -130,13 +133,15 @@ class Panel:
 def family(panels: Sequence[Panel], span: tuple[float, float]) -> Drawing:
     """Return panels one above the other on one common axis, a row for each group, with limits as upright lines."""
     scale, step, y, out = _Scale(span, (112, RIGHT - 52)), 15, 12.0, []
+    titles = shortened((panel.title for panel in panels), 40)
+    names = shortened((row.name for panel in panels for row in panel.rows), 14)
     for panel in panels:
-        out.append(_text(LEFT, y + 4, shortened(panel.title, 40), INK, bold=True))
+        out.append(_text(LEFT, y + 4, titles[panel.title], INK, bold=True))
         if panel.mark:
             out.append(_text(RIGHT, y + 4, panel.mark[1], CUT, "end"))
         top, y = y + 10, y + 18
         for row in panel.rows:
-            out.append(_text(106, y + 4, shortened(row.name, 14), INK, "end"))
+            out.append(_text(106, y + 4, names[row.name], INK, "end"))
             out.append(_interval(row, scale, y, "circle", solid=True, small=True))
             out.append(_text(RIGHT, y + 4, row.text, INK, "end"))
             y += step
@@ -158,9 +163,10 @@ def pairs(rows: Sequence[tuple[str, Dot, Dot]], span: tuple[float, float]) -> Dr
         sample = Dot(word, 0.5, 0.0, 1.0, "")
         out.append(_interval(sample, _Scale((0, 1), (x, x + 36)), 12, shape, solid=solid))
         out.append(_text(x + 44, 16, word, INK))
+    names = shortened((name for name, *_ in rows), 46)
     for i, (name, before, after) in enumerate(rows):
         top = start + step * i
-        out.append(_text(LEFT, top + 12, shortened(name, 54), INK))
+        out.append(_text(LEFT, top + 12, names[name], INK))
         for dot, shape, solid, y in ((before, "circle", False, top + 24), (after, "square", True, top + 40)):
             out.append(_interval(dot, scale, y, shape, solid=solid))
             out.append(_text(214, y + 4, dot.text, INK))
@@ -190,6 +196,7 @@ def lines(
     out += [_path(curve.points, across, up, style) for curve, style in zip(quiet, background, strict=True)]
     lettered = len(loud) > NAMED
     styles, names = [], []
+    short = shortened((curve.name for curve in loud), 16)
     for i, curve in enumerate(loud):
         style = _Style(COLOURS[i % CURVES], 1.8, DASHES[i % CURVES], SHAPES[i % CURVES])
         inside = [p for p in curve.points if across.holds(p[0])]
@@ -199,7 +206,7 @@ def lines(
         out += [_shape(style.shape, across(x), up(y), style.colour) for x, y in marked]
         at = int((i + 0.5) / len(loud) * len(inside))  # each name at its own part of the way
         named = inside[at : at + 1] if curve.marks else _at_levels(inside, levels[:1])
-        name = chr(ord("A") + i) if lettered else shortened(curve.name, 16)
+        name = chr(ord("A") + i) if lettered else short[curve.name]
         names += [_name(name, across(x), up(y), up.places[0], style, bold=lettered) for x, y in named]
         styles.append((f"{name}: {curve.name}" if lettered else curve.name, style))
     out += names  # above all curves
@@ -275,10 +282,48 @@ class _Scale:
         ]
 
 
-def shortened(text: str, most: int) -> str:
-    """Return the text, with an ellipsis in its middle where it is too long for a picture."""
-    tail = (most - 1) // 3
-    return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+def shortened(names: Iterable[str], most: int) -> dict[str, str]:
+    """Return name -> itself, or with an ellipsis in its middle where it has more than ``most`` characters.
+
+    Different names stay different: the ellipsis is where all of them do, after about two thirds and before a word if
+    it can be; else in place of what all long names begin with; else names that would be equal are numbered.
+    """
+    whole = list(dict.fromkeys(names))
+    long, usual = [name for name in whole if len(name) > most], (most - 1) // 3
+
+    def far(tail: int) -> tuple[bool, int, int]:
+        inside_words = sum(not name[-tail - 1].isspace() for name in long)
+        return abs(tail - usual) > 2, inside_words, abs(tail - usual)
+
+    ways = [partial(_elided, most=most, tail=tail) for tail in sorted(range(1, most - 1), key=far)]
+    ways.append(partial(_from_difference, most=most, common=len(commonprefix(long))))  # noqa: RUF071  of characters
+    for way in ways:
+        short = {name: way(name) for name in whole}
+        if len(set(short.values())) == len(whole):
+            return short
+    short = {name: name for name in whole if name not in long}
+    taken, number = {*short}, 0
+    for name in whole:
+        text = short.get(name) or _elided(name, most, usual)
+        while name not in short and text in taken:
+            number += 1
+            mark = f" ({number})"
+            text = _elided(name, most - len(mark), 0) + mark
+        short[name] = text
+        taken.add(text)
+    return short
+
+
+def _from_difference(name: str, most: int, common: int) -> str:
+    head = most // 4
+    shown = f"{name[:head]}…{name[common:]}"[:most] if common > head else name
+    return (
+        name if len(name) <= most else shown if len(shown) <= most else _elided(name, most, (most - 1) // 3)
+    )
+
+
+def _elided(name: str, most: int, tail: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
 
 
 def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", *, bold: bool = False) -> str:
@@ -393,11 +438,12 @@ def _gap(gap: Gap, x: float, low: float, high: float) -> str:
 def _keyed(body: list[str], key: Sequence[tuple[str, _Style]], longest: int) -> Drawing:
     """Return a drawing with its key below, in two columns where the longest name is short."""
     columns, most, top = (1, 56, 318) if longest > 22 else (2, 26, 318)
+    names = shortened((name for name, _ in key), most)
     for i, (name, style) in enumerate(key):
         x, y = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18
         if style.width:
             body.append(_line(x, y, x + 34, y, style.colour, style.width, style.dash))
         if style.shape:
             body.append(_shape(style.shape, x + 17, y, style.colour))
-        body.append(_text(x + 42, y + 4, shortened(name, most), INK))
+        body.append(_text(x + 42, y + 4, names[name], INK))
     return Drawing(WIDE, top + math.ceil(len(key) / columns) * 18 + 4, "".join(body), letters=13)

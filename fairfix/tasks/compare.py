@@ -457,7 +457,7 @@ class Plan:
 
 def plan_of(request: CompareRequest) -> Plan:
     """Return what is to be compared on which data."""
-    data = open_data(request, score_needed=False)
+    data = open_data(request, score_needed=False, label_needed=True)
     if data.reading.columns.label is None:
         raise UsageError("a comparison needs labels to judge by; name the column with `label`")
     if data.reading.columns.prediction:

@@ -20,7 +20,7 @@ from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import INDEX_NAME
 from fairfix.data.people import PeopleSource, check_entries
-from fairfix.data.reading import Columns, Reading, infer_columns
+from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
@@ -30,6 +30,7 @@ from fairfix.report.layout import waiver_state
 from fairfix.tasks.request import (
     MULTICLASS,
     AuditRequest,
+    CompareRequest,
     DataRequest,
     GateRequest,
     PredictRequest,
@@ -77,8 +78,18 @@ class Dataset:
         return self.model.feature_names if self.model else ()
 
 
-def open_data(request: DataRequest, *, score_needed: bool = True, protected_needed: bool = True) -> Dataset:
-    """Open the data of a request; what a request names no column for is looked for by its usual name."""
+def open_data(
+    request: DataRequest,
+    *,
+    score_needed: bool = True,
+    protected_needed: bool = True,
+    label_needed: bool = False,
+    guides: bool = True,
+) -> Dataset:
+    """Open the data of a request; what a request names no column for is looked for by its usual name.
+
+    An error about columns ``guides`` to a command that runs; a label that is needed is asked of that alone.
+    """
     if request.data is None:
         raise UsageError("name the `data`: a file, a folder, a pattern, a data frame or an Arrow table")
     many = request.task == MULTICLASS
@@ -96,9 +107,14 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
         Reading(columns).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
     raw = source
+
+    def guide() -> str:
+        needed = {"score_needed": score_needed, "protected_needed": protected_needed}
+        return f"\n{_guide(request, raw, needed, label_needed=label_needed)}" if guides else ""
+
     if protected_needed and not request.protected:
         text = "name the protected column with `protected=COLUMN`"
-        raise UsageError(f"{text}\n{_guide(request, raw)}")
+        raise UsageError(f"{text}{guide()}")
     if request.model:
         from fairfix.models.user_file import load_model
 
@@ -118,12 +134,14 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
             score_from_model=model is not None,
             score_needed=score_needed,
             of_classes=many,
+            repaired=isinstance(request, AuditRequest),
         )
         source.require(columns.roles)
     except ColumnError as error:
-        raise ColumnError(error.text, f"\n{_guide(request, raw)}") from error
+        raise ColumnError(error.text, guide()) from error
+    own = of_predict(source.schema)
     for part, name in inferred.items():
-        log.info("%s is column %r (by its name)", part, name)
+        log.info("%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "by its name")
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if many:
         options["task"] = "classification"  # of each class and the rest
@@ -156,11 +174,27 @@ def open_data(request: DataRequest, *, score_needed: bool = True, protected_need
     return data
 
 
-def _guide(request: DataRequest, source: Source) -> str:
-    """Return what the columns look like and the command to go on with."""
+def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:
+    """Return what the columns look like and a command to go on with, which runs on the first rows."""
+    from fairfix.data.scan import scan
     from fairfix.tasks.guide import guide
 
-    return guide(request, source)
+    def attempt(asked: DataRequest) -> None:
+        data = open_data(asked, **needed, guides=False)
+        columns = data.reading.columns
+        if label_needed and columns.label is None:
+            raise ColumnError("no label", "")
+        if isinstance(asked, CompareRequest) and columns.prediction:
+            raise ColumnError("no score", "")
+        if not (columns.score or columns.prediction or columns.probability):
+            learned_features(asked, data)
+        scan(data.source, data.reading.with_threshold(), exact=False, losses=False)
+
+    talks, log.disabled = log.disabled, True  # nobody has asked for it yet
+    try:
+        return guide(request, source, attempt)
+    finally:
+        log.disabled = talks
 
 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
@@ -233,7 +267,8 @@ def learned_features(
         return None
     taken = {*columns.roles, *membership_columns(noise, data)}
     free = [name for name in data.source.columns if name not in taken]
-    usual = [name for name in free if not INDEX_NAME.fullmatch(name)]
+    own = of_predict(data.source.schema)
+    usual = [name for name in free if not INDEX_NAME.fullmatch(name) and name not in own]
     names = usual if asked in ((), ("all",)) else list(asked)
     data.source.require(names)
     for name in names:

@@ -1,25 +1,27 @@
 """Guide: the columns of the data, what each may be by its name, and the command to copy; the end of a first error.
 
-Nothing is read but the names and types of the columns, and nothing is decided by it: which groups matter is for people
-to say.
+Nothing is decided by it: which groups matter is for people to say. A command is proposed only if it has run on the
+first rows.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import chain, islice
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from fairfix.data.files import Source
-from fairfix.data.names import joined_names, nearest
+from fairfix.data.names import joined_names, nearest, quoted_name, split_names
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
-from fairfix.data.urls import shown_argument
-from fairfix.errors import UsageError
+from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
+from fairfix.errors import FairfixError, UsageError
+from fairfix.report.words import as_options, plain
 from fairfix.tasks.request import AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
@@ -46,17 +48,32 @@ OUTCOMES = frozenset(
 OUTPUTS = frozenset(("score", "scores", "prob", "proba", "probability", "risk", "yhat", "pred", "predicted"))
 """Words in the names of protected columns, of labels and of a model's outputs."""
 
+NEGATIVE = frozenset(("0", "no", "neg", "negative", "false"))
+"""Words in the name of a probability that is not of a positive label."""
+
 IDENTITY = re.compile(r"(^|_)(id|uuid|key)$")
 SHOWN = 40
+TRIED = 1000
+"""Rows that a command is tried on."""
+
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 
-def guide(request: DataRequest, source: Source) -> str:
-    """Return the lines that follow an error about columns."""
+def guide(request: DataRequest, source: Source, attempt: Callable[[DataRequest], object]) -> str:
+    """Return the lines that follow an error about columns; ``attempt`` raises where a request does not run."""
     given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
     named = [name for names in given.values() for name in names]
     free = [name for name in source.columns if name not in named]
-    roles = {**_guessed(request, source, free, given), **given}
+    made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
+    roles = {**guessed(source, free, made=made), **given}
+    settings = _settings(request, source, given, roles)
+    return listing(source, given, roles, _command(request, source, settings, attempt))
+
+
+def listing(
+    source: Source, given: Mapping[str, list[str]], roles: Mapping[str, list[str]], command: str
+) -> str:
+    """Return what the columns are or may be, a line each, and the command to copy if there is one."""
     shown = {role: names for role, names in roles.items() if names}
     listed = {name for names in shown.values() for name in names}
     others = [name for name in source.columns if name not in listed]
@@ -65,11 +82,12 @@ def guide(request: DataRequest, source: Source) -> str:
         lines.append(f"  {'' if role in given else 'perhaps '}{role}: {_some(names)}")
     if others:
         lines.append(f"  others: {_some(others)}")
-    return "\n".join((*lines, f"to copy: {_command(request, source, given, roles)}"))
+    return "\n".join((*lines, *([f"to copy: {command}"] if command else [])))
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(plain(quoted_name(name)) for name in names[:SHOWN]) + more
 
 
 def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]:
@@ -81,41 +99,56 @@ def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]
 
 
 def _words(name: str) -> set[str]:
-    """Return the words of a name: ``ageBand`` and ``age_band`` have two."""
-    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+    """Return the words of a name: ``ageBand`` and ``age_band`` have two, ``proba_1`` has a number."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)}
 
 
-def _guessed(
-    request: DataRequest, source: Source, free: Sequence[str], given: Mapping[str, list[str]]
-) -> dict[str, list[str]]:
-    """Return what the free columns may be by their names."""
+def guessed(source: Source, free: Sequence[str], *, made: bool = False) -> dict[str, list[str]]:
+    """Return what the free columns may be by their names; no score where there is one, or one is ``made``."""
     numbers = {f.name for f in source.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
     label = [name for name in LABELS if name in free] or [name for name in free if _words(name) & OUTCOMES]
     score = [name for name in SCORES if name in free]
     score = score or [name for name in free if name in numbers and _words(name) & OUTPUTS]
     groups = [name for name in free if _words(name) & GROUPS and name not in (*label, *score)]
     groups.sort(key=lambda name: name in numbers)  # numbers make many groups, so they come last
-    made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
     ids = [name for name in free if IDENTITY.search(name.lower()) and name not in (*label, *score, *groups)]
     return {"protected": groups, "label": label, "score": [] if made else score, "id": ids}
 
 
-def _command(
+def decided_by(source: Source, names: Sequence[str]) -> dict[str, str]:
+    """Return the part that one of several columns of a model's output plays, and which; empty where it is open.
+
+    A usual name comes first. A word in a name is enough where a single column of fractional numbers has one, beside
+    those of the negative class.
+    """
+    usual = [name for name in names if name in SCORES]
+    real = [name for name in names if pa.types.is_floating(source.schema.field(name).type)]
+    fitting = usual or [name for name in real if not _words(name) & NEGATIVE]
+    if not fitting or (len(fitting) > 1 and not usual):
+        return {}
+    return {"prediction" if fitting[0] in DECISIONS and fitting[0] not in real else "score": fitting[0]}
+
+
+def _settings(
     request: DataRequest, source: Source, given: Mapping[str, list[str]], roles: Mapping[str, list[str]]
-) -> str:
-    """Return the command with what was asked for and what is guessed, or the call where the data are in memory."""
-    settings: dict[str, Any] = {name: joined_names(names) for name, names in given.items()}
+) -> dict[str, Any]:
+    """Return what was asked for and what is guessed, by parameter, as the command line takes it."""
+    domains = parameters_of(type(request))
+    settings: dict[str, Any] = {
+        role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
+    }
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
-        plain = [n for n in roles["protected"] if n not in numbers]
-        settings["protected"] = joined_names(plain or roles["protected"][:1]) or "COLUMN"
-    for role, usual in (("label", LABELS), ("score", SCORES)):
-        names = () if role in given else roles[role]
-        if names and sum(name in names for name in usual) != 1:
-            decides = names[0] in DECISIONS and not pa.types.is_floating(source.schema.field(names[0]).type)
-            settings["prediction" if decides else role] = names[0]
-    for name, (default, domain) in parameters_of(type(request)).items():
+        texts = [n for n in roles["protected"] if n not in numbers]
+        settings["protected"] = joined_names(texts or roles["protected"][:1])
+    labels = () if "label" in given else [name for name in roles["label"] if name in LABELS]
+    if len(labels) > 1:  # a word in a name makes no label: it may be a feature
+        settings["label"] = labels[0]
+    scores = () if "score" in given else roles["score"]
+    if sum(name in SCORES for name in scores) != 1:
+        settings |= decided_by(source, scores)
+    for name, (default, domain) in domains.items():
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and value != default:
             many = isinstance(value, tuple)
@@ -125,10 +158,63 @@ def _command(
         if value is not None and str(value) != defaults.get(name):
             joined = isinstance(value, (list, tuple)) and isinstance(request.data, str)
             settings[name] = joined_names(map(str, value)) if joined else value
+    return settings
+
+
+def _command(
+    request: DataRequest,
+    source: Source,
+    settings: Mapping[str, Any],
+    attempt: Callable[[DataRequest], object],
+) -> str:
+    """Return the command, or the call for data in memory; empty where it does not run, or cannot be copied."""
+    asked: dict[str, Any] = {one.name: settings.get(one.name) for one in fields(request) if one.name in ROLES}
+    for role in ("protected", "strata"):
+        asked[role] = tuple(split_names(asked[role])) if asked[role] else ()
+    if not runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows))):
+        return ""
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
-    return " ".join((f"fairfix {task} {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+    data, _, table = request.data.partition("#") if is_database(request.data) else (request.data, "", "")
+    if table:
+        settings = {"table": unquote(table), **settings}
+    return to_copy(task, data, settings)
+
+
+UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", "delimiter", "decimal"))
+"""Parameters that say how files are read, which first rows in memory are not."""
+
+
+def runs(source: Source, attempt: Callable[[pa.Table], object]) -> bool:
+    """Tell whether an attempt with the first rows of a source raises no error; never in a dry run."""
+    if is_dry():
+        return False
+    try:
+        part = next(iter(source.parts(source.columns, dict.fromkeys(source.doubtful, pa.string()))))
+        batches = [batch.slice(0, TRIED) for batch in islice(part.batches(), 1)]
+        attempt(pa.Table.from_batches(batches))
+    except (FairfixError, StopIteration, ValueError):  # ValueError: no batch
+        return False
+    return True
+
+
+def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
+    """Return a command with its parameters marked; empty where a shell would not take it as it is shown."""
+    shown = f"./{data}" if data.startswith("-") else data
+    line = " ".join((f"fairfix {task} {shlex.quote(shown)}", *_options(settings)))
+    words = ["fairfix", task, shown]
+    for name, value in settings.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            words += [f"--{name.replace('_', '-')}", *([] if one is True else [str(one)])]
+    printed = as_options(line)
+    sound = (
+        shown_argument(data) == data
+        and hidden(printed) == printed
+        and printed.isprintable()
+        and shlex.split(printed) == words
+    )
+    return line if sound else ""
 
 
 def paired_instead(request: AuditRequest, source: Source, old: str) -> str:
@@ -163,5 +249,6 @@ def _options(settings: Mapping[str, Any]) -> Iterator[str]:
 
 def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
-        several = name in ("protected", "strata", "features") and isinstance(value, str) and "," in value
-        yield f"{name}={value.split(',') if several else value!r}"
+        several = name in ("protected", "strata", "features") and isinstance(value, str)
+        names = split_names(value) if several else []
+        yield f"{name}={(names[0] if len(names) == 1 else names) if names else value!r}"

@@ -124,7 +124,12 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     recorded = not (repairer.membership or repairer.numbers)
-    data = open_data(request, score_needed=not (repairer.learns or many), protected_needed=recorded)
+    data = open_data(
+        request,
+        score_needed=not (repairer.learns or many),
+        protected_needed=recorded,
+        label_needed=repairer.uses_labels,
+    )
     check_columns(data.source, data.reading, repairer.membership.values())
     check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
     noise = _noise(request, repairer)

@@ -170,7 +170,9 @@ class FilesRequest(Request):
         "SIGN",
     )
     decimal: str | None = parameter(
-        None, "Decimal sign of CSV files.  [default: as their heads show]", choices=(".", ",")
+        None,
+        "Decimal sign of CSV files; the other one then separates thousands.  [default: as the numbers show]",
+        choices=(".", ","),
     )
     trust_model: str | None = parameter(
         None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.files import Source
-from fairfix.data.names import quoted_name
+from fairfix.data.files import Source, open_source
+from fairfix.data.names import joined_names, quoted_name
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
 from fairfix.data.survey import MANY, SHOWN, Survey
@@ -54,17 +54,23 @@ def first_configuration(
     *,
     positive_label: str | None = None,
     line: str = "fairfix audit",
+    typed: str = "",
 ) -> str:
     """Return the text of a configuration with which an audit of the data runs; ``data`` is how it names the source.
 
-    ``line`` is what is typed to run it. Columns that are not named are inferred.
+    ``line`` is what is typed to run it, ``typed`` how the source was named. Columns that are not named are inferred.
 
     Raises
     ------
     UsageError, DataError
         Something that has to be known cannot be inferred, or an audit would not run; names the parameter.
     """
-    columns, _ = infer_columns(columns, source.schema)
+    try:
+        columns, _ = infer_columns(columns, source.schema, repaired=True)
+    except ColumnError as error:
+        if not typed:
+            raise
+        raise ColumnError(error.text, f"\n{_guide(source, typed, columns, positive_label)}") from error
     source.require(columns.roles)
     seen, rows = _surveyed(source)
     usual, others = _candidates(source, columns, seen)
@@ -87,11 +93,37 @@ def first_configuration(
     return _text(draft, f"{_plain(source.name)} ({many})", data, line)
 
 
+def _guide(source: Source, typed: str, columns: Columns, positive_label: str | None) -> str:
+    """Return what columns may be, and the command with the guesses if it runs on the first rows."""
+    from fairfix.tasks.guide import decided_by, guessed, listing, runs, to_copy
+
+    parts: dict[str, Any] = {
+        name: getattr(columns, name) for name in ("protected", "label", "score", "prediction")
+    }
+    given = {
+        part: [names] if isinstance(names, str) else list(names) for part, names in parts.items() if names
+    }
+    taken = {name for names in given.values() for name in names}
+    free = [name for name in source.columns if name not in taken]
+    roles = {**guessed(source, free, made=bool(columns.score or columns.prediction)), **given}
+    own: dict[str, Any] = {} if "score" in given else decided_by(source, roles["score"])
+    filled = replace(columns, **own)
+    settings: dict[str, Any] = {
+        part: joined_names(names) if part == "protected" else names[0] for part, names in given.items()
+    }
+    settings |= own | ({} if positive_label is None else {"positive_label": positive_label})
+
+    def attempt(rows: pa.Table) -> None:
+        first_configuration(open_source(rows), "", filled, positive_label=positive_label)
+
+    return listing(source, given, roles, to_copy("init", typed, settings) if runs(source, attempt) else "")
+
+
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
     """Return what is seen of each column, and the number of rows."""
     seen = {name: Survey() for name in source.columns}
     rows = 0
-    for part in source.parts(list(source.columns)):
+    for part in source.parts(list(source.columns), dict.fromkeys(source.doubtful, pa.string())):
         for batch in part.batches():
             rows += batch.num_rows
             for name in seen:

@@ -522,7 +522,7 @@ def test_a_frame_is_answered_with_a_call(rows: pd.DataFrame) -> None:
 
 
 def test_a_column_that_looks_like_no_group_is_not_made_one(call: Call) -> None:
-    """Words inside other words, such as the age in mileage, guess nothing; a placeholder stands in the command."""
+    """Words inside other words, such as the age in mileage, guess nothing; without a guess no command is proposed."""
     write(
         pd.DataFrame({"mileage": [1, 2], "trace": ["a", "b"], "label": [0, 1], "score": [0.1, 0.9]}), "d.csv"
     )
@@ -530,7 +530,7 @@ def test_a_column_that_looks_like_no_group_is_not_made_one(call: Call) -> None:
 
     assert status == 2
     assert "perhaps protected" not in err
-    assert "to copy: fairfix audit d.csv --protected COLUMN" in err
+    assert "to copy" not in err
 
 
 def test_files_of_a_folder_that_differ_in_columns_are_named(call: Call) -> None:

@@ -43,6 +43,7 @@ REPORTS = {
     "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--noise-epsilon", "0.02"),
     "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
     "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
+    "repair of many": ("repair", "many.parquet", "--protected", "a group", "--method", "ramp"),
     "models": ("compare", LOANS, "--protected", "race", "--id", "applicant_id", "--against-data", OTHER),
     "compare": ("compare", LOANS, "--protected", "race", "--methods", "ramp", "--slacks", "0.05,inf"),
 }
@@ -72,7 +73,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         page = folder / f"{name}.html"
         if not page.exists():
             arguments = [str(folder / part) if (folder / part).is_file() else part for part in REPORTS[name]]
-            more = ["-o", str(folder / "r.fairfix")] if name == "repair" else []
+            more = ["-o", str(folder / "r.fairfix")] if REPORTS[name][0] == "repair" else []
             saved = folder / f"{name}.json"
             status = run([*arguments, *more, "--no-config", "--quiet", "--out", f"json={saved}"])
             assert status in (0, 1, 3)
@@ -154,6 +155,29 @@ def test_paper_shows_what_the_screen_shows(pages: Callable[[str], Path], browser
         page.emulate_media(media="print")
         assert page.evaluate("document.documentElement.scrollWidth") <= 688, name
         page.close()
+
+
+@pytest.mark.parametrize("name", ["audit", "intersection", "many", "noise", "repair", "repair of many"])
+def test_every_picture_has_room_on_a_sheet(name: str, pages: Callable[[str], Path], browser: Any) -> None:
+    """Lower than a sheet of A4, and in no row of a grid: what is taller there is drawn over what follows it."""
+    page = browser.new_page(viewport={"width": 688, "height": 900})
+    page.goto(pages(name).as_uri())
+    page.emulate_media(media="print")
+    pictures = page.evaluate(
+        """() => [...document.querySelectorAll('figure')]
+            .filter(one => one.getClientRects().length)
+            .map(one => {
+                const around = []
+                for (let at = one; at; at = at.parentElement) { around.push(getComputedStyle(at).display) }
+                return [one.getBoundingClientRect().height, around]
+            })"""
+    )
+    page.close()
+
+    assert pictures
+    for height, around in pictures:
+        assert height < 1001 - 90  # 265 mm, and a heading
+        assert not {"grid", "inline-grid", "flex", "inline-flex"} & set(around)
 
 
 def luminance(colour: str) -> float:
