@@ -1,8 +1,8 @@
 """Intervals of log losses given the scores, where rows are too few for intervals of all people.
 
-Given its score a row has one of two known losses (:mod:`fairfix.stats.two_valued`). A group or a comparison whose log loss
-has no limit also gets the interval for people with the scores of these rows. It is another interval, so it has a name of
-its own and decides no check.
+Given its score a row has one of two known losses (:mod:`fairfix.stats.two_valued`). A group or a comparison whose log
+loss has no limit also gets the interval for people with the scores of these rows. It is another interval, so it has a
+name of its own and decides no check.
 """
 
 from __future__ import annotations
