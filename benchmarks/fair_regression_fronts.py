@@ -1,4 +1,4 @@
-"""Fronts of fair regression (Figures 2 and 3 of the paper): loss against KS, beside the paper's oracles and rivals.
+"""Fronts of fair regression (Figure 1 of the paper): loss against KS, beside the paper's oracles and rivals.
 
 ``python benchmarks/fair_regression_fronts.py [DATA ...]`` prints Markdown. Every method gets the same ten slacks, or
 ten parts of the way where it knows no slack, and the same halves of the same rows. For a distance (KS of a group to
@@ -266,7 +266,7 @@ def front(data: Data, levels: Sequence[float], *, aware: bool) -> None:
 
 def main() -> None:
     """Print the fronts of all data sets, or of those named."""
-    print("## Test loss and KS at equal training KS (Figures 2 and 3)\n")
+    print("## Test loss and KS at equal training KS (Figure 1)\n")
     print(
         "Every method has the same ten slacks or parts, of which the training rows choose. Mean over "
         f"{SPLITS} splits ± standard error; in brackets the excess over the unconstrained linear model, divided by "

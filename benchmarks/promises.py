@@ -21,8 +21,7 @@ import joblib
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tests.promises
-from scipy import stats
-from tests.promises.harness import NOT_SAID, PROMISES, Promise, Tried, judged
+from tests.promises.harness import NOT_SAID, PROMISES, Promise, Tried, judged, upper_limit
 
 FIRST = 1_000
 """First seed: none of the worlds of the test suite is tried again."""
@@ -53,12 +52,10 @@ def tried(name: str, seeds: range) -> Tried:
 
 def line(promise: Promise, worlds: int, found: Tried) -> str:
     """Return the line of the table."""
-    upper = stats.beta.ppf(0.95, len(found.false) + 1, max(found.said - len(found.false), 1))
     share = f"{len(found.false) / found.said:.3f}" if found.said else "-"
-    kept = "**broken**" if promise.broken(found) else "kept" if found.said else "never said"
     return (
         f"| {promise.sentence} | {promise.level:g} | {worlds:,} | {found.said:,} | {len(found.false):,} | {share} "
-        f"| {upper:.3f} | {kept} |"
+        f"| {upper_limit(found):.3f} | {promise.verdict(found)} |"
     )
 
 
@@ -73,7 +70,9 @@ def main() -> None:
     print("## Promises\n")
     print(
         "How often a sentence that fairfix prints is false, on worlds whose truth is known, through the commands. "
-        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is its 95 % upper limit.\n"
+        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is the 95 % upper limit of the share. "
+        "*Kept*: the upper limit is within what is allowed. *Not shown*: the worlds are too few to show it. *None "
+        "false*: all that worlds can show of a certificate.\n"
     )
     print("| promise | allowed | worlds | said | false | share | upper | verdict |")
     print("|---|---|---|---|---|---|---|---|")

@@ -513,7 +513,8 @@ def _scores(table: Table, flips: Sequence[Flip], judge: Judge, comparable: Compa
 
 
 def _log_odds(scores: Floats) -> Floats:
-    """Return log-odds within ``FARTHEST`` of 0."""
+    """Return log-odds within ``FARTHEST`` of 0; of values that are chances but for rounding."""
+    scores = np.clip(scores, 0.0, 1.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST))
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairfix.auditing.comparisons import ENDS, Comparison
+from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
 from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
 from fairfix.auditing.results import Value
@@ -103,7 +103,8 @@ class Asked:
     def is_gap(self) -> bool:
         """Whether it tells how far groups, or people and their copies, are from alike."""
         of = Comparison.parse(self.comparison)
-        return of.metric == "ks" or of.kind in ("difference", "covariance", "ratio") or of.scope in CHANGED
+        measured = of.metric == "ks" or of.kind in ("difference", "covariance", "ratio")
+        return measured or of.scope in CHANGED or of.id == WITH_NUMBER
 
     @property
     def is_end(self) -> bool:

@@ -168,6 +168,24 @@ class Promise:
             return bool(found.false)
         return bool(stats.binom.sf(len(found.false) - 1, max(found.said, 1), self.level) < sure)
 
+    def verdict(self, found: Tried) -> str:
+        """Return what worlds show, in a word or two: kept only if its upper limit is within what is allowed.
+
+        No number of worlds shows that a certificate is never false.
+        """
+        if self.broken(found):
+            return "**broken**"
+        if not found.said:
+            return "never said"
+        if self.level == 0:
+            return "none false"
+        return "kept" if upper_limit(found) <= self.level else "not shown"
+
+
+def upper_limit(found: Tried) -> float:
+    """Return the upper limit of 95 % of Clopper and Pearson of the share of false sentences."""
+    return float(stats.beta.ppf(0.95, len(found.false) + 1, max(found.said - len(found.false), 1)))
+
 
 @contextlib.contextmanager
 def quiet_settings() -> Iterator[None]:

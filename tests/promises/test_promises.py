@@ -37,6 +37,19 @@ def test_a_false_certificate_is_seen() -> None:
     assert not certificate.broken(Tried(1000))
 
 
+def test_few_worlds_show_nothing() -> None:
+    """A promise is kept where the upper limit of what is false is allowed; of a certificate none can be."""
+    interval, certificate = (
+        Promise("x", level, 1, 1, 0.5, lambda rng, shell: Tried(1), "x") for level in (0.05, 0)
+    )
+
+    told = {said: interval.verdict(Tried(said)) for said in (0, 2, 58, 59)}
+    assert told == {0: "never said", 2: "not shown", 58: "not shown", 59: "kept"}
+    assert interval.verdict(Tried(100, ("miss",) * 5)) == "not shown"
+    assert interval.verdict(Tried(100, ("miss",) * 20)) == "**broken**"
+    assert certificate.verdict(Tried(10_000)) == "none false"
+
+
 def test_an_interval_may_miss_as_often_as_it_says() -> None:
     interval = Promise("x", 0.05, 1, 1, 0.5, lambda rng, shell: Tried(1), "x")
 

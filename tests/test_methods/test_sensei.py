@@ -153,7 +153,7 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     strong = fit(Sensei(solver="network", rho=0.0, l2=10.0), data, protected_as_feature=True)
 
     assert np.mean(excess) < 0.03
-    assert np.ptp(strong.predict(new)) < 0.1 * np.ptp(p)
+    assert np.ptp(strong.predict(new)) < 0.05
 
 
 @pytest.mark.slow
