@@ -143,8 +143,8 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
         return Notation(sign or ".")
     if seen.unit:
         return Notation(
-            doubt=f"holds {seen.unit!r}, a number with a unit; remove the unit (for percentages, say "
-            "`score_scale=percent` then)"
+            doubt=f"holds {seen.unit!r}, a number with a unit; remove the unit, or leave the column out "
+            "(for percentages, say `score_scale=percent` then)"
         )
     between = {*seen.thousands}
     if sign is None and len(between & {*SIGNS}) == 1:

@@ -213,7 +213,7 @@ def lines(
     if gap and across.holds(gap.at):
         out.append(_gap(gap, across(gap.at), up(gap.low), up(gap.high)))
     key = [*zip((curve.name for curve in quiet), background, strict=True), *styles]
-    return _keyed(out, key, max(len(curve.name) for curve in curves))
+    return _keyed(out, key)
 
 
 def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes: tuple[str, str]) -> Drawing:
@@ -230,7 +230,7 @@ def scatter(clouds: Mapping[str, Sequence[Spread]], front: Sequence[Place], axes
             out.append(_line(across(x), up(low), across(x), up(high), style.colour, 0.7))
             marks.append(_shape(style.shape, across(x), up(y), style.colour))
     key.append(("frontier", line))
-    return _keyed([*out, *marks], key, max(len(name) for name, _ in key))
+    return _keyed([*out, *marks], key)
 
 
 def span_of(numbers: Iterable[float | None], *, zero: bool, most: float | None = None) -> tuple[float, float]:
@@ -435,9 +435,9 @@ def _gap(gap: Gap, x: float, low: float, high: float) -> str:
     return "".join([_line(x, low, x, high, INK, 3), *caps, text])
 
 
-def _keyed(body: list[str], key: Sequence[tuple[str, _Style]], longest: int) -> Drawing:
+def _keyed(body: list[str], key: Sequence[tuple[str, _Style]]) -> Drawing:
     """Return a drawing with its key below, in two columns where the longest name is short."""
-    columns, most, top = (1, 56, 318) if longest > 22 else (2, 26, 318)
+    columns, most, top = (1, 56, 318) if max(len(name) for name, _ in key) > 22 else (2, 26, 318)
     names = shortened((name for name, _ in key), most)
     for i, (name, style) in enumerate(key):
         x, y = 10 + (i % columns) * (WIDE // 2), top + (i // columns) * 18

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -73,7 +73,7 @@ class CsvSource(FileSource):
         for one, how in self._written.items():
             if how.thousands:
                 remarks.append(f"{named(how.thousands)} separates thousands in column {one!r}")
-            elif how.decimal != self.usual.decimal:
+            elif how.decimal != self._usual.decimal:
                 remarks.append(f"{how.decimal!r} is the decimal sign in column {one!r}")
             if how.note:
                 remarks.append(f"column {one!r} is read as decimals: {how.note}")
@@ -81,12 +81,12 @@ class CsvSource(FileSource):
         self.doubtful = {one: how.doubt for one, how in self._written.items() if how.doubt}
         for one, how in self._written.items():
             wanted = pa.string() if how.doubt else pa.float64()
-            if how.doubt or how != self.usual:
+            if how.doubt or how != self._usual:
                 at = self.schema.get_field_index(one)
                 self.schema = self.schema.set(at, self.schema.field(at).with_type(wanted))
 
     @property
-    def usual(self) -> Notation:
+    def _usual(self) -> Notation:
         """The notation that Arrow reads by itself."""
         return Notation(self.dialect.decimal or ".")
 
@@ -97,7 +97,7 @@ class CsvSource(FileSource):
         if not self._whole and (unknown or (seen.open and not seen.decimal)):
             seen = self._all_of(name)
         if seen.is_plain:
-            return self.usual
+            return self._usual
         shown = self._shown
         if self.dialect.delimiter == "," and self._stated is None:
             if {*seen.decimal} == {","}:
@@ -142,13 +142,14 @@ class CsvSource(FileSource):
                 raise DataError(f"column {name!r} of {self.name} {self.doubtful[name]}")
         # a column that shows no decimals in the head may have what is open behind it
         own = {
-            name: how if how != self.usual else None
+            name: how if how != self._usual else None
             for name in columns
             if pa.types.is_floating(wanted.get(name, pa.null()))
-            and ((how := self._written[name]) != self.usual or name not in self._proven)
+            and ((how := self._written[name]) != self._usual or name not in self._proven)
         }
+        settle = self.settled if None in own.values() else None
         return [
-            Part(place.name, partial(_batches, place, self, list(columns), wanted, own))
+            Part(place.name, partial(_batches, place, self.dialect, list(columns), wanted, own, settle))
             for place in self.places
         ]
 
@@ -205,25 +206,26 @@ def _distinct(column: pa.Array) -> list[str]:
 
 def _batches(
     place: Place,
-    source: CsvSource,
+    dialect: Dialect,
     columns: list[str],
     types: Mapping[str, pa.DataType],
     own: Mapping[str, Notation | None],
+    settle: Callable[[str, Sequence[str]], Notation | None] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file; ``own`` has columns that are read as text, with what numbers in them are like.
 
-    None where this is not known yet, since all numbers in the head are whole.
+    None where this is not known yet, since all numbers in the head are whole; then ``settle`` knows it by more of them.
     """
-    how, row = dict(own), 0
-    with _open(place, source.dialect, columns, {**types, **dict.fromkeys(own, pa.string())}, AHEAD) as reader:
+    how, plain, row = dict(own), Notation(dialect.decimal or "."), 0
+    with _open(place, dialect, columns, {**types, **dict.fromkeys(own, pa.string())}, AHEAD) as reader:
         for batch in reader:
             for name in own:
                 at = batch.schema.get_field_index(name)
                 numbers = _whole(batch.column(at))
-                if numbers is None and how[name] is None:
-                    how[name] = source.settled(name, _distinct(batch.column(at)))
+                if numbers is None and how[name] is None and settle is not None:
+                    how[name] = settle(name, _distinct(batch.column(at)))
                 if numbers is None:
-                    numbers = _numbers(batch.column(at), how[name] or source.usual, name, place.name, row)
+                    numbers = _numbers(batch.column(at), how[name] or plain, name, place.name, row)
                 batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901
             row += batch.num_rows
             yield batch
