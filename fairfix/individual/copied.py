@@ -53,9 +53,9 @@ def alone_tells(score: Floats, keys: Floats, weight: Floats | None) -> str:
     ranks = _ranks(score, w)
     _, levels = np.unique(keys, return_inverse=True)
     bins = _bins(levels, w, int(min(BINS, score.size // EACH)))
-    told = max(_told(y, own, w) for y in (score, ranks) for own in (levels, bins))
-    if told >= MOSTLY:
-        return f"alone explains {told:.1%} of its variance"
+    explained = max(_told(y, own, w) for y in (score, ranks) for own in (levels, bins))
+    if explained >= MOSTLY:
+        return f"alone explains {explained:.1%} of its variance"
     of_ranks, (gamma, somers) = _told(ranks, bins, w), _in_order(ranks, bins, w)
     if (of_ranks >= HALF and gamma >= IN_ORDER) or (of_ranks >= SOME and somers >= IN_ORDER):
         return "alone divides it into bands"

@@ -364,7 +364,7 @@ class Repaired:
         if self.predictor.classes:
             table = Table(self.reading, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
-            self._count(table, self.predictor.unseen(table), unseen)
+            _count(table, self.predictor, self.predictor.unseen(table), unseen)
             return classified(batch, table, self.predictor, self.unseen_group, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
@@ -409,7 +409,7 @@ class Repaired:
             drawing = replace(table, draw=lambda rows: draws[rows])
             result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
-        self._count(table, unseen, strange)
+        _count(table, self.predictor, unseen, strange)
         if not unseen.any() or self.unseen_group == "abstain":
             return result, drawn & ~unseen
         if self.unseen_group == "base":
@@ -421,14 +421,6 @@ class Repaired:
                 "fill it, or choose `unseen_group=base` (the base decision) or abstain"
             )
         raise unseen_error(table, self.predictor.inputs, unseen, where, "the base decision")
-
-    def _count(self, table: Table, unseen: Bools, into: Counter[str] | None) -> None:
-        """Count the marked rows by group."""
-        if into is None or not unseen.any():
-            return
-        groups = table.groups(self.predictor.inputs)
-        rows = np.bincount(groups.codes[unseen], minlength=len(groups.names))
-        into.update({groups.names[k]: int(rows[k]) for k in np.flatnonzero(rows)})
 
     def _checked(self, table: Table, result: Floats, where: str) -> Floats:
         """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""
@@ -448,6 +440,15 @@ class Repaired:
         if drawn.any():
             columns = batch.select(list(self.identity)).filter(arrow_array(drawn)).columns
             yield from identities(columns, self.identity)
+
+
+def _count(table: Table, predictor: RepairedPredictor, unseen: Bools, into: Counter[str] | None) -> None:
+    """Count the marked rows of a table by the groups that a predictor looks at."""
+    if into is None or not unseen.any():
+        return
+    groups = table.groups(predictor.inputs)
+    rows = np.bincount(groups.codes[unseen], minlength=len(groups.names))
+    into.update({groups.names[k]: int(rows[k]) for k in np.flatnonzero(rows)})
 
 
 def features_of(batch: pa.RecordBatch, predictor: RepairedPredictor) -> pa.Table:
@@ -508,7 +509,7 @@ FEATURE_TYPES = {**IDENTITY_TYPES, "category": pa.string()}
 
 
 def fingerprint(counts: Counts, schema: pa.Schema) -> str:
-    """Return a hash of counts and column names; it differs between data sets, not between types, and holds no row."""
+    """Return a hash of counts and names of columns: it tells data apart, whatever the types, and holds no row."""
     words = json.dumps(schema.names) + json.dumps(counts.cells)
     content = words.encode() + np.ascontiguousarray(counts.rows, dtype="<i8").tobytes()
     return digest(content)

@@ -236,8 +236,8 @@ def _by_group(attribute: str) -> Callable[[Json], str]:
         ]
         spans = []
         for when in ("before", "after"):
-            known = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
-            spans.append(f"{min(known):.0f} to {max(known):.0f}" if known else "–")
+            percents = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
+            spans.append(f"{min(percents):.0f} to {max(percents):.0f}" if percents else "–")
         return " → ".join(spans) if rates else "–"
 
     return cell

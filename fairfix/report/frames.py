@@ -160,8 +160,8 @@ def _people(result: Json) -> Iterator[Row]:
                     "rows": group["rows"],
                 }
                 row |= {way: group.get(way, math.nan) for way in ("up", "down")}
-                for metric, values in group["metrics"].items():
-                    ends = [_numbers(values[when], f"{when}_") for when in ("before", "after")]
+                for metric, both in group["metrics"].items():
+                    ends = [_numbers(both[when], f"{when}_") for when in ("before", "after")]
                     yield {**row, "metric": metric, **ends[0], **ends[1]}
 
 

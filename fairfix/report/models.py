@@ -40,8 +40,8 @@ GOOD = ("accuracy", "square_loss", "absolute_loss")
 def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     """Yield the sections of the JSON form of a comparison of two models."""
     old, new = _names(result)
-    said = (*message_lines(result), *answer(result))
-    yield Section(f"fairfix comparison of {new} with {old}", said, kind="answer")
+    opening = (*message_lines(result), *answer(result))
+    yield Section(f"fairfix comparison of {new} with {old}", opening, kind="answer")
     yield Section("Qualities, over everybody", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         shown = [one for one in result["changes"] if one["attribute"] == attribute]

@@ -44,7 +44,7 @@ from fairfix.tasks.dataset import (
     open_data,
 )
 from fairfix.tasks.doubts import of_directions
-from fairfix.tasks.fitting import check_split, findings, read_rows, recorded, split_rows
+from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
 from fairfix.tasks.messages import add_messages, of_names
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
@@ -215,17 +215,17 @@ def _point(
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
-        found = findings(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
+        result = assessed(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error))
-    selected = next((row for row in found.proof.table if row.name == "selection_rate"), None)
+    selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
         judge.repaired(predictor, repairer.comparables),
         title=contender.title,
         slack=slack,
-        notes=found.messages,
+        notes=result.messages,
         selected=None if selected is None else (selected.before, selected.after),
-        people=found.proof.people,
+        people=result.proof.people,
     )
 
 

@@ -318,20 +318,20 @@ def repair_table(
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
-    found = findings(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
-    notes = messages((*of_names(table.level_rows, table.reading), *found.messages))
+    assessment = assessed(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
     promised = None
     if promise is not None:
-        promised = promise.judged(made, predictor, fitted, found.held)
+        promised = promise.judged(made, predictor, fitted, assessment.held)
         notes = messages((*promised.messages, *notes))
     sizes = {name: part.size for name, part in vars(split).items()}
-    rule = rules_of(found.held, predictor)
+    rule = rules_of(assessment.held, predictor)
     facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, sizes, selection, found.of_fit, found.proof, *facts)
+    return Outcome(best, predictor, split, sizes, selection, assessment.of_fit, assessment.proof, *facts)
 
 
 @dataclass(frozen=True)
-class Findings:
+class Assessment:
     """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
 
     of_fit: Proof
@@ -341,7 +341,7 @@ class Findings:
     """The held-out rows that the repair has an answer for."""
 
 
-def findings(
+def assessed(
     table: Table,
     problem: RepairProblem,
     kept: Table,
@@ -353,7 +353,7 @@ def findings(
     seed: int,
     made: Repairer | None = None,
     brief: bool = False,
-) -> Findings:
+) -> Assessment:
     """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
 
     Parameters
@@ -418,7 +418,7 @@ def findings(
     wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
     lacking = [gap.caution for gap in gaps]
     notes = [*wrong, *lacking, *first, *proof.claims, *notes]
-    return Findings(of_fit, proof, messages(notes), held)
+    return Assessment(of_fit, proof, messages(notes), held)
 
 
 def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:

@@ -266,7 +266,7 @@ class Promise:
         made: Repairer,
         rule: RepairedPredictor,
     ) -> tuple[Repairer, RepairedPredictor]:
-        """Return the rule of most slack that is found whose bound is within what was asked; else that of no slack.
+        """Return the rule of most slack that is within whose bound is within what was asked; else that of no slack.
 
         The bound falls with the slack that the fit is given, so there is one point that is looked for, between a slack
         that is too large and one that is small enough: by the straight line through both, or, where that leaves much,
@@ -283,7 +283,7 @@ class Promise:
             return made, rule
         over = missing > 0  # whose slack is too large; those of other groups stay as they are
         low, high, least = np.zeros(missing.size), np.where(over, self.gaps, 0.0), float(missing.max())
-        found: tuple[Repairer, RepairedPredictor] | None = None
+        within: tuple[Repairer, RepairedPredictor] | None = None
         most, before = math.nan, math.nan
         # most rules use all of their slack and keep it to the digit, so that this much less is within
         trial = np.where(over, np.minimum(width * (1 + NEAR / 2), high), 0.0)
@@ -293,22 +293,22 @@ class Promise:
             missing, _ = missing_of(rule)
             if (more := (missing > 0) & ~over).any():  # a slack that was small enough is no longer
                 over = over | more
-                found, high = None, np.where(over, self.gaps, 0.0)
+                within, high = None, np.where(over, self.gaps, 0.0)
             beyond = float(missing[over].max())
             if beyond > 0:
-                if (trial >= high).all() and found is None:
+                if (trial >= high).all() and within is None:
                     return made, rule
                 low, least = trial, beyond
             else:
-                high, most, found = trial, beyond, (made, rule)
+                high, most, within = trial, beyond, (made, rule)
                 if (missing[over] >= -NEAR * self.gaps[over]).any():
                     break
-            part = 1.0 if found is None else least / (least - most) * (1 + NEAR)
+            part = 1.0 if within is None else least / (least - most) * (1 + NEAR)
             shrunk = beyond > 0 and not abs(beyond) < abs(before) / 2  # the line was of little use
-            part = 0.5 if found is not None and (shrunk or part >= 1.0) else part
+            part = 0.5 if within is not None and (shrunk or part >= 1.0) else part
             before = beyond
             trial = low + part * (high - low)
-        return (made, rule) if found is None else found
+        return (made, rule) if within is None else within
 
     def _least_of(
         self,

@@ -167,8 +167,8 @@ def test_any_text_type_names_the_same_groups(make: Any, values: list[str | None]
     [
         (pa.array([True, False, None]), ["True", "False", MISSING]),
         (pa.array([3, 1, None], pa.int16()), ["3", "1", MISSING]),
-        (pa.array([1.5, float("nan"), 2.0]), ["1.5", MISSING, "2.0"]),
-        (pa.array([0.0, -0.0, 1.0]), ["0.0", "0.0", "1.0"]),
+        (pa.array([1.5, float("nan"), 2.0]), ["1.5", MISSING, "2"]),
+        (pa.array([0.0, -0.0, 1.0]), ["0", "0", "1"]),
         (pa.array([None, None]), [MISSING, MISSING]),
         (pa.array([0, 1], pa.date32()), ["1970-01-01", "1970-01-02"]),
     ],

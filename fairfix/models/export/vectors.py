@@ -60,8 +60,8 @@ def _inputs(
 ) -> pa.Array:
     steps = [step for step in program.steps if step.settings.get("column") == name]
     if kind == "text":
-        known = [one for step in steps for names in names_of(step.settings) for one in names]
-        levels = sorted({*known} - {"(missing)"})
+        texts = [one for step in steps for names in names_of(step.settings) for one in names]
+        levels = sorted({*texts} - {"(missing)"})
         return pa.array(_in_turn(levels or [""]))
     if kind == "boolean":
         return pa.array(rng.random(ROWS) < 0.5)
