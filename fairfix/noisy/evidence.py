@@ -83,7 +83,7 @@ class Evidence:
     @property
     def masses_drawn(self) -> Floats:
         """The masses of recorded groups that the table is about, in every draw, with the imagined rows."""
-        return self.masses(self.drawn) + self.imagined
+        return np.asarray(self.masses(self.drawn) + self.imagined)
 
     def drawn_for(self, ratio: Ratio, end: int) -> Floats:
         """Return the cells of every draw, (R, K, 4), with the imagined rows at the worst place for an end of a rate."""

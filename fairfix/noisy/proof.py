@@ -214,7 +214,7 @@ def shortfall(true: TrueGroups, level: str, sides: Iterable[tuple[str, float]]) 
         every = []
         for name, sign in sides:
             of_all = overall(name, UPPER if sign > 0 else LOWER)[..., None]
-            every += shortfalls([(name, sign)], lambda _, of_all=of_all: of_all, rates.__getitem__)
+            every += shortfalls([(name, sign)], {name: of_all}.__getitem__, rates.__getitem__)
         return worst("max", np.concatenate(every, -1))
 
     point = float(most(bounds.rates, lambda name, _: data.metrics[name].of(data.cells.sum(-2))))
