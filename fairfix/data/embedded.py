@@ -59,7 +59,7 @@ def open_duckdb(
     # what has no room in memory waits in a folder of its own: queries can read and write files there
     private = str(Path(tempfile.gettempdir()) / f"fairfix-{uuid4().hex}")
     folders = dict.fromkeys(("temp_directory", "secret_directory", "extension_directory"), private)
-    early = {**folders, **DUCKDB, **asked}
+    early: dict[str, Any] = {**folders, **DUCKDB, **asked}
     # attached to an instance of its own: those of one path in one process share their settings, locked ones too
     connection = duckdb.connect(":memory:", config=early)
     try:

@@ -36,7 +36,8 @@ import pyarrow as pa
 
 from fairfix.data.codec import ABOVE_0, list_of, name_text, need, one_of, plain, real, record, text, truth
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.encoder import MISSING, group_codes, numbers
+from fairfix.data.encoder import group_codes, numbers
+from fairfix.data.merging import MISSING
 from fairfix.data.notation import Seen
 from fairfix.data.table import NotPlainError, OneRow, Table
 from fairfix.errors import ArtifactError, ColumnError, DataError

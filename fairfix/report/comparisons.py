@@ -174,7 +174,7 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         if place is None and refused is None:
             yield f"{begin}: no method that was tried, on held-out rows."
             continue
-        if place is None:
+        if refused is not None:
             yield (
                 f"{begin}: no repair can be recommended. {named(refused)} has the best {title_of}, with warnings "
                 f"({_codes(refused)})."

@@ -127,11 +127,11 @@ def _propose_pairs(
         check["reason"] += "; the baseline has no rows, so old and new are taken as independent samples"
     source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
     command = paired_instead(request, source, old["data"]["source"])
-    if undecided and command:
+    if undecided and command is not None:
         note = Note(
             f"{len(undecided)} of {len(checks)} checks of changes are undecided, with old and new taken as independent "
-            "samples; if the same people are in both, compare them row by row, which decides more, with the old rows "
-            f"and the column of their ids: {command}",
+            "samples; if the same people are in both, compare them row by row with `baseline_data` and `id`, which "
+            f"decides more{f': {command}' if command else ''}",
             "unpaired",
         )
         content.setdefault("messages", []).append(message_dict(note))

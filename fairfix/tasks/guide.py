@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -171,8 +172,12 @@ def _command(
     asked: dict[str, Any] = {one.name: settings.get(one.name) for one in fields(request) if one.name in ROLES}
     for role in ("protected", "strata"):
         asked[role] = tuple(split_names(asked[role])) if asked[role] else ()
-    if not runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows))):
-        return ""
+    runs_here = runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows)))
+    return _line(request, settings) if runs_here else ""
+
+
+def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
+    """Return a command with its parameters, or the call for data in memory; empty where it cannot be copied."""
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
@@ -217,20 +222,24 @@ def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
     return line if sound else ""
 
 
-def paired_instead(request: AuditRequest, source: Source, old: str) -> str:
-    """Return the command that compares the same rows instead of a saved result; empty where rows cannot be paired.
+def paired_instead(request: AuditRequest, source: Source, old: str) -> str | None:
+    """Return the command that compares the same rows instead of a saved result; None where rows cannot be paired.
 
-    ``old`` names the data of the result. A column of ids that nobody names is the first one with a usual name.
+    It is empty where there is no file of the old rows, or no column of ids. ``old`` names the data of the result. A
+    column of ids that nobody names is the first one with a usual name.
     """
     ids = [name for name in source.columns if IDENTITY.search(name.lower())]
-    identity = request.id or [*ids, "COLUMN"][0]
+    identity = request.id or next(iter(ids), "id")
     explicit = request.explicit - {"baseline"} | {"baseline_data"}
     try:
         paired = replace(request, baseline=None, baseline_data=old, id=identity, explicit=explicit)
     except UsageError:  # something that was asked for is not paired
+        return None
+    if identity not in source.columns or not Path(old).is_file():
         return ""
     given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}
-    return _command(paired, source, {**given, "id": [identity]}, {role: [] for role in ROLES} | given)
+    given["id"] = [identity]
+    return _line(paired, _settings(paired, source, given, {role: [] for role in ROLES} | given))
 
 
 def _usual(method: str | None) -> dict[str, str]:
