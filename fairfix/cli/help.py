@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),
     ),
     "Groups": (
-        *("protected", "bands", "intersect", "reference", "strata", "missing_group", "unseen_group"),
+        *("protected", "bands", "merge", "intersect", "reference", "strata", "missing_group", "unseen_group"),
         *("max_groups", "suppress_below"),
     ),
     "Model": (

@@ -65,6 +65,10 @@ def _of_counts(facts: Json) -> Iterator[str]:
         from fairfix.data.bands import described
 
         reading["bands"] = described(reading["bands"])
+    if "merge" in reading:
+        from fairfix.report.layout import merged_names
+
+        reading["merge"] = merged_names(reading["merge"])
     plain = {key: ",".join(map(str, v)) if isinstance(v, list) else v for key, v in reading.items()}
     if "share" in facts:
         yield f"share             {facts['share']}"
@@ -97,6 +101,10 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         from fairfix.data.bands import described
 
         yield f"bands             {described(cut)}"
+    if merge := manifest.get("merge"):
+        from fairfix.report.layout import merged_names
+
+        yield f"merged names      {merged_names(merge)}"
     base = manifest["base"]
     where = {"file": base.get("sha256"), "column": "column", "features": "features"}[base["kind"]]
     yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"

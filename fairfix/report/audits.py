@@ -22,6 +22,7 @@ from fairfix.report.layout import (
     first_groups,
     interval,
     judgements,
+    merged_lines,
     message_lines,
     read_and_used,
     show,
@@ -115,6 +116,7 @@ def _facts(result: Json) -> Iterator[str]:
     for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
         if name in settings and part in data["columns"]:
             yield f"{part} {settings[name]!r} is positive, all others are negative"
+    yield from merged_lines(result)
     if settings["threshold"] is not None:
         yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
     elif "probability" in data["columns"]:

@@ -29,6 +29,7 @@ from fairfix.report.layout import (
     class_of,
     failing,
     interval,
+    merged_lines,
     message_lines,
     show,
     titled,
@@ -337,6 +338,7 @@ def _each(result: Json) -> Iterator[Section]:
 def _facts(result: Json) -> Iterator[str]:
     settings = result["settings"]
     yield from rows_and_columns(result)
+    yield from merged_lines(result)
     yield (
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the classes and over the groups compared; "
         "an undefined value is never counted as 0. Those of accuracy are simultaneous over the groups"

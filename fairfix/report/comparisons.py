@@ -16,6 +16,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     interval,
+    merged_lines,
     message_lines,
     pairs,
     parted,
@@ -284,6 +285,7 @@ def _compare_facts(result: Json) -> Iterator[str]:
     yield (
         f"{read_and_used(result)}: {split['fit']:,} to fit, {split['holdout']:,} held out (seed {settings['seed']})"
     )
+    yield from merged_lines(result)
     yield (
         "all numbers are of held-out rows; a frontier has the points of which no other is as good in the gap and "
         "in quality, the first of equals, and * marks them"

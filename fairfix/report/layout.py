@@ -344,6 +344,21 @@ def read_and_used(result: Json) -> str:
     return f"{read}, {rows['used']:,} used"
 
 
+def merged_names(merge: Json) -> str:
+    """Return in words which names are taken for which: ``race: 'native' is 'Native'``."""
+    parts = {
+        column: [f"{name!r} is {into!r}" for name, into in names.items() if name != into]
+        for column, names in merge.items()
+    }
+    return "; ".join(f"{column}: {', '.join(own)}" for column, own in parts.items() if own)
+
+
+def merged_lines(result: Json) -> Iterator[str]:
+    """Yield which names were taken for which, where some were."""
+    if text := merged_names(result["settings"].get("merge", {})):
+        yield f"merged names of {text}"
+
+
 def pairs(parameters: Json) -> str:
     """Return parameters with their values in one line."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items() if value != "")

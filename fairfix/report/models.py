@@ -16,6 +16,7 @@ from fairfix.report.layout import (
     Section,
     first_groups,
     interval,
+    merged_lines,
     message_lines,
     read_and_used,
     show,
@@ -163,6 +164,7 @@ def direction(one: Json) -> str:
 
 def _facts(result: Json) -> Iterator[str]:
     yield read_and_used(result)
+    yield from merged_lines(result)
     if match := result.get("paired"):
         old, new = _names(result)
         aside = {f"only with {old}": "only_in_baseline", f"only with {new}": "only_now"}

@@ -24,6 +24,7 @@ from fairfix.report.layout import (
     first_groups,
     interval,
     judgements,
+    merged_lines,
     message_lines,
     pairs,
     read_and_used,
@@ -104,6 +105,7 @@ def _repair_facts(result: Json) -> Iterator[str]:
         f"{read_and_used(result)}: {split['fit']:,} to fit, "
         f"{split['validation']:,} to select, {split['holdout']:,} held out (seed {result['seed']})"
     )
+    yield from merged_lines(result)
     yield f"parameters: {pairs(result['parameters'])}"
     if result.get("does_not_count"):
         yield f"what does not count: {result['does_not_count']}"

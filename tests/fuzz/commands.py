@@ -315,6 +315,13 @@ def _bands(d: Drawer) -> str:
     return f"{d.column('number', 'number', 'group')}={how}"
 
 
+def _merge(d: Drawer) -> str:
+    column = d.column("group", "stratum", "label")
+    names = [d.entry(column) for _ in range(d.draw.randrange(1, 4))]
+    first = ["(missing)"] if d.draw.random() < 0.3 else []
+    return f"{column}={','.join(map(listable, first + names))}"
+
+
 def _report_file(d: Drawer) -> str:
     return d.draw.choice(("no/such/x", "out.counts")) if d.wild() else f"report{d.draw.randrange(99)}"
 
@@ -341,6 +348,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     ),
     "strata": lambda d: d.listed("stratum", most=1),
     "bands": _bands,
+    "merge": _merge,
     "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
     "positive_label": lambda d: d.entry(d.column("label")),
     "positive_prediction": lambda d: d.entry(d.column("prediction")),
@@ -830,6 +838,7 @@ def case(number: int) -> Case:
             "missing_group",
             "strata",
             "bands",
+            "merge",
         )
         params = {opt: str(param.name) for param in params_of(command) for opt in param.opts}
         made.steps[1] = [
