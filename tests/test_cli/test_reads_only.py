@@ -93,7 +93,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "none").mkdir()
     with duckdb.connect(str(folder / "d.duckdb")) as base:
         base.execute(f"CREATE TABLE t AS FROM read_parquet('{folder / 'd.parquet'}')")
-    for name, mode in (("d.sqlite", "delete"), ("log.sqlite", "wal")):
+    for name, mode in (("house_rows.sqlite", "delete"), ("house_log.sqlite", "wal")):
         with sqlite3.connect(folder / name) as made:
             made.execute(f"PRAGMA journal_mode={mode}")
             made.execute(
@@ -103,8 +103,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "INSERT INTO t VALUES(?,?,?,?,?,?,?)", [tuple(row.values()) for row in rows.to_pylist()]
             )
         made.close()
-    (folder / "wrong.sqlite").write_bytes(b"no database" * 100)
-    (folder / "empty.sqlite").write_bytes(b"")
+    (folder / "house_wrong.sqlite").write_bytes(b"no database" * 100)
+    (folder / "house_empty.sqlite").write_bytes(b"")
     (folder / "wrong.duckdb").write_bytes(b"no database" * 100)
     asked: dict[str, Any] = {"protected": "race", "label": "label", "score": "score"}
     LIBRARY.audit(str(folder / "d.parquet"), **asked, counts_out=str(folder / "d.counts"))
@@ -119,15 +119,15 @@ SOUND = (
     "d.csv",
     "many",
     "duckdb:///d.duckdb#t",
-    "sqlite:///d.sqlite#t",
-    "sqlite:///log.sqlite#t",
+    "sqlite:///house_rows.sqlite#t",
+    "sqlite:///house_log.sqlite#t",
 )
 ABSENT = (
     "absent.parquet", "absent.csv", "absent/", "none", "none/*.csv", "absent.fairfix", "file:///absent.csv",
-    "sqlite:///absent.sqlite#t", "sqlite:////absent.sqlite#t", "sqlite://absent.sqlite#t", "sqlite:///none/a.sqlite#t",
+    "sqlite:///house_absent.sqlite#t", "sqlite:////house_absent.sqlite#t", "sqlite://house_absent.sqlite#t", "sqlite:///none/a.sqlite#t",
     "sqlite:///none#t", "sqlite:///absent/a.sqlite#t", "sqlite:///:memory:#t", "sqlite://#t", "sqlite:///#t",
-    "sqlite:///absent.sqlite?mode=rwc#t", "sqlite:///d.sqlite#absent", "sqlite:///empty.sqlite#t",
-    "sqlite:///wrong.sqlite#t", "duckdb:///absent.duckdb#t", "duckdb:////absent.duckdb#t", "duckdb://absent.duckdb#t",
+    "sqlite:///house_absent.sqlite?mode=rwc#t", "sqlite:///house_rows.sqlite#absent", "sqlite:///house_empty.sqlite#t",
+    "sqlite:///house_wrong.sqlite#t", "duckdb:///absent.duckdb#t", "duckdb:////absent.duckdb#t", "duckdb://absent.duckdb#t",
     "duckdb:///:memory:#t", "duckdb://#t", "duckdb:///absent/a.duckdb#t", "duckdb:///none#t",
     "duckdb:///wrong.duckdb#t", "duckdb:///d.duckdb#absent", "duckdb:///absent.duckdb?access_mode=READ_WRITE#t",
     "duckdb:///d.duckdb?access_mode=READ_WRITE#t",
@@ -181,14 +181,14 @@ def test_a_file_of_sqlite_is_found_as_one_of_duckdb_is(
     """After three slashes from here, after four from the root; one that is not there is named."""
     monkeypatch.chdir(house)
     numbers = []
-    for url in ("sqlite:///d.sqlite#t", f"sqlite:///{house}/d.sqlite#t", "d.parquet"):
+    for url in ("sqlite:///house_rows.sqlite#t", f"sqlite:///{house}/house_rows.sqlite#t", "d.parquet"):
         status, out, _ = call("audit", url, *COLUMNS, "--format", "json")
         assert status == 0
         numbers.append(out[out.index('"overall"') : out.index('"definitions"')])
     assert numbers[0] == numbers[1]
-    status, _, err = call("audit", "sqlite:///absent.sqlite#t", *COLUMNS)
+    status, _, err = call("audit", "sqlite:///house_absent.sqlite#t", *COLUMNS)
     assert status == 2
-    assert "absent.sqlite" in err
+    assert "house_absent.sqlite" in err
 
 
 def test_a_log_that_nobody_writes_is_not_taken_in(house: Path, tmp_path: Path, call: Call) -> None:
