@@ -313,10 +313,7 @@ class Repairer:
         return ""
 
     def largest_gaps(self, groups: Groups) -> Floats | None:
-        """Return the gaps that are asked, of all groups alike, (1,), or of each, (K,); None where no fit hangs on them.
-
-        A ratio that lacks ``g`` to 1 is a gap of ``g``.
-        """
+        """Return the gaps asked, or what ratios lack to 1, (1,) or of each (K,); None if no fit hangs on them."""
         return None if self.slack_of_all is None else np.array([self.slack_of_all])
 
     @property

@@ -80,7 +80,7 @@ class Witness:
         variation = rule.variation
         assert variation is not None
         if self.of.metric == "ks":
-            return self._distances(rule, fitted)
+            return _distances(self, rule, fitted)
         if self.of.kind == "covariance":
             assert variation.max() <= 1.0  # each rule rises with the score
             return self._covariances(rule, fitted)
@@ -154,7 +154,7 @@ class Witness:
         if (losses := self._losses(rule, fitted, held)) is not None:
             return losses
         if of.metric == "ks":
-            return self._held_distances(rule, held)
+            return _held_distances(self, rule, held)
         if self.repairer.membership:
             return self._weighted_rates(rule, fitted, held)
         if self.repairer.numbers:
@@ -319,62 +319,63 @@ class Witness:
             names=("everybody",), rows=np.array([len(fitted)]), alpha=self.alpha, strata=tuple(parts)
         )
 
-    def _distances(self, rule: RepairedPredictor, table: Table) -> Distances | PairsOfRules:
-        """Return distances of values: of a tube as expected over its draws, of others as their values are drawn.
 
-        Of groups to everybody, or, within strata, of any two groups of one stratum.
-        """
-        groups, code = self._cells(table)
-        shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(self.table)
-        value, mass, of = rule.predict(table), np.ones(len(table)), code
-        if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
-            own, at = rule.moved(table), table.codes(rule.columns, rule.levels)
-            parts = []
-            for k in range(len(rule.levels)):
-                inside = np.flatnonzero(at == k)
-                number, outcome, chance = rule.tube.outcomes(k, own[inside])
-                parts.append((code[inside][number], outcome, chance))
-            of, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
-        many = np.bincount(code, minlength=len(groups.levels))
-        below = _shares_below(value, of, mass, many.size)
-        seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": self.alpha}
-        if self.table.reading.columns.strata:
-            stratum, _ = _strata_of(groups.levels, len(self.table.reading.columns.strata))
-            seen |= {"variation": np.ones(many.size), "rising": True}
-            return PairsOfRules(**seen, rates=below, blocks=stratum)
-        return Distances(
-            **seen,
-            far=np.abs(below - shares @ below).max(axis=1),
-            apart=float(np.ptp(below, axis=0).max()),
-            shares=shares,
-            total=len(self.table),
-        )
+def _distances(of: Witness, rule: RepairedPredictor, table: Table) -> Distances | PairsOfRules:
+    """Return distances of values: of a tube as expected over its draws, of others as their values are drawn.
 
-    def _held_distances(self, rule: RepairedPredictor, held: Table) -> DistancesToOthers | PairsHeldOut:
-        """Return the same of a finished rule, of which values are as they were drawn."""
-        groups, code = self._cells(held)
-        value, one = rule.predict(held), np.ones(len(held))
-        many = np.bincount(code, minlength=len(groups.levels))
-        seen: dict[str, Any] = {"alpha": self.alpha, "tail": CLOPPER}
-        if self.table.reading.columns.strata:
-            stratum, _ = _strata_of(groups.levels, len(self.table.reading.columns.strata))
-            below = _shares_below(value, code, one, many.size)
-            return PairsHeldOut(**seen, names=groups.names, rows=many, rates=below, blocks=stratum)
-        names = tuple(title for name in groups.names for title in (name, f"not {name}"))
-        return DistancesToOthers(
-            **seen,
-            names=names,
-            rows=np.stack([many, many.sum() - many], axis=1).ravel(),
-            below=tuple(_shares_below(value, code != k, one, 2) for k in range(many.size)),
-            together=self.asked.size == 1,
-        )
+    Of groups to everybody, or, within strata, of any two groups of one stratum.
+    """
+    groups, code = _cells(of, table)
+    shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(of.table)
+    value, mass, owner = rule.predict(table), np.ones(len(table)), code
+    if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
+        own, at = rule.moved(table), table.codes(rule.columns, rule.levels)
+        parts = []
+        for k in range(len(rule.levels)):
+            inside = np.flatnonzero(at == k)
+            number, outcome, chance = rule.tube.outcomes(k, own[inside])
+            parts.append((code[inside][number], outcome, chance))
+        owner, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
+    many = np.bincount(code, minlength=len(groups.levels))
+    below = _shares_below(value, owner, mass, many.size)
+    seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": of.alpha}
+    if of.table.reading.columns.strata:
+        stratum, _ = _strata_of(groups.levels, len(of.table.reading.columns.strata))
+        seen |= {"variation": np.ones(many.size), "rising": True}
+        return PairsOfRules(**seen, rates=below, blocks=stratum)
+    return Distances(
+        **seen,
+        far=np.abs(below - shares @ below).max(axis=1),
+        apart=float(np.ptp(below, axis=0).max()),
+        shares=shares,
+        total=len(of.table),
+    )
 
-    def _cells(self, table: Table) -> tuple[Groups, Ints]:
-        """Return the groups inside strata of all rows that are used, and the number of each row's."""
-        groups = self.table.groups(
-            (*self.table.reading.columns.strata, *self.table.reading.columns.protected)
-        )
-        return groups, table.codes(groups.columns, groups.levels)
+
+def _held_distances(of: Witness, rule: RepairedPredictor, held: Table) -> DistancesToOthers | PairsHeldOut:
+    """Return the same of a finished rule, of which values are as they were drawn."""
+    groups, code = _cells(of, held)
+    value, one = rule.predict(held), np.ones(len(held))
+    many = np.bincount(code, minlength=len(groups.levels))
+    seen: dict[str, Any] = {"alpha": of.alpha, "tail": CLOPPER}
+    if of.table.reading.columns.strata:
+        stratum, _ = _strata_of(groups.levels, len(of.table.reading.columns.strata))
+        below = _shares_below(value, code, one, many.size)
+        return PairsHeldOut(**seen, names=groups.names, rows=many, rates=below, blocks=stratum)
+    names = tuple(title for name in groups.names for title in (name, f"not {name}"))
+    return DistancesToOthers(
+        **seen,
+        names=names,
+        rows=np.stack([many, many.sum() - many], axis=1).ravel(),
+        below=tuple(_shares_below(value, code != k, one, 2) for k in range(many.size)),
+        together=of.asked.size == 1,
+    )
+
+
+def _cells(of: Witness, table: Table) -> tuple[Groups, Ints]:
+    """Return the groups inside strata of all rows that are used, and the number of each row's."""
+    groups = of.table.groups((*of.table.reading.columns.strata, *of.table.reading.columns.protected))
+    return groups, table.codes(groups.columns, groups.levels)
 
 
 def _shares_below(value: Floats, code: Ints, mass: Floats, groups: int) -> Floats:

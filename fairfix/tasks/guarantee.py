@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
-from fairfix.stats.population import Evidence, OfEverybody, OfPairs
+from fairfix.stats.population import Evidence, OfEverybody, RatiosHeldOut, RatiosOfRules
 from fairfix.tasks.behind import SURVEY
 from fairfix.tasks.evidence import Witness
 from fairfix.tasks.sentence import Guarantee, Limit, Way
@@ -142,18 +143,6 @@ class Promise:
     def gaps(self) -> Floats:
         """The largest gaps that are asked, where they are bounded, shape (m,)."""
         return self._asked[self._bounded]
-
-    @property
-    def impossible(self) -> str:
-        """Why no number of rows shows what is asked, or why it is no promise; empty where neither is so."""
-        name, of_ratio = self.repairer.asked_by, self.of.kind == "ratio"
-        finite = self.gaps[np.isfinite(self.gaps)]
-        if not finite.size:
-            return f"a gap of at most inf among people who are not in the data is no promise; {NAME_IT[name]}"
-        if finite.min() > 0 or self.of.scope == "under_flips":  # which may be none, whatever the rows
-            return ""
-        what = "a ratio of 1" if of_ratio else f"a {'loss' if self.of.kind == 'max' else 'gap'} of at most 0"
-        return f"{what} among people who are not in the data cannot be shown by any number of rows; {NAME_IT[name]}"
 
     def _tighter(self, by: Floats) -> Repairer:
         """Return the repairer that leaves gaps which are smaller by so much, (m,)."""
@@ -266,49 +255,18 @@ class Promise:
         made: Repairer,
         rule: RepairedPredictor,
     ) -> tuple[Repairer, RepairedPredictor]:
-        """Return the rule of most slack that is within whose bound is within what was asked; else that of no slack.
-
-        The bound falls with the slack that the fit is given, so there is one point that is looked for, between a slack
-        that is too large and one that is small enough: by the straight line through both, or, where that leaves much,
-        by half. What is returned was itself seen to be within, or is what is left when nothing can be taken away.
-        """
-
-        def missing_of(rule: RepairedPredictor) -> tuple[Floats, Floats]:
-            evidence = self._of_rules(rule, fitted)
-            bounds = self._shaped(evidence.bounds)
-            return bounds - self.gaps, bounds - self._shaped(evidence.seen)
-
-        missing, width = missing_of(rule)
-        if not (missing > 0).any():
+        """Return the rule of most slack that is seen to be within what was asked; that of no slack if none is."""
+        evidence = self._of_rules(rule, fitted)
+        bounds = self._shaped(evidence.bounds)
+        if self._within(bounds):
             return made, rule
-        over = missing > 0  # whose slack is too large; those of other groups stay as they are
-        low, high, least = np.zeros(missing.size), np.where(over, self.gaps, 0.0), float(missing.max())
-        within: tuple[Repairer, RepairedPredictor] | None = None
-        most, before = math.nan, math.nan
-        # most rules use all of their slack and keep it to the digit, so that this much less is within
-        trial = np.where(over, np.minimum(width * (1 + NEAR / 2), high), 0.0)
-        for _ in range(TRIES):
-            made = self._tighter(trial)
-            rule = made_by(made)
-            missing, _ = missing_of(rule)
-            if (more := (missing > 0) & ~over).any():  # a slack that was small enough is no longer
-                over = over | more
-                within, high = None, np.where(over, self.gaps, 0.0)
-            beyond = float(missing[over].max())
-            if beyond > 0:
-                if (trial >= high).all() and within is None:
-                    return made, rule
-                low, least = trial, beyond
-            else:
-                high, most, within = trial, beyond, (made, rule)
-                if (missing[over] >= -NEAR * self.gaps[over]).any():
-                    break
-            part = 1.0 if within is None else least / (least - most) * (1 + NEAR)
-            shrunk = beyond > 0 and not abs(beyond) < abs(before) / 2  # the line was of little use
-            part = 0.5 if within is not None and (shrunk or part >= 1.0) else part
-            before = beyond
-            trial = low + part * (high - low)
-        return (made, rule) if within is None else within
+
+        def with_less(by: Floats) -> tuple[Floats, tuple[Repairer, RepairedPredictor]]:
+            repairer = self._tighter(by)
+            tighter = made_by(repairer)
+            return self._shaped(self._of_rules(tighter, fitted).bounds) - self.gaps, (repairer, tighter)
+
+        return most_slack(with_less, self.gaps, bounds - self.gaps, bounds - self._shaped(evidence.seen))
 
     def _least_of(
         self,
@@ -335,7 +293,7 @@ class Promise:
         With what chance may add to the gaps on held-out rows, so that nine in ten repairs are proven. ``unlucky``: by
         how many standard deviations rates are taken for too large, where ratios hang on them.
         """
-        shown = self._luckless(self._of_held(rule, fitted, fitted), unlucky)
+        shown = _luckless(self._of_held(rule, fitted, fitted), unlucky)
         measured = self._shaped(shown.seen)
         if isinstance(shown, OfEverybody):  # a share is known the better the smaller it is, none as well as 0
             shown = replace(shown, share=max(float(measured[0]), self.repairer.slack / 2), counted=False)
@@ -347,12 +305,6 @@ class Promise:
             return wide + self._shaped(shown.by_chance(rows)), measured
 
         return planned
-
-    def _luckless(self, evidence: Evidence, deviations: float) -> Evidence:
-        """Return evidence with rates that may have been seen too large, where a ratio hangs on how large they are."""
-        if self.of.kind == "ratio" and isinstance(evidence, OfPairs):
-            return evidence.rarer(deviations)
-        return evidence
 
     def judged(self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table) -> Guarantee:
         """Return the guarantee of a finished rule, which ``made`` made of ``fitted``."""
@@ -376,7 +328,7 @@ class Promise:
             self.of.title if losses is None else f"mean {losses[0]}",
             way,
             "" if evidence is None else evidence.tail,
-            self._limits(made, evidence, way),
+            _limits(self, made, evidence, way),
             self.repairer.asked_by,
             tuple(zip(names, map(int, used), strict=True)),
             kept,
@@ -387,38 +339,20 @@ class Promise:
             self.repairer.granted if self.behind is None else self.behind.words,
         )
 
-    def _limits(self, made: Repairer, evidence: Evidence | None, way: Way) -> tuple[Limit, ...]:
-        """Return what was asked with what is known of it."""
-        given = made.largest_gaps(self.table.groups())
-        names = self.table.groups().names if self._asked.size > 1 else ("",)
-        zero = np.zeros(self.gaps.size)
-        bounds, seen = (
-            (zero, zero) if evidence is None else (self._shaped(evidence.bounds), self._shaped(evidence.seen))
-        )
-        out = []
-        for at, bound, shown in zip(self._bounded, bounds.tolist(), seen.tolist(), strict=True):
-            if not math.isfinite(self._asked[at]):  # nothing is asked of that group
-                continue
-            inner = None if given is None or way == "construction" else float(given[at])
-            own = Limit(names[at], float(self._asked[at]), bound, shown, inner)
-            if self.of.kind == "ratio":  # gaps are what ratios lack to 1
-                assert inner is not None
-                asked, least = self.repairer.least_ratio, made.least_ratio
-                assert asked is not None
-                own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, least)
-            out.append(own)
-        return tuple(out)
-
     def _needed(
         self, made: Repairer, rule: RepairedPredictor, fitted: Table, held: Table, way: Way
     ) -> tuple[tuple[str, ...], int] | None:
         """Return the groups that have too few rows, with how many of each the data would need, in the cheaper way."""
         ways: list[tuple[tuple[str, ...], int] | None] = []
+        whole = len(self.table)
         if self._uniform(rule):
             evidence = self._of_rules(rule, fitted)
             if way == "uniform" and self._within(evidence.bounds):
                 return None
-            ways.append(self._rows_for(evidence, len(fitted), self._luckless(evidence, UNLUCKY).of))
+            worst = _luckless(evidence, UNLUCKY)
+            ways.append(
+                rows_for(evidence, self.gaps, len(fitted) / whole, lambda rows: self._within(worst.of(rows)))
+            )
         if not self._uniform(rule) or self._either(rule):
             evidence = self._of_held(rule, fitted, held)
             if way == "held-out" and self._within(evidence.bounds):
@@ -431,43 +365,125 @@ class Promise:
                 away, shown = planned(rows)
                 return np.asarray(np.maximum(shown - slack, 0.0) + away)
 
-            ways.append(self._rows_for(evidence, len(held), expected))
+            ways.append(
+                rows_for(evidence, self.gaps, len(held) / whole, lambda rows: self._within(expected(rows)))
+            )
         return min((one for one in ways if one is not None), key=lambda one: one[1], default=None)
-
-    def _rows_for(
-        self, evidence: Evidence, part: int, expected: Callable[[Ints], Floats]
-    ) -> tuple[tuple[str, ...], int] | None:
-        """Return the groups of which so many rows in the data are expected to do, ``part`` of which are looked at."""
-
-        def enough(many: int) -> bool:
-            return self._within(expected(np.maximum(evidence.rows, many)))
-
-        if not enough(MOST_ROWS):
-            return None
-        least, kept = int(evidence.rows.min()), part / len(self.table)
-        low, high = max(math.floor(least * AGAIN), 1), MOST_ROWS
-        if enough(low):  # as expected, and chance was against it
-            high = low
-        while high > low + 1 + low * GRAIN:
-            middle = math.isqrt(low * high)
-            middle = min(max(middle, low + 1), high - 1)
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        over = (
-            evidence.bounds > self.gaps if evidence.bounds.size == evidence.rows.size else evidence.rows > -1
-        )
-        few = tuple(
-            name
-            for name, many, beyond in zip(evidence.names, evidence.rows, over, strict=True)
-            if many < high and beyond
-        )
-        rows = (high + UNLUCKY * math.sqrt(high * (1 - kept))) / kept
-        grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
-        return few or (evidence.names[int(evidence.rows.argmin())],), int(math.ceil(rows / grain) * grain)
 
     def _constant(self, rule: RepairedPredictor) -> bool:
         """Tell whether nothing that is changed is looked at."""
         looked = {*rule.inputs, *rule.features}
         return self.of.scope == "under_flips" and looked.isdisjoint(self.table.reading.columns.protected)
+
+
+def _limits(promise: Promise, made: Repairer, evidence: Evidence | None, way: Way) -> tuple[Limit, ...]:
+    """Return what was asked with what is known of it."""
+    given = made.largest_gaps(promise.table.groups())
+    names = promise.table.groups().names if promise._asked.size > 1 else ("",)
+    zero = np.zeros(promise.gaps.size)
+    bounds, seen = (
+        (zero, zero)
+        if evidence is None
+        else (promise._shaped(evidence.bounds), promise._shaped(evidence.seen))
+    )
+    out = []
+    for at, bound, shown in zip(promise._bounded, bounds.tolist(), seen.tolist(), strict=True):
+        if not math.isfinite(promise._asked[at]):  # nothing is asked of that group
+            continue
+        inner = None if given is None or way == "construction" else float(given[at])
+        own = Limit(names[at], float(promise._asked[at]), bound, shown, inner)
+        if promise.of.kind == "ratio":  # gaps are what ratios lack to 1
+            assert inner is not None
+            asked, least = promise.repairer.least_ratio, made.least_ratio
+            assert asked is not None
+            own = Limit(own.group, asked, 1.0 - bound, 1.0 - shown, least)
+        out.append(own)
+    return tuple(out)
+
+
+# ---------------------------------------------------------------------- how much slack, and how many rows
+
+Made = TypeVar("Made")
+
+
+def most_slack(
+    with_less: Callable[[Floats], tuple[Floats, Made]], gaps: Floats, missing: Floats, width: Floats
+) -> Made:
+    """Return what is made with most slack of all that are within what was asked; what is made with none if none is.
+
+    The bound falls with the slack that the fit is given, so there is one point that is looked for, between a slack that
+    is too large and one that is small enough: by the straight line through both, or, where that leaves much, by half.
+    What is returned was itself seen to be within, or is what is left when nothing can be taken away.
+
+    Parameters
+    ----------
+    with_less
+        How far beyond ``gaps`` the bounds are with so much less slack, shape (m,), and what was made.
+    missing, width
+        How far beyond ``gaps`` the bounds are, and how far above what is seen, with all of the slack.
+    """
+    over = missing > 0  # whose slack is too large; those of other groups stay as they are
+    low, high, least, most = np.zeros(gaps.size), np.where(over, gaps, 0.0), float(missing.max()), 0.0
+    best: Made | None = None
+    before = math.inf
+    # most rules use all of their slack and keep it to the digit, so that this much less is within
+    trial = np.where(over, np.minimum(width * (1 + NEAR / 2), high), 0.0)
+    for _ in range(TRIES):
+        missing, made = with_less(trial)
+        if (more := (missing > 0) & ~over).any():  # a slack that was small enough is no longer
+            over, best = over | more, None
+            high = np.where(over, gaps, 0.0)
+        beyond = float(missing[over].max())
+        if beyond > 0:
+            if best is None and (trial >= high).all():
+                return made
+            low, least = trial, beyond
+        else:
+            high, most, best = trial, beyond, made
+            if (missing[over] >= -NEAR * gaps[over]).any():
+                break
+        part = 1.0 if best is None else least / (least - most) * (1 + NEAR)
+        useless = beyond > before / 2  # the line went from one that is too large to another
+        if best is not None and (useless or part >= 1.0):
+            part = 0.5
+        before = beyond if beyond > 0 else math.inf
+        trial = low + part * (high - low)
+    return made if best is None else best
+
+
+def rows_for(
+    evidence: Evidence, gaps: Floats, kept: float, enough: Callable[[Ints], bool]
+) -> tuple[tuple[str, ...], int] | None:
+    """Return the groups that have too few rows, and of how many in the data a part ``kept`` is enough."""
+
+    def many_enough(many: int) -> bool:
+        return enough(np.maximum(evidence.rows, many))
+
+    if not many_enough(MOST_ROWS):
+        return None
+    low, high = max(math.floor(int(evidence.rows.min()) * AGAIN), 1), MOST_ROWS
+    if many_enough(low):  # as expected, and chance was against it
+        high = low
+    while high > low + 1 + low * GRAIN:
+        middle = math.isqrt(low * high)
+        middle = min(max(middle, low + 1), high - 1)
+        low, high = (low, middle) if many_enough(middle) else (middle, high)
+    over = evidence.bounds > gaps if evidence.bounds.size == evidence.rows.size else evidence.rows > -1
+    few = tuple(
+        name
+        for name, many, beyond in zip(evidence.names, evidence.rows, over, strict=True)
+        if many < high and beyond
+    )
+    rows = (high + UNLUCKY * math.sqrt(high * (1 - kept))) / kept
+    grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
+    return few or (evidence.names[int(evidence.rows.argmin())],), int(math.ceil(rows / grain) * grain)
+
+
+def _luckless(evidence: Evidence, deviations: float) -> Evidence:
+    """Return evidence with rates that may have been seen too large, where a ratio hangs on how large they are."""
+    if isinstance(evidence, RatiosOfRules | RatiosHeldOut):
+        return evidence.rarer(deviations)
+    return evidence
 
 
 # ---------------------------------------------------------------------- what is not promised
@@ -497,9 +513,23 @@ def promise_of(
         raise UsageError(f"`guarantee`: {why}")
     promise = Promise(repairer, confidence, table, criterion, noise)
     _ = promise.behind
-    if why := promise.impossible:
+    if why := _impossible(promise):
         raise UsageError(f"`guarantee`: {why}")
     return promise
+
+
+def _impossible(promise: Promise) -> str:
+    """Why no number of rows shows what is asked, or why it is no promise; empty where neither is so."""
+    name, of_ratio = promise.repairer.asked_by, promise.of.kind == "ratio"
+    finite = promise.gaps[np.isfinite(promise.gaps)]
+    if not finite.size:
+        return f"a gap of at most inf among people who are not in the data is no promise; {NAME_IT[name]}"
+    if finite.min() > 0 or promise.of.scope == "under_flips":  # which may be none, whatever the rows
+        return ""
+    what = "a ratio of 1" if of_ratio else f"a {'loss' if promise.of.kind == 'max' else 'gap'} of at most 0"
+    return (
+        f"{what} among people who are not in the data cannot be shown by any number of rows; {NAME_IT[name]}"
+    )
 
 
 def require_plain(table: Table) -> None:
