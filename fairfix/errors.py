@@ -161,6 +161,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "few_common_rows": "too few rows are in both files to say how the number has changed",
     },
     "note": {
+        "unused": "a parameter was given that changes nothing beside the others",
         "not_converged": "a solver stopped before its tolerance: the result is usable, but not the best there is",
         "read_as": "how a file is written had to be found out, and how it was read; options say it for sure",
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",

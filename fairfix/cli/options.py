@@ -142,12 +142,14 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     """Return the request that the options of a command make."""
     names = parameters_of(kind)
     unsaid = (None, ParameterSource.DEFAULT)
-    explicit = frozenset(name for name in names if ctx.get_parameter_source(name) not in unsaid)
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    explicit = frozenset(name for name, source in sources.items() if source not in unsaid)
+    configured = frozenset(name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP)
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
     if issubclass(kind, DataRequest) and (record := ctx.meta.get("fairfix.record")):
         more["record"] = {**record, "command": asked_of(ctx).line or ctx.command_path}
-    return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit)
+    return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit, configured=configured)
 
 
 def without_data(ctx: click.Context) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def without_data(ctx: click.Context) -> dict[str, Any]:
         if not ctx.params["data"]:
             raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
         return {}
-    names = ("data", "table", "sql", "model", "trust_model", "features")
+    names = ("data", "table", "sql", "model", "trust_model", "features", "delimiter", "decimal")
     return {
         name: () if name == "features" else None
         for name in names

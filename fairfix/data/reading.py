@@ -131,6 +131,10 @@ class Reading:
                 raise UsageError(f"`{part}={strange[0]}`: it is no column of groups; those are {groups}")
         if columns.prediction and columns.probability:
             raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
+        if self.task == "regression" and not columns.score and (columns.prediction or columns.probability):
+            raise UsageError(
+                "`task=regression` is about values, not decisions; name their column with `score`"
+            )
         low, high = self.range
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):

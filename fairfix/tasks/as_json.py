@@ -88,7 +88,7 @@ def data_dict(
     return {
         "source": source,
         "rows": rows,
-        "columns": columns_dict(reading),
+        "columns": columns_dict(reading) | _present(id=reading.columns.id),
         "inferred": dict(inferred),
     }
 

@@ -39,6 +39,7 @@ from fairfix.tasks.dataset import (
     noise_of,
     open_data,
     opened,
+    said_of_unused,
     unsent,
     waivers_of,
 )
@@ -110,7 +111,7 @@ def _run(request: AuditRequest) -> AuditResult:
         return _of_classes(request, allowances, waivers, old)
     counts: CountFile | None = None
     data: Dataset | None = None
-    notes: list[Note] = []
+    notes: list[Note] = said_of_unused(request)
     if request.from_counts is not None:
         report = _of_counts(request)
     else:
@@ -127,6 +128,8 @@ def _run(request: AuditRequest) -> AuditResult:
         if made is None:
             return AuditResult({}, None, counts, why)
         report = made
+    if "intersect" in request.explicit - request.configured and len(report.reading.columns.protected) == 1:
+        notes.append(Note("`intersect` changes nothing here: a single column has no intersections", "unused"))
     everybody = report.overall.metrics
     wrong = [*of_direction(everybody.get("auc"), report.reading)]
     if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
@@ -162,7 +165,7 @@ def _of_classes(
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
-    notes, more, copies = [*of_source(data.source)], None, None
+    notes, more, copies = [*said_of_unused(request), *of_source(data.source)], None, None
     if copied:
         from fairfix.individual.counterfactuals import left_out
         from fairfix.individual.of_classes import classes_of_copies, require_known

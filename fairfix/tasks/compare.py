@@ -42,6 +42,7 @@ from fairfix.tasks.dataset import (
     membership_columns,
     noise_of,
     open_data,
+    said_of_unused,
 )
 from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
@@ -457,6 +458,7 @@ class Plan:
 
 def plan_of(request: CompareRequest) -> Plan:
     """Return what is to be compared on which data."""
+    said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
     if data.reading.columns.label is None:
         raise UsageError("a comparison needs labels to judge by; name the column with `label`")

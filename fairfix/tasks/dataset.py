@@ -25,7 +25,7 @@ from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
-from fairfix.models.trace import Caution
+from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.request import (
     MULTICLASS,
@@ -145,9 +145,15 @@ def open_data(
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if many:
         options["task"] = "classification"  # of each class and the rest
-    if model is not None and model.score_scale == "raw":
-        options["score_scale"] = "raw"
+    if model is not None:
+        options["score_scale"] = _scale_of(model, request)
     cuts = () if request.threshold is None else (request.threshold,)
+    decided = columns.prediction or columns.probability
+    if cuts and decided and not columns.score and "threshold" not in request.configured:
+        raise UsageError(
+            f"`threshold={request.threshold:g}` is of a score, and {decided!r} has decisions; leave it out, or name "
+            "the scores with `score`"
+        )
     if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
         options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
@@ -172,6 +178,26 @@ def open_data(
         with explaining(data):
             check_entries(raw.unrepeated, of_classes(data.reading) if many else data.reading)
     return data
+
+
+def _scale_of(model: ScoringModel, request: DataRequest) -> str:
+    """Return the scale of a model's scores: as it is said where only the user can know; else what the model gives."""
+    known = {"probability": "probabilities", "decision": "decisions"}.get(model.score_scale)
+    if known is None:
+        return request.score_scale if request.gives("score_scale") else "raw"
+    if request.has("score_scale"):
+        raise UsageError(
+            f"`score_scale={request.score_scale}`: the model file gives {known}, on no other scale; leave it out"
+        )
+    return "probability"
+
+
+def said_of_unused(request: DataRequest) -> list[Note]:
+    """Return, and say, which parameters were given and change nothing."""
+    notes = [Note(text, "unused") for text in request.unused]
+    for note in notes:
+        log.info("%s", note.line)
+    return notes
 
 
 def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:

@@ -47,6 +47,7 @@ from fairfix.tasks.dataset import (
     noise_of,
     open_data,
     opened,
+    said_of_unused,
     unsent,
     waivers_of,
 )
@@ -218,6 +219,7 @@ class _Made:
 def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
     """Return the result, and write the artifact that is asked for."""
     outcome = made.outcome
+    made = replace(made, notes=(*said_of_unused(request), *made.notes))
     for note in outcome.messages:
         log.info("%s", note.line)
     repaired = Repaired(

@@ -11,10 +11,10 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, ClassVar, ParamSpec, TypeVar, get_args
 
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
@@ -133,14 +133,41 @@ def paths_of(kind: type) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults."""
+    """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
+
+    ``configured`` are those of them that a configuration gives, which may be meant for other tasks.
+    """
+
+    reads: ClassVar[Mapping[str, tuple[tuple[str, ...], str]]] = {}
+    """Parameter -> what it is read with, one of these, and why not without."""
 
     explicit: frozenset[str] = field(default=frozenset(), repr=False)
+    configured: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         for name, (default, domain) in parameters_of(type(self)).items():
             object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
         check_together(self)
+
+    def gives(self, name: str) -> bool:
+        """Tell whether a parameter was given, be it with its default."""
+        return name in self.explicit or self.has(name)
+
+    @property
+    def unused(self) -> Iterator[str]:
+        """Yield in words which parameters change nothing beside the others, but for those of a configuration."""
+        for name, (needed, why) in self.reads.items():
+            if name in self.explicit - self.configured and not any(map(self._read_with, needed)):
+                yield f"`{name}` changes nothing here: {why}"
+
+    def _read_with(self, name: str) -> bool:
+        """Tell whether there is what another parameter is read with: a parameter, a fit, or several values of one."""
+        if name == "a fit":
+            return not (self.has("against") or self.has("against_data"))
+        if name != "several values":
+            return self.has(name)
+        several = getattr(self, "parameters", {}).values()
+        return any(isinstance(one, (list, tuple)) or (isinstance(one, str) and "," in one) for one in several)
 
     def has(self, condition: str) -> bool:
         """Tell whether a parameter is given: ``name``, other than its default, or ``name=value``."""
@@ -337,6 +364,19 @@ class GateRequest(DataRequest):
 class AuditRequest(GateRequest):
     """The parameters of ``audit``."""
 
+    reads: ClassVar = {
+        "features": (("model", "individual"), "it is read with `model` or `individual`"),
+        "one_pass": (("data",), "counts were made in one pass"),
+        "id": (
+            ("baseline_data", "share", "counterfactuals"),
+            "rows are told apart for `baseline_data`, `share` and `counterfactuals` alone",
+        ),
+        "seed": (
+            ("individual", "noise", "noise_radius", "noise_membership", "counterfactuals"),
+            "nothing is drawn without `individual` or a description of noise",
+        ),
+    }
+
     probability: str | None = parameter(
         None, "Probability of a positive decision of a randomised rule (p_positive).", "COLUMN"
     )
@@ -431,6 +471,11 @@ THREADS = "Threads that grow boosted trees; the result is the same.  [default: 1
 class RepairRequest(GateRequest):
     """The parameters of ``repair``; those of the method are in ``parameters``."""
 
+    reads: ClassVar = {
+        "duplicate_ids": (("id",), "it is about the column of `id`"),
+        "validation": (("several values",), "a parameter of the method has to have several values"),
+    }
+
     method: str | None = parameter(None, "The repair method.", "NAME")
     parameters: Mapping[str, Any] = field(default_factory=dict)
     protected_as_feature: bool = parameter(
@@ -486,6 +531,12 @@ class RepairRequest(GateRequest):
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(DataRequest):
     """The parameters of ``compare``."""
+
+    reads: ClassVar = {
+        "seed": (("a fit",), "nothing is drawn to compare two models"),
+        "id": (("a fit", "against_data"), "both scores are in one row"),
+        "threads": (("a fit",), "nothing is fitted to compare two models"),
+    }
 
     against: str | None = parameter(
         None,
@@ -657,6 +708,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),
+    *((name, ("from_counts",), "no text file is read") for name in ("delimiter", "decimal")),
 )
 """(parameter, none of these goes with it, why)."""
 

@@ -30,7 +30,7 @@ from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
-from fairfix.tasks.dataset import open_data, unsent
+from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import add_messages, of_direction, of_names
 from fairfix.tasks.proof import loss_of, mean_change
 from fairfix.tasks.record import add_record
@@ -53,6 +53,7 @@ class ModelsResult(Result):
 
 def compare_models(request: CompareRequest) -> ModelsResult:
     """Compare the score of the request with the other one, on the same rows."""
+    said_of_unused(request)
     data = open_data(request)
     columns = data.reading.columns
     if not columns.score or columns.prediction:

@@ -1,0 +1,325 @@
+"""No explicit setting is overridden in silence: it is used, refused, or said to change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.errors import FairfixError
+from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, parameters_of
+from sklearn.ensemble import VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from tests.conftest import Call
+
+ROWS = 240
+
+
+def people() -> pd.DataFrame:
+    """Return scored people of three groups with a column for each part, and nothing missing."""
+    rng = np.random.default_rng(0)
+    group, x, z = rng.choice(["a", "b", "c"], ROWS), rng.normal(size=ROWS), rng.normal(size=ROWS)
+    score = 1 / (1 + np.exp(-(x + 0.5 * z + 0.4 * (group == "a"))))
+    likely = np.where(group == "a", 0.8, 0.2)
+    return pd.DataFrame(
+        {
+            "group": group,
+            "sex": rng.choice(["f", "m"], ROWS),
+            "x": x,
+            "z": z,
+            "label": (rng.random(ROWS) < score).astype(int),
+            "score": score,
+            "other": np.clip(score + 0.1 * rng.normal(size=ROWS), 0, 1),
+            "yes": (score > 0.5).astype(int),
+            "chance": (0.9 * score).round(2),
+            "w": rng.choice([0.5, 1.0, 2.0], ROWS),
+            "key": [f"k{i}" for i in range(ROWS)],
+            "p_a": likely,
+            "p_b": 1 - likely,
+        }
+    )
+
+
+NOISE = pd.DataFrame(
+    {"true": ["a", "a", "b", "b", "c"], "noisy": ["a", "b", "a", "b", "c"], "count": [90, 10, 8, 92, 50]}
+)
+
+VALUES: Mapping[str, Any] = {
+    "delimiter": ";",
+    "decimal": ",",
+    "table": "t",
+    "sql": "select * from t limit 200",
+    "protected": "sex",
+    "label": "yes",
+    "score": "other",
+    "prediction": "yes",
+    "features": ["x"],
+    "positive_label": "0",
+    "positive_prediction": "0",
+    "weight": "w",
+    "strata": "sex",
+    "threshold": 0.3,
+    "score_scale": "raw",
+    "max_groups": 2,
+    "task": "regression",
+    "noise": NOISE,
+    "noise_keep": "rates",
+    "noise_columns": ["group", "sex"],
+    "noise_probability": "true",
+    "noise_epsilon": 0.05,
+    "bands": {"x": [0]},
+    "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.1},
+    "noise_class_conditional": True,
+    "noise_membership": {"a": "p_a", "b": "p_b"},
+    "noise_independent": True,
+    "seed": 5,
+    "confidence": 0.8,
+    "fail_on": "dp.difference>0.01",
+    "require": "dp.difference<0.5",
+    "gate_on": "point",
+    "probability": "chance",
+    "intersect": True,
+    "reference": "a",
+    "individual": True,
+    "comparable": {"x": ["1", "2"]},
+    "radius": 0.1,
+    "suppress_below": 100,
+    "profile": "ugesp",
+    "exclude_small": "why",
+    "one_pass": True,
+    "share": "0:0.5",
+    "id": "key",
+    "fail_on_worse": 0.01,
+    "counterfactuals": pd.DataFrame({"key": ["k1"], "x": [0.5]}),
+    "unlabelled": people().drop(columns="label"),
+    "protected_as_feature": True,
+    "duplicate_ids": "share",
+    "holdout": 0.5,
+    "validation": 0.4,
+    "pairs": pd.DataFrame({"p": ["k1"], "q": ["k2"]}),
+    "subspace": pd.DataFrame({"x": [1.0], "z": [0.0]}),
+    "guarantee": 0.9,
+    "against": "other",
+    "slacks": [0.03],
+    "methods": ["fair-regression"],
+}
+"""Parameter -> a value that is not its default."""
+
+OTHERWISE: Mapping[str, str] = {
+    "data": "it is the data itself",
+    "model": "the contexts have it",
+    "trust_model": "it is of the file of the model",
+    "method": "the contexts have it",
+    "from_counts": "the contexts have it",
+    "proof_counts": "the contexts have it",
+    "baseline": "a file of another run",
+    "baseline_data": "a file of another run",
+    "against_data": "a file of another run",
+    "counts_out": "it writes a file, and changes no number",
+    "threads": "it changes no number, by design",
+    "cluster": "it changes no number, by design",
+    "missing": "of rows with gaps, and there are none",
+    "missing_group": "of rows with gaps, and there are none",
+    "unseen_group": "it is kept in the artifact, for rows to come",
+}
+"""Parameters that are not in the law, and why."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with three model files, a database and counts of the people."""
+    place, data = tmp_path_factory.mktemp("explicit"), people()
+    X, y = data[["x", "z"]], data["label"]
+    models = {
+        "proba": LogisticRegression(),
+        "raw": LinearSVC(),
+        "decision": VotingClassifier([("a", LogisticRegression()), ("b", LinearSVC())]),
+    }
+    for name, model in models.items():
+        joblib.dump(model.fit(X, y), place / f"{name}.joblib")
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(place / "people.duckdb")) as database:
+        database.register("rows", data)
+        database.execute("create table t as select * from rows")
+    fairfix.audit(data, protected="group", counts_out=place / "people.counts")
+    return place
+
+
+def model(folder: Path, name: str) -> dict[str, Any]:
+    """Return the parameters of a model file."""
+    path = folder / f"{name}.joblib"
+    return {"model": str(path), "trust_model": "sha256:" + sha256(path.read_bytes()).hexdigest()}
+
+
+ROLES = {"protected": "group", "label": "label"}
+CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str, Any]]]] = {
+    "audit": (fairfix.audit, AuditRequest, lambda _: {"data": people(), **ROLES}),
+    "audit of decisions": (
+        fairfix.audit,
+        AuditRequest,
+        lambda _: {"data": people().drop(columns="score"), **ROLES, "prediction": "yes"},
+    ),
+    "audit of probabilities": (
+        fairfix.audit,
+        AuditRequest,
+        lambda at: {"data": people(), **ROLES, **model(at, "proba")},
+    ),
+    "audit of margins": (
+        fairfix.audit,
+        AuditRequest,
+        lambda at: {"data": people(), **ROLES, **model(at, "raw")},
+    ),
+    "audit of a classifier": (
+        fairfix.audit,
+        AuditRequest,
+        lambda at: {"data": people(), **ROLES, **model(at, "decision")},
+    ),
+    "audit of counts": (fairfix.audit, AuditRequest, lambda at: {"from_counts": at / "people.counts"}),
+    "audit of a database": (
+        fairfix.audit,
+        AuditRequest,
+        lambda at: {"data": f"duckdb://{at / 'people.duckdb'}", "table": "t", **ROLES},
+    ),
+    "ramp": (fairfix.repair, RepairRequest, lambda _: {"data": people(), **ROLES, "method": "ramp"}),
+    "ramp of margins": (
+        fairfix.repair,
+        RepairRequest,
+        lambda at: {"data": people(), **ROLES, "method": "ramp", "threshold": 0.1, **model(at, "raw")},
+    ),
+    "ramp of counts": (
+        fairfix.repair,
+        RepairRequest,
+        lambda at: {"from_counts": at / "people.counts", "method": "ramp"},
+    ),
+    "logloss": (
+        fairfix.repair,
+        RepairRequest,
+        lambda _: {"data": people(), **ROLES, "method": "logloss", "features": ["x", "z"]},
+    ),
+    "fair-regression": (
+        fairfix.repair,
+        RepairRequest,
+        lambda _: {"data": people(), **ROLES, "method": "fair-regression"},
+    ),
+    "sensei": (
+        fairfix.repair,
+        RepairRequest,
+        lambda _: {"data": people(), **ROLES, "method": "sensei", "features": ["x", "z"]},
+    ),
+    "robust": (
+        fairfix.repair,
+        RepairRequest,
+        lambda _: {"data": people(), **ROLES, "method": "robust", "noise": NOISE},
+    ),
+    "compare": (
+        fairfix.compare,
+        CompareRequest,
+        lambda _: {"data": people(), **ROLES, "methods": "ramp", "slacks": 0.05},
+    ),
+    "compare of models": (
+        fairfix.compare,
+        CompareRequest,
+        lambda _: {"data": people(), **ROLES, "against": "other"},
+    ),
+}
+
+
+def outcome(function: Callable[..., Any], given: Mapping[str, Any]) -> str | None:
+    """Return what a run says, None where it is refused."""
+    try:
+        return json.dumps(function(**given).content, default=str, sort_keys=True)
+    except FairfixError:
+        return None
+
+
+def test_every_parameter_is_in_the_law() -> None:
+    """A new parameter gets a value here, or a reason why it has none."""
+    for kind in (AuditRequest, RepairRequest, CompareRequest):
+        assert set(parameters_of(kind)) <= VALUES.keys() | OTHERWISE.keys()
+    assert not VALUES.keys() & OTHERWISE.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_an_explicit_setting_is_used_or_refused_or_said_to_be_unused(
+    context: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is given changes what comes out, be it by a note that it changes nothing, or the run is refused."""
+    function, kind, make = CONTEXTS[context]
+    given = make(folder)
+    plain = outcome(function, given)
+    assert plain is not None
+
+    values = {**VALUES, "score_scale": "logit"} if "margins" in context else VALUES
+    ignored = []
+    for name in parameters_of(kind):
+        if name in OTHERWISE or (name in given and given[name] is values[name]):
+            continue
+        caplog.clear()
+        with caplog.at_level("INFO", "fairfix"):
+            same = outcome(function, {**given, name: values[name]}) == plain
+        if same and f"note: `{name}` changes nothing here" not in caplog.text:
+            ignored.append(name)
+    assert not ignored
+
+
+@pytest.mark.parametrize("scale", ["probability", "percent", "margin", "logit", "raw"])
+def test_the_scale_of_margins_is_the_one_that_is_said(scale: str, folder: Path) -> None:
+    """Margins are read as is said, be it the default, or refused where they cannot be that; unsaid they are raw."""
+    given = {"data": people(), **ROLES, **model(folder, "raw")}
+    said = outcome(fairfix.audit, {**given, "score_scale": scale})
+
+    if said is None:
+        assert scale in ("probability", "percent", "margin")
+    else:
+        assert json.loads(said)["settings"]["score_scale"] == scale
+    assert fairfix.audit(**given).content["settings"]["score_scale"] == "raw"
+
+
+@pytest.mark.parametrize("kind", ["proba", "decision"])
+def test_what_a_model_file_gives_has_no_other_scale(kind: str, folder: Path) -> None:
+    """A model that gives probabilities, or decisions, is read as that; another scale is refused by name."""
+    given = {"data": people(), **ROLES, **model(folder, kind)}
+    with pytest.raises(FairfixError, match="`score_scale=logit`"):
+        fairfix.audit(**given, score_scale="logit")
+    assert fairfix.audit(**given, score_scale="probability").content == fairfix.audit(**given).content
+
+
+def test_margins_that_are_log_odds_are_repaired_and_predicted_as_such(folder: Path) -> None:
+    """The scale that was said for the model file is kept in the artifact."""
+    given = {"data": people(), **ROLES, **model(folder, "raw"), "method": "ramp"}
+    made = fairfix.repair(**given, score_scale="logit")
+    assert made.content["settings"]["score_scale"] == "logit"
+    told = fairfix.predict(made.repaired, people(), **model(folder, "raw"))
+    chance = told["p_positive"].to_numpy()
+    assert ((chance >= 0) & (chance <= 1)).all()
+    assert len(np.unique(chance)) > 2
+
+
+def test_a_setting_of_the_configuration_may_be_for_other_commands(call: Call, tmp_path: Path) -> None:
+    """What a shared configuration says is not noted where it changes nothing; on the command line it is."""
+    people().to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "fairfix.toml").write_text('protected = "group"\nid = "key"\nfeatures = ["x"]\n')
+    command = (
+        "audit",
+        str(tmp_path / "people.csv"),
+        "--config",
+        str(tmp_path / "fairfix.toml"),
+        "--format",
+        "json",
+    )
+
+    status, out, err = call(*command)
+    assert status == 0, err
+    assert "messages" not in json.loads(out)
+    _, out, _ = call(*command, "--id", "key")
+    assert [one["code"] for one in json.loads(out)["messages"]] == ["unused"]
