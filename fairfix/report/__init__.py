@@ -3,7 +3,7 @@
 Every format reads the JSON form of a result only, so a saved one can be rendered again later. The format ``NAME`` is
 the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
 settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
-``GATED = True`` tells of checks only. A run that did not happen has no result; ``unrun(problem)`` of a module says so
+``GATED = True`` tells of checks only; ``ENDING`` is that of its files where it is not ``.NAME``. A run that did not happen has no result; ``unrun(problem)`` of a module says so
 in its format, and a module without it is served by a line of text.
 """
 
@@ -34,6 +34,12 @@ NO_CHECKS = (
 def is_gated(name: str) -> bool:
     """Return whether a format tells of checks only, for CI; a comparison has none."""
     return getattr(import_module(f"fairfix.report.{name}_"), "GATED", False)
+
+
+def ending(name: str) -> str:
+    """Return how the name of a format's file ends: its ``ENDING``, by default the name of the format itself."""
+    module = import_module(f"fairfix.report.{name}_") if name in FORMATS else None
+    return str(getattr(module, "ENDING", f".{name}"))
 
 
 def renderer(name: str) -> Callable[..., str]:

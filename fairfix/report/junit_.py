@@ -15,6 +15,7 @@ from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, r
 from fairfix.report.words import COMMAND, UNSEEN_IN_LINES
 
 GATED = True
+ENDING = ".xml"
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""

@@ -11,6 +11,8 @@ from textwrap import wrap
 from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
+ENDING = ".txt"
+
 BOLD = "1"
 COLOURS = {"pass": "32", "fail": "1;31", "undecided": "33", "waived": "33"}
 """Verdict -> what terminals know its colour by: green, bold red, yellow."""

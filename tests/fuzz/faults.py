@@ -33,6 +33,7 @@ from types import FrameType
 from typing import Any
 
 import fairfix
+import pandas as pd
 from fairfix.cli import main
 
 from tests.conftest import make_frame
@@ -560,6 +561,16 @@ def starved(world: World, name: str, spare: int) -> list[str]:
         return wrong
 
 
+def rewritten(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+    """Put other rows of the same kind into a file's place, whole, as another run of whoever makes it does."""
+    if path.suffix not in (".csv", ".parquet"):
+        path.write_bytes(b"something else")
+        return
+    beside, rows = path.with_name("zz"), change(make_frame(40))
+    rows.to_csv(beside, index=False) if path.suffix == ".csv" else rows.to_parquet(beside)
+    beside.replace(path)
+
+
 CHANGES: Mapping[str, Callable[[Path], object]] = {
     "shrinks": lambda path: os.truncate(path, path.stat().st_size // 2),
     "is emptied": lambda path: os.truncate(path, 0),
@@ -570,6 +581,9 @@ CHANGES: Mapping[str, Callable[[Path], object]] = {
         path.with_name("zz").replace(path),
     ),
     "becomes a folder": lambda path: (path.unlink(), path.mkdir()),
+    "has other columns": lambda path: rewritten(path, lambda rows: rows[["x"]].rename(columns={"x": "z"})),
+    "has other types": lambda path: rewritten(path, lambda rows: rows.astype("string")),
+    "has other rows": lambda path: rewritten(path, lambda rows: rows.assign(race="z", score=0.5)),
 }
 """What may happen to a file that is being read."""
 
