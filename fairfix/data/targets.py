@@ -28,7 +28,8 @@ HEAD = 2048
 
 OWN = re.compile(
     rb"""\s*(?:
-        (?:\#\ )?(?:Model\ card:\ )?fairfix\ (?:audit|repair|compare|comparison|report)\b  # text, Markdown, a card
+        (?:\#\ )?fairfix\ (?:audit|repair|compare|comparison|report)\ (?:of|on|did|was)\b  # text, Markdown
+      | \#\ Model\ card:\                                                              # a card
       | <!--\ fairfix\ [a-z]+\ -->                                                       # a comment
       | ::(?:error|warning|notice)\ title=                                               # GitHub
       | \{\s*"schema":\ "fairfix\.                                                       # JSON

@@ -33,16 +33,15 @@ SETTINGS = {
 }
 
 SCRIPT = """
-import sys
-
 import numpy as np
-from fairfix.sklearn import FairClassifier
+import pandas as pd
+from fairfix.sklearn import RepairedClassifier
 from sklearn.linear_model import LogisticRegression
 
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
-    X, y, group = rng.normal(size=(60, 2)), rng.integers(0, 2, 60), rng.integers(0, 2, 60)
-    FairClassifier(LogisticRegression(), protected=group, method="ramp", cv=2, n_jobs=2).fit(X, y)
+    X = pd.DataFrame({"x": rng.normal(size=80), "group": rng.integers(0, 2, 80)})
+    RepairedClassifier(LogisticRegression(), ["group"], cv=2, n_jobs=2).fit(X, rng.integers(0, 2, 80))
 """
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.cli.options import known_options
+from fairfix.cli.options import Number, known_options
 from fairfix.methods import available
 from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import (
@@ -43,7 +42,7 @@ LINES = {
     "compare": ("d.parquet", "--protected", "race", "--methods", "ramp"),
     "predict": ("r.fairfix", "d.parquet", "-o", "new.parquet"),
 }
-RANK = {"audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare}
+CALLS: dict[str, Any] = {"audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare}
 NOT_NUMBERS = ("nan", "true", "2020-01-01", "2020-01-01T10:00:00Z", "10:00:00", '"x"', '""', "-1e400")
 INFINITE = ("inf", "-inf", "1e400")
 ODD = (*NOT_NUMBERS, *INFINITE, "false", "1.5", "-1", "9223372036854775808", "[]", "[[1]]", "[inf]", "{a = 1}")
@@ -118,7 +117,7 @@ PYTHON = (
 )
 
 
-@pytest.mark.parametrize(("name", "key"), [one for one in NUMBERS if one[0] in RANK])
+@pytest.mark.parametrize(("name", "key"), [one for one in NUMBERS if one[0] in CALLS])
 def test_python_is_asked_the_same(name: str, key: str, here: Path) -> None:
     more = {"method": "ramp"} if name == "repair" else {}
     whole = (1.5, 1.0, "1.5") if numbers(name)[key].kind is int else ()
@@ -126,10 +125,10 @@ def test_python_is_asked_the_same(name: str, key: str, here: Path) -> None:
         if isinstance(value, int) and numbers(name)[key].kind is int and value is not True:
             continue
         with pytest.raises(fairfix.UsageError):
-            RANK[name]("d.parquet", protected="race", **{key: value}, **more)
+            CALLS[name]("d.parquet", protected="race", **{key: value}, **more)
 
 
-@pytest.mark.parametrize("name", RANK)
+@pytest.mark.parametrize("name", CALLS)
 def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
     """A text that says no is not taken for yes."""
     flags = [one for one, (_, domain) in parameters_of(REQUESTS[name]).items() if domain.kind is bool]
@@ -137,7 +136,7 @@ def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
     for flag in flags:
         for value in ("no", "false", 0, 1, 1.5, math.nan, [], datetime.date(2020, 1, 1)):
             with pytest.raises(fairfix.UsageError):
-                RANK[name]("d.parquet", protected="race", **{flag: value}, **more)
+                CALLS[name]("d.parquet", protected="race", **{flag: value}, **more)
         for text in ("1", "1.5", "nan", "inf", "2020-01-01", "[]", "{}"):
             assert configured(name, flag, text) == 2, (flag, text)
 
@@ -183,7 +182,22 @@ def test_no_value_of_a_waiver_is_a_bug(key: str, here: Path) -> None:
 
 def test_every_option_that_is_a_number_is_in_a_request() -> None:
     """So none is read past the one check: what the commands have beside their requests are no numbers."""
-    kinds: list[Callable[..., Any]] = [click.types.IntParamType, click.types.FloatParamType]
     for name in ("audit", "repair", "compare", "predict", "export", "report", "init", "merge", "inspect"):
         command = import_module(f"fairfix.cli.{name}").command
-        assert not [one.name for one in command.params if isinstance(one.type, tuple(kinds))]  # type: ignore[arg-type]
+        of_click = (click.types.IntParamType, click.types.FloatParamType)
+        assert not [
+            one.name
+            for one in command.params
+            if isinstance(one.type, of_click) and not isinstance(one.type, Number)
+        ]
+
+
+def test_a_file_that_is_removed_in_the_middle_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it is read and before its fingerprint is taken."""
+    from fairfix.tasks import record
+
+    Path("gone.parquet").write_bytes(Path("d.parquet").read_bytes())
+    Path("fairfix.toml").write_text('[report]\nmodel = "m"\n', encoding="utf-8")
+    hashed = record.file_hash
+    monkeypatch.setattr(record, "file_hash", lambda path: (Path(path).unlink(), hashed(path))[1])
+    assert run(["audit", "gone.parquet", "--protected", "race", "-q"]) == 2
