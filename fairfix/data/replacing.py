@@ -72,13 +72,13 @@ def written(target: Path, *, errors: Collection[int] | None = None) -> Iterator[
 class Replacement:
     """``file`` is written beside ``target`` and takes its place by :meth:`publish`, or is gone by :meth:`discard`.
 
-    A link stays one: the file behind it is replaced.
+    The name gets a new file, which other names of the old one do not see, and which nobody may run.
     """
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.place = place = target.resolve()
-        self._mode = place.stat().st_mode & 0o777 if place.exists() else None
+        self.place = place = target.parent.resolve() / target.name
+        self._mode = place.lstat().st_mode & 0o666 if place.exists() else None
         self._name: Path | None = None
         self.file = self._without_name() or self._with_name()
 
