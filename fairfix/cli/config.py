@@ -144,9 +144,9 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
 def _endings(name: str, kind: str) -> Sequence[str]:
     """Return how names of files end that an option writes, of a format or by a command."""
     if name == "out":
-        from fairfix.report import ending
+        from fairfix.report import endings
 
-        return (ending(kind),)
+        return endings(kind)
     if name == "output" and kind == "predict":
         from fairfix.data.files import file_kinds
 

@@ -14,7 +14,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.data.targets import is_own
 from fairfix.models.user_file import file_hash
-from fairfix.report import FORMATS, ending
+from fairfix.report import FORMATS, endings
 
 from tests.conftest import Call, Frames
 
@@ -243,7 +243,7 @@ def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
 
 
 WRITES: dict[str, tuple[str, str]] = {
-    **{f"audit {name}": ("out", f"{name}=new{ending(name)}") for name in FORMATS},
+    **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FORMATS},
     "audit counts": ("counts-out", "new.counts"),
     "repair": ("output", "new.fairfix"),
     "compare svg": ("picture", "new.svg"),

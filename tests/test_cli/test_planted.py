@@ -32,6 +32,14 @@ SETTINGS = {
     "distributed.yaml": "distributed: {worker: {preload: [evil]}, scheduler: {preload: [evil]}}\n",
 }
 
+INSTALLED = """
+from fairfix.__main__ import main
+
+if __name__ == "__main__":
+    main()
+"""
+"""What pip installs as the command."""
+
 SCRIPT = """
 import numpy as np
 import pandas as pd
@@ -101,12 +109,21 @@ def ran(place: Path) -> str:
     return (place / "ran").read_text(encoding="utf-8") if (place / "ran").exists() else ""
 
 
+def of(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of Python in a folder, with nothing in the environment that would keep it safe."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    line = [sys.executable, *map(str, command)]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
-def test_a_command_runs_nothing_of_the_folder(name: str, clone: Path) -> None:
-    """As the command is installed, or by ``python -P -m fairfix``; it does its work meanwhile."""
-    command = [sys.executable, "-P", "-m", "fairfix", *LINES[name]]
-    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+def test_a_command_runs_nothing_of_the_folder(name: str, clone: Path, tmp_path: Path) -> None:
+    """As the command is installed: by a script elsewhere; it does its work meanwhile."""
+    script = tmp_path / "bin" / "fairfix"
+    script.parent.mkdir()
+    script.write_text(INSTALLED, encoding="utf-8")
+    done = of(script, *LINES[name], folder=clone)
 
     assert ran(clone) == ""
     assert done.returncode in (0, 1, 3), done.stderr
@@ -119,10 +136,7 @@ def test_processes_of_estimators_run_nothing_of_the_folder(clone: Path, tmp_path
     script = tmp_path / "elsewhere" / "fit.py"
     script.parent.mkdir()
     script.write_text(SCRIPT, encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=clone, env=environment, capture_output=True, text=True, check=False
-    )
+    done = of(script, folder=clone)
 
     assert ran(clone) == ""
     assert done.returncode == 0, done.stderr
@@ -130,8 +144,8 @@ def test_processes_of_estimators_run_nothing_of_the_folder(clone: Path, tmp_path
 
 @pytest.mark.slow
 def test_the_folder_would_run_without_care(clone: Path) -> None:
-    """What is planted works: ``python -m`` itself imports from the folder in which it is called."""
-    subprocess.run(
-        [sys.executable, "-m", "fairfix", "--help"], cwd=clone, capture_output=True, check=False
-    )
+    """What is planted works: ``python -m`` itself imports from the folder in which it is called; with ``-P`` it does not."""
+    of("-P", "-m", "fairfix", *LINES["audit by a cluster"], folder=clone)
+    assert ran(clone) == ""
+    of("-m", "fairfix", "--help", folder=clone)
     assert ran(clone) != ""
