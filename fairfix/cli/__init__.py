@@ -100,7 +100,9 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
     load_unused_later()
-    os.environ["PYTHONSAFEPATH"] = "1"  # no process that a library starts imports from the working folder either
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # no process that a library starts imports from the working folder either
+    )
     _open_streams()
     _STOP.begin()
     try:

@@ -215,7 +215,9 @@ def _name(key: str) -> str:
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
     if name in PATHS and not isinstance(value, str):
-        raise ConfigError(f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text")
+        raise ConfigError(
+            f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
+        )
     if name in PATHS:
         return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
     if name == "out":  # FORMAT=FILE

@@ -22,6 +22,7 @@ from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
 
+
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Write the result to its files in the formats asked for, and print it."""
     with publishing():

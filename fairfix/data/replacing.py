@@ -258,7 +258,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 def created(target: Path, content: IO[bytes]) -> bool:
-    """Write a file that is not there yet, whole; return whether it was so: else another process has made it meanwhile."""
+    """Write a file that is not there yet, whole; return whether it was not: else another process has made it."""
     with written(target):
         one = Replacement(target)
         try:

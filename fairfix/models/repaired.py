@@ -520,6 +520,8 @@ def _check_reading(reading: Reading, predictor: RepairedPredictor, base: Mapping
     if predictor.needs_score and reading.columns.score is None:
         raise ArtifactError("the predictor needs a score, which the manifest does not name")
     if base["kind"] == "file" and reading.columns.score not in (None, MODEL_SCORE):
-        raise ArtifactError("the scores are those of a model file, and the manifest names a column of the data")
+        raise ArtifactError(
+            "the scores are those of a model file, and the manifest names a column of the data"
+        )
     if predictor.gives == "decision" and not reading.thresholds:
         raise ArtifactError("the manifest names no threshold")

@@ -4,7 +4,8 @@ Every format reads the JSON form of a result only, so a saved one can be rendere
 the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
 settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
 ``GATED = True`` tells of checks only; ``ENDING`` is that of its files, by default ``.NAME``. A run that did not happen
-has no result; ``unrun(problem)`` of a module says so in its format, and a module without it is served by a line of text.
+has no result; ``unrun(problem)`` of a module says so in its format, and a module without it is served by a line of
+text.
 """
 
 from __future__ import annotations

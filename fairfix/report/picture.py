@@ -52,7 +52,9 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
     _require_matplotlib("leave out `picture`")
     from matplotlib import rc_context, rcdefaults, rcParams
 
-    with rc_context():  # the settings of this folder, or this machine, change neither the bytes nor what is run for them
+    with (
+        rc_context()
+    ):  # the settings of this folder, or this machine, change neither the bytes nor what is run for them
         rcdefaults()
         rcParams.update(STYLE)
         figure = _frontier(result)

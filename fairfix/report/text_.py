@@ -18,7 +18,7 @@ COLOURS = {"pass": "32", "fail": "1;31", "undecided": "33", "waived": "33"}
 """Verdict -> what terminals know its colour by: green, bold red, yellow."""
 
 INDENT = "  "
-"""Before each line that could begin with a name of the data: what reads lines, as Python reads a .pth file, obeys none."""
+"""Before each line that could begin with a name of the data: who reads lines, as Python does .pth files, obeys none."""
 
 OF_NAMES = ("attribute", "stratum", "classes")
 """Kinds of sections that have a name of the data as their title."""
@@ -48,8 +48,8 @@ def render(
 ) -> str:
     """Return the report as text of at most ``width`` columns where the words allow it.
 
-    Every line begins with a word of fairfix or with blanks, and with no name of the data. No number, interval or name is
-    broken. Columns that do not fit go into a further table below, which repeats the
+    Every line begins with a word of fairfix or with blanks, none with a name of the data. No number, interval or name
+    is broken. Columns that do not fit go into a further table below, which repeats the
     column that names the rows.
     """
     lines: list[str] = []

@@ -66,7 +66,9 @@ class Domain:
         if value is None or value is default:
             return default
         listed = self.many and not hasattr(value, "iloc")
-        return tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
+        return (
+            tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
+        )
 
     def one_of(self, name: str, value: Any) -> Any:
         """Return one value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`.
@@ -97,12 +99,10 @@ class Domain:
     def _number(self, name: str, value: Any) -> int | float:
         """Return a number of the parameter's kind, from a number or the text of one."""
         whole = self.kind is int
+        text, truth = isinstance(value, str), type(value).__name__ in TRUTHS
+        read = operator.index if whole and not text else self.kind
         try:
-            if type(value).__name__ in TRUTHS or not (isinstance(value, str) or hasattr(value, "__float__")):
-                raise TypeError
-            if whole and not isinstance(value, str):
-                return operator.index(value)
-            number: int | float = self.kind(value)
+            number: int | float = read(value if (text or hasattr(value, "__float__")) and not truth else "")
         except (TypeError, ValueError, OverflowError):
             raise UsageError(f"`{name}`: {value!r} is not a {'whole ' * whole}number") from None
         if not whole and (math.isnan(number) or (self.finite and math.isinf(number))):

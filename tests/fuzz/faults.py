@@ -739,7 +739,9 @@ def aimed(world: World, name: str, aim: str) -> list[str]:
             wrong.append("the input has changed")
         if aim.startswith("a link") and not path.is_symlink():
             wrong.append("the link is none any more")
-        if behind.exists() != (aim == "a link to elsewhere") or (behind.exists() and behind.read_bytes() != b"old"):
+        if behind.exists() != (aim == "a link to elsewhere") or (
+            behind.exists() and behind.read_bytes() != b"old"
+        ):
             wrong.append("behind the link is something else")
         if reading is not None and os.read(reading, 1 << 20) != world.new(name)[target]:
             wrong.append("through the pipe came something else")

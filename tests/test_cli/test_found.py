@@ -234,7 +234,12 @@ def test_what_was_found_writes_no_code(
 def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
     """A model that is trusted, a query or a cluster in the table of a method reaches as little as elsewhere."""
     digest = file_hash(trapped / "m.pkl")
-    for key in ('model = "m.pkl"', f'trust-model = "{digest}"', 'sql = "SELECT 1"', 'data = "../outside/d.parquet"'):
+    for key in (
+        'model = "m.pkl"',
+        f'trust-model = "{digest}"',
+        'sql = "SELECT 1"',
+        'data = "../outside/d.parquet"',
+    ):
         (trapped / "fairfix.toml").write_text(f"[repair.ramp]\n{key}\n")
         line = ("repair", "d.parquet") if not key.startswith("data") else ("repair",)
         assert call(*line, "--protected", "town", "--method", "ramp")[0] == 2
@@ -269,7 +274,18 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
     file = Path(to.partition("=")[2] or to)
     (clone / "fairfix.toml").write_text(f"[{command}]\n{key} = {json.dumps([to] if key == 'out' else to)}\n")
     if command == "predict":
-        made = ["repair", "d.parquet", "--protected", "race", "--method", "ramp", "-o", "r.fairfix", "-q", "--no-config"]
+        made = [
+            "repair",
+            "d.parquet",
+            "--protected",
+            "race",
+            "--method",
+            "ramp",
+            "-o",
+            "r.fairfix",
+            "-q",
+            "--no-config",
+        ]
         assert run(made) in (0, 1, 3)
     line = {
         "audit": ["audit", "d.parquet", "--protected", "race", "--fail-on", "dp.difference>0.9"],
@@ -294,7 +310,11 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
 def test_no_text_of_this_repository_is_taken_for_a_report() -> None:
     """Of people, though many of them tell of fairfix; its saved results are its own."""
     root = Path(__file__).parents[2]
-    texts = [one for one in root.rglob("*") if one.suffix in (".md", ".toml", ".py", ".yml", ".cff", ".json", ".csv")]
+    texts = [
+        one
+        for one in root.rglob("*")
+        if one.suffix in (".md", ".toml", ".py", ".yml", ".cff", ".json", ".csv")
+    ]
     others = [one for one in texts if not {".venv", ".git", "shots"} & {*one.relative_to(root).parts}]
     assert len(others) > 300
     assert [one for one in others if is_own(one) and "docs/papers" not in one.as_posix()] == []

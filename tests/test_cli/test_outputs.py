@@ -110,10 +110,15 @@ LINKS: dict[str, Callable[[Path, str], str]] = {
     "to a device": lambda place, name: _link(place / name, Path("/dev/null")) or name,
     "to a file here": lambda place, name: _link(place / name, place / "kept") or name,
     "by a folder": lambda place, name: _link(place / "f", place.parent / "outside") or f"f/{name}",
-    "by a folder, in full": lambda place, name: _link(place / "f", place.parent / "outside") or f"{place}/f/{name}",
-    "by a folder and back": lambda place, name: _link(place / "f", place.parent / "outside") or f"f/../{name}",
-    "to a file, in full": lambda place, name: _link(place / name, place.parent / "outside" / "bashrc")
-    or f"{place / name}",
+    "by a folder, in full": lambda place, name: (
+        _link(place / "f", place.parent / "outside") or f"{place}/f/{name}"
+    ),
+    "by a folder and back": lambda place, name: (
+        _link(place / "f", place.parent / "outside") or f"f/../{name}"
+    ),
+    "to a file, in full": lambda place, name: (
+        _link(place / name, place.parent / "outside" / "bashrc") or f"{place / name}"
+    ),
 }
 """What a stranger's branch may have where a recipe writes -> how the recipe names it."""
 
@@ -126,7 +131,13 @@ def _link(place: Path, to: Path) -> None:
 @pytest.mark.parametrize("way", LINKS)
 @pytest.mark.parametrize(("name", "option"), OUTPUTS)
 def test_no_output_goes_through_a_link(
-    name: str, option: str, way: str, folder: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    option: str,
+    way: str,
+    folder: Path,
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is refused by its name, by the command that works else; nothing is changed or new, and the link stays."""
     place, outside = tmp_path / "clone", tmp_path / "outside"
@@ -174,7 +185,10 @@ def test_files_of_a_folder_and_the_summary_of_a_workflow_go_through_no_link(
     Path("out").symlink_to(outside)
     Path("summary").symlink_to(outside / "new")
     for to in ("out/", "out/deeper/"):
-        assert call("predict", str(folder / "r.fairfix"), str(folder / "d.parquet"), "--no-config", "-o", to)[0] == 2
+        assert (
+            call("predict", str(folder / "r.fairfix"), str(folder / "d.parquet"), "--no-config", "-o", to)[0]
+            == 2
+        )
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "clone" / "summary"))
     call("report", str(folder / "r.json"), "--format", "github")
     assert list(outside.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A folder with modules of a stranger, and settings for libraries: no command runs them, nor does any process it starts.
+"""A folder with modules and settings of a stranger: no command runs them, nor does any process that it starts.
 
 Modules are planted under every name of the standard library and under those of the libraries that fairfix uses.
 """
@@ -144,7 +144,7 @@ def test_processes_of_estimators_run_nothing_of_the_folder(clone: Path, tmp_path
 
 @pytest.mark.slow
 def test_the_folder_would_run_without_care(clone: Path) -> None:
-    """What is planted works: ``python -m`` itself imports from the folder in which it is called; with ``-P`` it does not."""
+    """What is planted works: ``python -m`` itself imports from the folder in which it is called; not so with ``-P``."""
     of("-P", "-m", "fairfix", *LINES["audit by a cluster"], folder=clone)
     assert ran(clone) == ""
     of("-m", "fairfix", "--help", folder=clone)

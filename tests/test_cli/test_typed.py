@@ -5,7 +5,7 @@ The options are those of the program's own registry, so that a new one is held t
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import math
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +45,18 @@ LINES = {
 CALLS: dict[str, Any] = {"audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare}
 NOT_NUMBERS = ("nan", "true", "2020-01-01", "2020-01-01T10:00:00Z", "10:00:00", '"x"', '""', "-1e400")
 INFINITE = ("inf", "-inf", "1e400")
-ODD = (*NOT_NUMBERS, *INFINITE, "false", "1.5", "-1", "9223372036854775808", "[]", "[[1]]", "[inf]", "{a = 1}")
+ODD = (
+    *NOT_NUMBERS,
+    *INFINITE,
+    "false",
+    "1.5",
+    "-1",
+    "9223372036854775808",
+    "[]",
+    "[[1]]",
+    "[inf]",
+    "{a = 1}",
+)
 """Values of TOML."""
 
 
@@ -113,7 +124,7 @@ def test_what_is_no_number_is_refused_wherever_it_is_said(
 
 PYTHON = (
     *(math.nan, math.inf, -math.inf, True, np.True_, "x", "", b"1", [], [1], object, 1j, 10**400, "1e400"),
-    *(datetime.date(2020, 1, 1), np.datetime64("2020-01-01"), np.float64("nan")),
+    *(dt.date(2020, 1, 1), np.datetime64("2020-01-01"), np.float64("nan")),
 )
 
 
@@ -134,7 +145,7 @@ def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
     flags = [one for one, (_, domain) in parameters_of(REQUESTS[name]).items() if domain.kind is bool]
     more = {"method": "ramp"} if name == "repair" else {}
     for flag in flags:
-        for value in ("no", "false", 0, 1, 1.5, math.nan, [], datetime.date(2020, 1, 1)):
+        for value in ("no", "false", 0, 1, 1.5, math.nan, [], dt.date(2020, 1, 1)):
             with pytest.raises(fairfix.UsageError):
                 CALLS[name]("d.parquet", protected="race", **{flag: value}, **more)
         for text in ("1", "1.5", "nan", "inf", "2020-01-01", "[]", "{}"):
@@ -158,7 +169,8 @@ def test_parameters_of_methods_are_asked_too(method: str, key: str, here: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "key"), [(name, key) for name, keys in known_options(methods=True).items() for key in sorted(keys)]
+    ("name", "key"),
+    [(name, key) for name, keys in known_options(methods=True).items() for key in sorted(keys)],
 )
 def test_no_value_of_a_configuration_is_a_bug(name: str, key: str, here: Path) -> None:
     """Of all keys of all commands."""
@@ -177,7 +189,9 @@ def test_no_value_of_a_waiver_is_a_bug(key: str, here: Path) -> None:
         lines = "\n".join(f"{one} = {text if one == key else other}" for one, other in WAIVER.items())
         Path("fairfix.toml").write_text(f"fail-on = 'ks>0.1'\n[[waivers]]\n{lines}\n", encoding="utf-8")
         came = status("audit")
-        assert came == 2 if key == "limit" and text in (*NOT_NUMBERS, *INFINITE) else came in (0, 1, 2, 3), text
+        assert came == 2 if key == "limit" and text in (*NOT_NUMBERS, *INFINITE) else came in (0, 1, 2, 3), (
+            text
+        )
 
 
 def test_every_option_that_is_a_number_is_in_a_request() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,13 +67,13 @@ def test_what_another_has_made_stays(
         ours()
         assert rows_of(path, "t") == 1000
     assert rows_of(path, theirs) == 7
-    assert os.listdir(tmp_path) == ["b.duckdb"]
+    assert [one.name for one in tmp_path.iterdir()] == ["b.duckdb"]
 
 
 def test_of_a_table_that_fails_nothing_stays(tmp_path: Path) -> None:
     with pytest.raises(FairfixError):
         write(tmp_path / "b.duckdb", "nowhere.t")
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")

@@ -21,7 +21,9 @@ def test_a_column_of_the_data_is_no_score_of_a_model_file() -> None:
     table = scored(rows=200, groups=2)
     pq.write_table(table.drop_columns(["score"]), "d.parquet")
     pq.write_table(table, "scored.parquet")
-    joblib.dump(LogisticRegression().fit(table.select(["x"]).to_pandas(), table["label"].to_numpy()), "m.joblib")
+    joblib.dump(
+        LogisticRegression().fit(table.select(["x"]).to_pandas(), table["label"].to_numpy()), "m.joblib"
+    )
     model = ("--model", "m.joblib", "--trust-model", file_hash("m.joblib"), "--no-config", "-q")
     line = ("repair", "d.parquet", "--protected", "race", "--method", "ramp", "-o", "r.fairfix", *model)
     assert run(list(line)) in (0, 1, 3)

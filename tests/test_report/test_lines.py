@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +24,9 @@ MARK = "import"
 
 WORDS = st.lists(st.sampled_from((MARK, "import_os;os.system('id')", "import::x", "import|y", "import,`z`", "import=")),
                  min_size=1, max_size=9)  # fmt: skip
-NAMES = st.tuples(WORDS, st.sampled_from((" ", "  ", "\n", "\t", "\r\n", "\u2028", "\n\n")), st.integers(0, 9)).map(
-    lambda made: made[1].join(made[0]) + f" {MARK}{made[2]}"
-)
+NAMES = st.tuples(
+    WORDS, st.sampled_from((" ", "  ", "\n", "\t", "\r\n", "\u2028", "\n\n")), st.integers(0, 9)
+).map(lambda made: made[1].join(made[0]) + f" {MARK}{made[2]}")
 
 
 def lines_of(text: str) -> list[str]:
@@ -93,16 +92,16 @@ def test_nothing_that_is_exported_or_printed_begins_one(names: list[str], column
             ("audit", "d.parquet", "--protected", quoted, "--no-config", "--show-settings"),
             ("audit", "d.parquet", "--protected", quoted + "x", "--no-config"),
             ("explain", f"dp[{column}]"),
-            *(("export", "r.fairfix", "--to", "sql", "--dialect", one) for one in ("duckdb", "bigquery", "mysql")),
+            *(("export", "r.fairfix", "--to", "sql", "--dialect", one) for one in ("duckdb", "mysql")),
             *(("export", "r.fairfix", "--to", to, "-o", f"rule.{to}") for to in ("sql", "python", "json")),
         ):
             out, err = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 run(list(line))
             assert lines_of(out.getvalue()) == lines_of(err.getvalue()) == [], line
-        for one in os.listdir():
-            if one.endswith((".sql", ".json", ".toml")):
-                assert lines_of(Path(one).read_text(encoding="utf-8")) == [], one
+        for one in Path().iterdir():
+            if one.suffix in (".sql", ".json", ".toml"):
+                assert lines_of(one.read_text(encoding="utf-8")) == [], one
 
 
 def test_a_line_that_begins_with_a_name_would_be_seen() -> None:
