@@ -214,11 +214,13 @@ def _name(key: str) -> str:
 
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
-    if name in PATHS and not isinstance(value, str):
+    if name in PATHS and not isinstance(
+        value, (str, list)
+    ):  # a list is refused as of all that take one value
         raise ConfigError(
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
-    if name in PATHS:
+    if name in PATHS and isinstance(value, str):
         return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]

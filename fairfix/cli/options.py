@@ -125,10 +125,8 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
     return stacked(*made)
 
 
-class Number(click.ParamType):
+class Number(click.types.FloatParamType):
     """A number, as the parameter of the request reads it."""
-
-    name = "number"
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -142,8 +140,16 @@ class NumberInRange(Number, click.FloatRange):
     """One whose range stands in the help."""
 
     def __init__(self, domain: Domain) -> None:
-        super().__init__(domain)
         click.FloatRange.__init__(self, domain.at_least, domain.below, max_open=domain.below is not None)
+        Number.__init__(self, domain)
+
+
+class WholeInRange(Number, click.IntRange):
+    """A whole one."""
+
+    def __init__(self, domain: Domain) -> None:
+        click.IntRange.__init__(self, None if domain.at_least is None else int(domain.at_least))
+        Number.__init__(self, domain)
 
 
 def _type(domain: Domain) -> Any:
@@ -154,6 +160,8 @@ def _type(domain: Domain) -> Any:
         return click.Path()
     if domain.kind not in (int, float) or domain.many:
         return None
+    if domain.kind is int:
+        return WholeInRange(domain)
     return Number(domain) if domain.at_least is None else NumberInRange(domain)
 
 

@@ -114,6 +114,6 @@ def is_own(path: Path) -> bool:
     if not path.name.lower().endswith(tuple(file_kinds())):
         return False
     try:
-        return open_source(str(path)).schema.names[-1:] == [MADE]
+        return bool(open_source(str(path)).schema.names[-1:] == [MADE])
     except Exception:  # of many kinds: it is no table that can be read
         return False

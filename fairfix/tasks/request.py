@@ -100,7 +100,7 @@ class Domain:
         """Return a number of the parameter's kind, from a number or the text of one."""
         whole = self.kind is int
         text, truth = isinstance(value, str), type(value).__name__ in TRUTHS
-        read = operator.index if whole and not text else self.kind
+        read: Callable[[Any], int | float] = operator.index if whole and not text else self.kind
         try:
             number: int | float = read(value if (text or hasattr(value, "__float__")) and not truth else "")
         except (TypeError, ValueError, OverflowError):
