@@ -144,7 +144,7 @@ class NumberInRange(Number, click.FloatRange):
         Number.__init__(self, domain)
 
 
-class WholeInRange(Number, click.IntRange):
+class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats and of whole numbers, for the help alone
     """A whole one."""
 
     def __init__(self, domain: Domain) -> None:
