@@ -42,6 +42,7 @@ TOUCH_FILES = {
     "data/new_table.py",
     "data/places.py",
     "data/replacing.py",
+    "data/targets.py",
     "data/web.py",
     "data/container.py",
     "models/user_file.py",
@@ -51,6 +52,9 @@ TOUCH_FILES = {
 }
 """Modules and rooms that read or write files."""
 
+
+STARTING = "data/workers.py"
+"""Module that starts processes, and sets a variable for them."""
 
 LONGEST_MODULE, LONGEST_CLASS = 600, 300
 """Lines that fit one head."""
@@ -117,7 +121,7 @@ def test_only_the_command_line_talks_exits_and_opens_files() -> None:
             wrong += [
                 f"{name}: {call}" for call in calls & {"print", "sys.exit", "exit", "quit", "os.getenv"}
             ]
-            wrong += [f"{name}: environment"] if "os.environ" in text else []
+            wrong += [f"{name}: environment"] if "os.environ" in text and str(name) != STARTING else []
         if not {name.parts[0], str(name)} & TOUCH_FILES:
             wrong += [f"{name}: {call}" for call in calls if call.split(".")[-1] in opening]
         wrong += re.findall(r"np\.random\.(?!default_rng|Generator)\w+", text)

@@ -100,6 +100,9 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its status."""
     load_unused_later()
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # no process that a library starts imports from the working folder either
+    )
     _open_streams()
     _STOP.begin()
     try:
@@ -262,9 +265,14 @@ UNREACHABLE = {
     errno.EPERM: "ask for the permission, or name another file",
     errno.ENAMETOOLONG: "name it shorter",
     errno.ELOOP: "its links lead in a circle",
+    errno.ENOENT: "let nothing remove what a run reads, and begin again",
+    errno.ENOTDIR: "let nothing move what a run reads, and begin again",
+    errno.EISDIR: "name a file",
+    errno.EIO: "look after the disk",
+    errno.ESTALE: "begin again",
     errno.EMFILE: "let the run have more files open (ulimit -n)",
 }
-"""Errors of a file that the system does not let us reach -> what helps."""
+"""Errors of a file that the system does not let us reach, or no more -> what helps."""
 
 MEMORY = "there is not memory enough; give the run more, or fewer rows, columns or `threads`"
 

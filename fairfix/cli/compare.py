@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import chdir, suppress
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -62,6 +65,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if picture and kind not in FORMATS:
         ends = " or ".join(f".{one}" for one in FORMATS)
         raise UsageError(f"--picture {picture}: the name must end in {ends}")
+    if picture:
+        _import_matplotlib()
     request = request_of(ctx, CompareRequest)
     if of_models(request):
         if picture:
@@ -83,3 +88,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         talk(f"wrote {picture}")
     print_report(result.content, given, printed)
     return 0
+
+
+def _import_matplotlib() -> None:
+    """Import matplotlib from an empty folder: it obeys a `matplotlibrc` of the folder in which it is imported."""
+    with TemporaryDirectory() as empty, chdir(empty), suppress(ImportError):
+        import_module("matplotlib")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fairfix.data.names import nearest
+from fairfix.data.targets import refused_below
 from fairfix.data.urls import scheme_of
 from fairfix.errors import ConfigError
 from fairfix.tasks.request import (
@@ -37,8 +38,18 @@ PATHS = frozenset(("output", "picture")).union(
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out``."""
 
+WRITTEN = ("output", "counts_out", "picture")
+"""Options that name a file to write; so do the entries of ``out``."""
+
 CODE, DATABASE = "a model file can be code", "it asks a database in your name"
-NAMED: Mapping[str, str] = {"model": CODE, "trust_model": CODE, "sql": DATABASE, "table": DATABASE}
+CLUSTER = "it starts processes, or asks some elsewhere, which run code in your name"
+NAMED: Mapping[str, str] = {
+    "model": CODE,
+    "trust_model": CODE,
+    "sql": DATABASE,
+    "table": DATABASE,
+    "cluster": CLUSTER,
+}
 """Keys that only a file has which the user named, and why."""
 
 WAIVERS = "waivers"
@@ -109,21 +120,38 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
     return Config(path, commands, of_methods, waivers, record)
 
 
-def reach(path: Path, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tuple[str, str]]:
     """Yield (option, why) of what a file that was found cannot say; ``settings`` are those of the command that runs."""
     folder = path.resolve().parent
     for name, setting in settings.items():
-        texts = list(map(str, setting)) if isinstance(setting, list) else [str(setting)]
+        texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
         if name in NAMED:
             yield name, NAMED[name]
-        elif name == "cluster" and not all(text.startswith("local:") for text in texts):
-            yield name, "whoever runs a cluster can run code here"
         elif name in PATHS or name == "out":
+            kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
             places = [text.partition("=")[2] if name == "out" else text for text in texts]
             if any(map(scheme_of, places)):
                 yield name, "a URL is asked in your name"
+            elif name in WRITTEN or name == "out":
+                each = zip(kinds, places, strict=True)
+                refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
+                if why := next(filter(None, refusals), ""):
+                    yield name, why
             elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
                 yield name, f"it names what is not beneath {folder}"
+
+
+def _endings(name: str, kind: str) -> Sequence[str]:
+    """Return how names of files end that an option writes, of a format or by a command."""
+    if name == "out":
+        from fairfix.report import endings
+
+        return endings(kind)
+    if name == "output" and kind == "predict":
+        from fairfix.data.files import file_kinds
+
+        return tuple(file_kinds())
+    return {"counts_out": (".counts",), "picture": (".png", ".svg")}.get(name, (".fairfix",))
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:
@@ -186,6 +214,12 @@ def _name(key: str) -> str:
 
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
+    if name in PATHS and not isinstance(
+        value, (str, list)
+    ):  # a list is refused as of all that take one value
+        raise ConfigError(
+            f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
+        )
     if name in PATHS and isinstance(value, str):
         return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
     if name == "out":  # FORMAT=FILE

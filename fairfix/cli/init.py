@@ -66,7 +66,7 @@ def command(data: str, **given: Any) -> int:
     local = not scheme_of(data) and not Path(data).is_absolute()
     named = os.path.relpath(data, target.parent) if local else shown_argument(data)
     held = str(target.parent / named) if local else named
-    finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}))
+    finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
     text = first_configuration(
         source, named, columns, positive_label=given["positive_label"], line=line, typed=data

@@ -125,17 +125,44 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
     return stacked(*made)
 
 
+class Number(click.types.FloatParamType):
+    """A number, as the parameter of the request reads it."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; a :class:`~fairfix.errors.UsageError` where it is none, or out of range."""
+        return self.domain.one_of(str(param.name) if param else "", value)
+
+
+class NumberInRange(Number, click.FloatRange):
+    """One whose range stands in the help."""
+
+    def __init__(self, domain: Domain) -> None:
+        click.FloatRange.__init__(self, domain.at_least, domain.below, max_open=domain.below is not None)
+        Number.__init__(self, domain)
+
+
+class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats and of whole numbers, for the help alone
+    """A whole one."""
+
+    def __init__(self, domain: Domain) -> None:
+        click.IntRange.__init__(self, None if domain.at_least is None else int(domain.at_least))
+        Number.__init__(self, domain)
+
+
 def _type(domain: Domain) -> Any:
     """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
     if domain.choices:
         return Choice(domain.choices)
     if domain.kind is object:
         return click.Path()
+    if domain.kind not in (int, float) or domain.many:
+        return None
     if domain.kind is int:
-        return click.IntRange(None if domain.at_least is None else int(domain.at_least))
-    if domain.kind is float and not domain.many:
-        return float if domain.at_least is None else click.FloatRange(domain.at_least)
-    return None
+        return WholeInRange(domain)
+    return Number(domain) if domain.at_least is None else NumberInRange(domain)
 
 
 def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
@@ -285,17 +312,22 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         from fairfix.methods import available
 
         config = load_config(path, known_options(methods=True), frozenset(available()))
-    settings = config.commands.get(ctx.command.name or "", {})
+    command = ctx.command.name or ""
+    settings = config.commands.get(command, {})
     params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
-    beyond = {} if value else {str(params[name].name): why for name, why in reach(path, settings)}
+    beyond = {} if value else dict(reach(path, settings, command))
     fitting = {
         str(params[name].name): _fitting(params[name], content, path) for name, content in settings.items()
     }
     asked_of(ctx).configured({name: one for name, one in fitting.items() if name not in beyond})
     ctx.default_map = fitting
-    ctx.meta["fairfix.beyond"] = path, beyond
+    ctx.meta["fairfix.found"] = None if value else path
     ctx.meta["fairfix.methods"] = {
-        method: {str(params[name].name): value for name, value in table.items() if name in params}
+        method: {
+            str(params[name].name): _fitting(params[name], content, path, joined=True)
+            for name, content in table.items()
+            if name in params
+        }
         for method, table in config.methods.items()
     }
     ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
@@ -303,13 +335,24 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return str(path)
 
 
-def _fitting(option_: click.Parameter, content: Any, path: Path) -> Any:
-    """Return a configured value in the shape of its option: repeatable options take a list or one value."""
-    if isinstance(option_, click.Option) and option_.multiple:
-        return [str(value) for value in (content if isinstance(content, list) else [content])]
-    if isinstance(content, list):
-        raise ConfigError(f"{path}: {_key(option_).replace('_', '-')!r} takes one value, not a list")
-    return content
+def _fitting(option_: click.Parameter, content: Any, path: Path, *, joined: bool = False) -> Any:
+    """Return a configured value as the command line would give it: a text, some of an option that repeats, or a flag.
+
+    ``joined`` is whether a list stands for its entries with commas between, as that of a parameter of a method does.
+    """
+    key = repr(_key(option_).replace("_", "-"))
+    flag, multiple = getattr(option_, "is_flag", False), getattr(option_, "multiple", False)
+    entries = content if isinstance(content, list) else [content]
+    if isinstance(content, list) and not (multiple or joined):
+        raise ConfigError(f"{path}: {key} takes one value, not a list")
+    if any(isinstance(one, (list, dict)) for one in entries):
+        raise ConfigError(f"{path}: {key} holds a list or a table where a value is expected")
+    if flag and not isinstance(content, (bool, str)):
+        raise ConfigError(f"{path}: {key} is {content}; write true or false")
+    if flag and isinstance(content, bool):
+        return content
+    texts = list(map(str, entries))
+    return texts if multiple else ",".join(texts)
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
@@ -376,9 +419,15 @@ def settle(ctx: click.Context) -> None:
 
     Where ``--show-settings`` asks for it, print the merged settings as TOML with their sources, and stop.
     """
-    path, beyond = ctx.meta.get("fairfix.beyond", (Path(), {}))
-    for name, why in beyond.items():
-        if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+    from fairfix.cli.config import reach
+
+    if path := ctx.meta.get("fairfix.found"):
+        configured = {
+            name: setting
+            for name, setting in ctx.params.items()
+            if ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP
+        }
+        for name, why in reach(path, configured, ctx.command.name or ""):
             raise ConfigError(
                 f"{path} was found, not named, so it cannot say `{name}`: {why}. Say it on the command line, or name "
                 f"the file if you trust whoever wrote it: --config {shlex.quote(os.path.relpath(path))}"

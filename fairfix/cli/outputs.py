@@ -15,15 +15,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.config import PATHS
+from fairfix.cli.config import PATHS, WRITTEN
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
-
-WRITTEN = ("output", "counts_out", "picture")
-"""Options that name a file to write."""
 
 
 def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -71,6 +68,9 @@ def _append_summary(result: Mapping[str, Any], given: Mapping[str, Any]) -> None
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return
+    from fairfix.data.targets import check_links
+
+    check_links(Path(path))
     try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(render("markdown", result, detail=given["detail"], terminal=False) + "\n")
@@ -85,6 +85,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     """
     from fairfix.data.files import descriptor, is_special
     from fairfix.data.replacing import check_writable
+    from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
 
     for name in _formats(given):
@@ -98,6 +99,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if scheme_of(path):
             _check_url(shown_argument(text), path, report=text.startswith("--out "))
             continue
+        check_links(Path(path))
         _check_streams(text, Path(path), prints="format_" in given)
         if descriptor(path) is not None or (
             is_special(Path(path)) and not Path(path).is_dir()

@@ -161,9 +161,10 @@ def _apply_method_table(ctx: click.Context) -> None:
     from fairfix.methods import available
 
     name = ctx.params.get("method") or ""
-    for key, value in ctx.meta.get("fairfix.methods", {}).get(name, {}).items():
+    params = {str(param.name): param for param in ctx.command.get_params(ctx)}
+    for key, text in ctx.meta.get("fairfix.methods", {}).get(name, {}).items():
         if ctx.get_parameter_source(key) in (None, ParameterSource.DEFAULT):
-            ctx.params[key] = ",".join(map(str, value)) if isinstance(value, list) else value
+            ctx.params[key] = params[key].process_value(ctx, text)
             ctx.set_parameter_source(key, ParameterSource.DEFAULT_MAP)
     chosen = available().get(name)
     for part in chosen.parameter_fields() if chosen else ():

@@ -61,7 +61,7 @@ class Asked:
         if self._configured is None and (config := self._config()) is not None:
             with suppress(FairfixError):
                 content = unchecked(config, self.command)
-                beyond = () if self._named_config() else dict(reach(config, content))
+                beyond = () if self._named_config() else dict(reach(config, content, self.command))
                 self._configured = {name: one for name, one in content.items() if name not in beyond}
         printed, files = self._checked or (self._printed(), list(self._files()))
         problem = {
@@ -140,11 +140,11 @@ def asked_of(ctx: click.Context) -> Asked:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """Return whether there is nothing by that name, or a report of fairfix."""
+    """Return whether there is nothing by that name, or a file of fairfix."""
+    from fairfix.data.targets import is_own
+
     try:
-        return (path.is_file() and b"fairfix" in path.read_bytes()) or not (
-            path.exists() or path.is_symlink()
-        )
+        return is_own(path) or not (path.exists() or path.is_symlink())
     except OSError:
         return False
 

@@ -34,6 +34,7 @@ from fairfix.data.names import did_you_mean
 from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
 from fairfix.data.plain import is_plain, plain_batch, plain_field, plain_schema
 from fairfix.data.replacing import FULL, check_writable, replacing, written
+from fairfix.data.targets import OPEN, check_links
 from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UsageError
@@ -444,9 +445,9 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Yield a binary file that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     What is no file, such as ``/dev/null`` or a named pipe, is written to and never replaced. ``/dev/stdout`` and
-    other names of open descriptors are written to where they stand, so that a file behind them keeps what it has. A
-    link stays one; the file behind it is replaced. To a URL the file is uploaded whole at the end. A DataError where
-    the file or its folder cannot be written to, or the disk is full.
+    other names of open descriptors are written to where they stand, so that a file behind them keeps what it has. To a
+    URL the file is uploaded whole at the end. A DataError where a link leads to the file
+    (:func:`~fairfix.data.targets.check_links`), it or its folder cannot be written to, or the disk is full.
     """
     if is_database(path):
         raise UsageError(
@@ -468,6 +469,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 def _stream(target: Path) -> IO[bytes] | None:
     """Return what is no file but is written to, opened; None of a file."""
+    check_links(target)
     with written(target):
         if (number := descriptor(target)) is not None:
             return os.fdopen(os.dup(number), "wb")
@@ -492,12 +494,9 @@ def descriptor(path: str | os.PathLike[str]) -> int | None:
     return None
 
 
-OPEN = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
-"""Folder in which a process has the names of what it has open."""
-
-
 def make_folder_of(path: str | os.PathLike[str]) -> None:
     """Make the folder that a file is to be written to, where there is none."""
+    check_links(Path(path))
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

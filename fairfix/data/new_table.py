@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 from fairfix.data.database import asking, conninfo, path_of, secrets_of
 from fairfix.data.embedded import open_duckdb
 from fairfix.data.files import BATCH_ROWS, Write
+from fairfix.data.replacing import created
 from fairfix.data.signals import uninterrupted
+from fairfix.data.targets import check_links
 from fairfix.data.urls import BACKENDS, scheme_of, shown_url
 from fairfix.errors import ColumnError, DataError, UsageError
 
@@ -49,7 +51,7 @@ def check_new_table(url: str) -> None:
     """Raise a UsageError or DataError where no new table can be made by that name."""
     place, name, shown = _named(url)
     if BACKENDS[str(scheme_of(url))] == "duckdb":
-        path = path_of(place)
+        path = _path(place)
         if path.parent.is_dir() and not path.exists():
             return
         if not path.parent.is_dir():
@@ -110,6 +112,14 @@ def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -
 # ---------------------------------------------------------------------- DuckDB
 
 
+def _path(url: str) -> Path:
+    """Return the file of a database that is written, to which no link leads, nor to the log that DuckDB keeps by it."""
+    path = path_of(url)
+    for one in (path, path.with_name(f"{path.name}.wal")):
+        check_links(one)
+    return path
+
+
 @contextmanager
 def _duckdb(path: Path, *, read_only: bool) -> Iterator[Any]:
     with open_duckdb(path, read_only=read_only) as connection:
@@ -138,7 +148,7 @@ def _new_in_duckdb(connection: Any, name: str, shown: str) -> tuple[str, str]:
 def _into_duckdb(
     url: str, name: str, shown: str, schema: pa.Schema, close: Callable[[], object]
 ) -> Iterator[Write]:
-    path = path_of(url)
+    path = _path(url)
     # a file without a name, which not even a process that is killed leaves behind
     with tempfile.TemporaryFile() as waiting:
         # types are those that the format has, so that no text becomes an enumeration
@@ -147,22 +157,24 @@ def _into_duckdb(
             yield lambda batch: writer.write_table(pa.Table.from_batches([batch]).cast(own))
         close()
         rows = pq.ParquetFile(waiting)
-        batches = pa.RecordBatchReader.from_batches(rows.schema_arrow, rows.iter_batches(BATCH_ROWS))
-        made = not path.exists()
-        try:
-            with asking(shown), _duckdb(path, read_only=False) as connection:
+
+        def fill(file: Path) -> None:
+            batches = pa.RecordBatchReader.from_batches(rows.schema_arrow, rows.iter_batches(BATCH_ROWS))
+            with asking(shown), _duckdb(file, read_only=False) as connection:
                 connection.execute("BEGIN")
                 place = ".".join(map(_quoted, _new_in_duckdb(connection, name, shown)))
                 connection.register("predictions", batches)
                 connection.execute(f"CREATE TABLE {place} AS FROM predictions")
                 with uninterrupted():
                     connection.execute("COMMIT")
-        except BaseException:
-            if made:  # an empty database is nothing either
-                for left in (path, path.with_name(f"{path.name}.wal")):
-                    with suppress(OSError):
-                        left.unlink()
-            raise
+
+        if not path.exists():  # made where nobody else looks, so that nobody else can have a part in it
+            with tempfile.TemporaryDirectory() as folder:
+                fill(whole := Path(folder, "new.duckdb"))
+                with whole.open("rb") as content:
+                    if created(path, content):
+                        return
+        fill(path)
 
 
 def _kind_in_duckdb(kind: pa.DataType) -> pa.DataType:

@@ -21,6 +21,7 @@ from secrets import token_hex
 from typing import IO, Any, TypeVar
 
 from fairfix.data.signals import uninterrupted
+from fairfix.data.targets import check_links
 from fairfix.errors import DataError
 
 T = TypeVar("T")
@@ -43,12 +44,10 @@ FULL = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name a f
 
 def check_writable(target: Path) -> None:
     """Raise a DataError where a file cannot be written or must not be replaced, as far as that can be known before."""
+    check_links(target)
     if target.is_dir():
         raise DataError(f"{target} is a folder; name a file")
-    try:
-        place = target.resolve()
-    except (OSError, RuntimeError) as error:  # Python before 3.13 has the second for links in a circle
-        raise DataError(f"cannot write {target}: the link leads nowhere; name another file") from error
+    place = target.parent.resolve() / target.name
     if place.exists() and not os.access(place, os.W_OK):
         raise DataError(f"cannot write {target}: it is read-only; make it writable, or name another file")
     if place.parent.is_dir() and not os.access(place.parent, os.W_OK | os.X_OK):
@@ -73,13 +72,13 @@ def written(target: Path, *, errors: Collection[int] | None = None) -> Iterator[
 class Replacement:
     """``file`` is written beside ``target`` and takes its place by :meth:`publish`, or is gone by :meth:`discard`.
 
-    A link stays one: the file behind it is replaced.
+    The name gets a new file, which other names of the old one do not see, and which nobody may run.
     """
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.place = place = target.resolve()
-        self._mode = place.stat().st_mode & 0o777 if place.exists() else None
+        self.place = place = target.parent.resolve() / target.name
+        self._mode = place.lstat().st_mode & 0o666 if place.exists() else None
         self._name: Path | None = None
         self.file = self._without_name() or self._with_name()
 
@@ -88,8 +87,11 @@ class Replacement:
         self.file.flush()
         os.fsync(self.file.fileno())
 
-    def publish(self) -> None:
-        """Let the finished file take its place, with the mode of what was there."""
+    def publish(self, *, new: bool = False) -> None:
+        """Let the finished file take its place; whoever might read or write what was there may do so now.
+
+        Of a ``new`` one, a FileExistsError where there is a file by now: another process has made it.
+        """
         if self._mode is not None and fcntl is not None:
             os.fchmod(self.file.fileno(), self._mode)
         if self._name is None:
@@ -97,9 +99,25 @@ class Replacement:
         assert self._name is not None
         if fcntl is None:
             self.file.close()  # Windows renames nothing that is open
-        self._name.replace(self.place)
+        if new:
+            self._name_new(self._name)
+        else:
+            self._name.replace(self.place)
         self._name = None
         self.file.close()
+
+    def _name_new(self, name: Path) -> None:
+        """Move the file to its place where nothing is there, of several processes in one alone."""
+        try:
+            self.place.hardlink_to(name)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links: another process could come between these two
+            if self.place.exists():
+                raise FileExistsError(errno.EEXIST, "it is there", str(self.place)) from None
+            name.replace(self.place)
+        else:
+            name.unlink()
 
     def discard(self) -> None:
         """Let nothing remain of a file that has not taken its place."""
@@ -161,7 +179,7 @@ class Replacement:
         for name in chain(names, (self.place.with_name(f".{token_hex(8)}.part") for _ in range(AT_ONCE))):
             with suppress(FileExistsError):
                 return make(name)
-        raise FileExistsError(17, "too many write it at once", str(self.place))
+        raise FileExistsError(errno.EEXIST, "too many write it at once", str(self.place))
 
 
 def _locked(handle: int) -> bool:
@@ -237,3 +255,19 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
         if one is not None:
             one.discard()
         raise
+
+
+def created(target: Path, content: IO[bytes]) -> bool:
+    """Write a file that is not there yet, whole; return whether it was not: else another process has made it."""
+    with written(target):
+        one = Replacement(target)
+        try:
+            with uninterrupted():
+                shutil.copyfileobj(content, one.file)
+                one.finish()
+                one.publish(new=True)
+        except FileExistsError:
+            return False
+        finally:
+            one.discard()
+    return True

@@ -30,6 +30,28 @@ SAME = ("fairfix", "numpy", "pyarrow")
 """Packages that workers must have in the version of this process, since bytes hang on them."""
 
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Variable that keeps the folder in which a Python starts out of its path, be it there for ``-c`` or for ``-m``."""
+
+
+@contextmanager
+def started_safely() -> Iterator[None]:
+    """Let no Python that starts in the block import from the working folder, whose modules may be a stranger's.
+
+    Also those that libraries start to watch over others, and those that take the place of one that died. What is on
+    the path of this process by the will of whoever started it stays on theirs.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
 class Piece(Protocol):
     """A piece of work; ``where`` names it in messages."""
 
@@ -177,6 +199,7 @@ def workers_of(cluster: str | None, threads: int | None = None) -> Iterator[Work
         if kind == "local":
             if not rest.isdecimal() or not int(rest):
                 raise UsageError(f"`cluster={cluster}`: say how many processes, as in local:4")
+            stack.enter_context(started_safely())
             address = stack.enter_context(
                 dask.LocalCluster(
                     n_workers=int(rest),

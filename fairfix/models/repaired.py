@@ -58,7 +58,7 @@ from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
-from fairfix.models.scoring import read_changes, replaced
+from fairfix.models.scoring import MODEL_SCORE, read_changes, replaced
 from fairfix.models.trace import FitTrace
 
 COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
@@ -493,7 +493,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     trace = FitTrace(False, 0, math.nan) if solution is None else FitTrace.from_state(solution)
     settings = held["predictor"]["settings"]
     predictor = replace(RepairedPredictor.kinds[kind].from_state(settings, artifact.arrays), trace=trace)
-    _check_reading(reading, predictor)
+    _check_reading(reading, predictor, base)
     identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
     if predictor.randomized and not (identity and 0 < len(key) <= 64):
         raise ArtifactError("the manifest does not say how decisions are drawn")
@@ -541,7 +541,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
     )
 
 
-def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
+def _check_reading(reading: Reading, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:
     """Raise an ArtifactError where a manifest's reading contradicts itself, or lacks what the predictor needs."""
     try:
         reading.check(protected=not set(predictor.inputs) <= set(reading.columns.strata))
@@ -553,5 +553,9 @@ def _check_reading(reading: Reading, predictor: RepairedPredictor) -> None:
         )
     if predictor.needs_score and reading.columns.score is None:
         raise ArtifactError("the predictor needs a score, which the manifest does not name")
+    if base["kind"] == "file" and reading.columns.score not in (None, MODEL_SCORE):
+        raise ArtifactError(
+            "the scores are those of a model file, and the manifest names a column of the data"
+        )
     if predictor.gives == "decision" and not reading.thresholds:
         raise ArtifactError("the manifest names no threshold")

@@ -3,8 +3,9 @@
 Every format reads the JSON form of a result only, so a saved one can be rendered again later. The format ``NAME`` is
 the module ``NAME_`` here, with ``render(result, ...) -> str``; it is found by its name. The command line gives the
 settings that ``render`` has a parameter for: ``detail``, ``width``, ``color``, ``ascii_only``. A module with
-``GATED = True`` tells of checks only. A run that did not happen has no result; ``unrun(problem)`` of a module says so
-in its format, and a module without it is served by a line of text.
+``GATED = True`` tells of checks only; ``ENDING`` is that of its files, by default ``.NAME``. A run that did not happen
+has no result; ``unrun(problem)`` of a module says so in its format, and a module without it is served by a line of
+text.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ NO_CHECKS = (
 def is_gated(name: str) -> bool:
     """Return whether a format tells of checks only, for CI; a comparison has none."""
     return getattr(import_module(f"fairfix.report.{name}_"), "GATED", False)
+
+
+def endings(name: str) -> tuple[str, ...]:
+    """Return how names of a format's files end: in its ``ENDING``, or in the name of the format."""
+    module = import_module(f"fairfix.report.{name}_") if name in FORMATS else None
+    return tuple(dict.fromkeys((str(getattr(module, "ENDING", f".{name}")), f".{name}")))
 
 
 def renderer(name: str) -> Callable[..., str]:

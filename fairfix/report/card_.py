@@ -8,6 +8,8 @@ from fairfix.report.layout import WORDS, Json, Section, layout, read_and_used
 from fairfix.report.markdown_ import unrun, written
 from fairfix.report.words import readable
 
+ENDING = ".md"
+
 __all__ = ("render", "unrun")
 
 GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups", "rule", "gap", "classes")

@@ -13,6 +13,7 @@ from fairfix.report.verdicts import cautions, judged, waivers
 from fairfix.report.words import plain, readable
 
 GATED = True
+ENDING = ".md"
 
 LONGEST = 60_000
 """Characters of a comment with the whole report in it; GitHub takes some 65,000."""

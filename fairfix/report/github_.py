@@ -13,6 +13,7 @@ from fairfix.report.verdicts import cautions, judged, limit, sentence, title, wa
 from fairfix.report.words import plain
 
 GATED = True
+ENDING = ".txt"
 
 LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 """Levels of checks by their severity."""

@@ -12,9 +12,10 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
-from fairfix.report.words import COMMAND, UNSEEN_IN_LINES
+from fairfix.report.words import COMMAND, UNSEEN_IN_LINES, plain
 
 GATED = True
+ENDING = ".xml"
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
@@ -33,7 +34,8 @@ def render(result: Json) -> str:
     for check in of.checks:
         classname = f"fairfix.{of.command}.{check['attribute']}"
         case = _add(suite, "testcase", classname=classname, name=title(check), time="0")
-        text = f"{sentence(check)}\n{limit(check)}\n{measured(check, result)}"
+        # a line's end inside a name is none of the text
+        text = "\n".join(map(plain, (sentence(check), limit(check), measured(check, result))))
         if check["verdict"] == "fail":
             _add(case, "failure", text, message=sentence(check), type=rule(check))
             continue

@@ -9,6 +9,8 @@ from fairfix.report import headline
 from fairfix.report.layout import Grid, Json, Section, layout
 from fairfix.report.words import plain, readable
 
+ENDING = ".md"
+
 
 def render(result: Json, *, detail: bool = False) -> str:
     """Return the report as GitHub-flavoured Markdown."""

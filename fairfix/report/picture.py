@@ -50,12 +50,16 @@ def draw(result: Mapping[str, Any], kind: str) -> bytes:
         matplotlib is not installed, or there is nothing to draw.
     """
     _require_matplotlib("leave out `picture`")
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rcdefaults, rcParams
 
-    with rc_context(STYLE):
+    with (
+        rc_context()
+    ):  # the settings of this folder, or this machine, change neither the bytes nor what is run for them
+        rcdefaults()
+        rcParams.update(STYLE)
         figure = _frontier(result)
         out = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        metadata = {"Date": None, "Title": "fairfix"} if kind == "svg" else {"Software": "fairfix"}
         figure.savefig(out, format=kind, dpi=150, metadata=metadata)
     return out.getvalue()
 

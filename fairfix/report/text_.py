@@ -11,9 +11,17 @@ from textwrap import wrap
 from fairfix.report.layout import Grid, Interval, Json, Verdict, layout
 from fairfix.report.words import harmless, readable
 
+ENDING = ".txt"
+
 BOLD = "1"
 COLOURS = {"pass": "32", "fail": "1;31", "undecided": "33", "waived": "33"}
 """Verdict -> what terminals know its colour by: green, bold red, yellow."""
+
+INDENT = "  "
+"""Before each line that could begin with a name of the data: who reads lines, as Python does .pth files, obeys none."""
+
+OF_NAMES = ("attribute", "stratum", "classes")
+"""Kinds of sections that have a name of the data as their title."""
 
 GUTTER = 3
 """Columns between two columns of a table."""
@@ -40,20 +48,30 @@ def render(
 ) -> str:
     """Return the report as text of at most ``width`` columns where the words allow it.
 
-    No number, interval or name is broken. Columns that do not fit go into a further table below, which repeats the
+    Every line begins with a word of fairfix or with blanks, none with a name of the data. No number, interval or name
+    is broken. Columns that do not fit go into a further table below, which repeats the
     column that names the rows.
     """
     lines: list[str] = []
     for section in layout(readable(result), detail=detail):
-        lines += (_styled(line, BOLD if color else "") for line in _wrapped(section.title, width))
+        title = f"By {section.title}" if section.kind in OF_NAMES else section.title
+        for i, line in enumerate(_wrapped(title, width - len(INDENT))):
+            lines.append(INDENT * (i > 0) + _styled(line, BOLD if color else ""))
         for line in section.lines:
-            lines += ("  " + part for part in _wrapped(line, width - 2))
+            lines += (INDENT + part for part in _wrapped(line, width - len(INDENT)))
         for grid in section.grids:
-            for part in _parts(grid, width):
-                lines += _table(part, width, color=color, ascii_only=ascii_only)
+            before = "" if _begins_with_verdicts(grid, width) else INDENT
+            for part in _parts(grid, width - len(before)):
+                rows = _table(part, width - len(before), color=color, ascii_only=ascii_only)
+                lines += (before + row for row in rows)
         lines.append("")
     text = harmless("\n".join(line.rstrip() for line in lines) + "\n")
     return text.replace("–", "-").replace("±", "+-") if ascii_only else text
+
+
+def _begins_with_verdicts(grid: Grid, width: int) -> bool:
+    """Return whether every line of a table begins with a verdict, or with blanks, as scripts find them."""
+    return bool(grid.rows) and isinstance(grid.rows[0][0], Verdict) and _span(_minima(grid)) <= width
 
 
 def _styled(text: str, style: str) -> str:

@@ -32,6 +32,7 @@ from fairfix.data.draws import draws_of
 from fairfix.data.reading import Reading
 from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table
+from fairfix.data.workers import started_safely
 from fairfix.errors import FairfixWarning
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
@@ -260,9 +261,10 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         tested = np.concatenate([test for _, test in splits])
         if not np.array_equal(np.sort(tested), np.arange(y.size)):
             raise InputError("cv must put every row into exactly one test part, as KFold does")
-        models = Parallel(n_jobs=self.n_jobs)(
-            delayed(fitted)(self.estimator, X, y, train, routed.estimator.fit) for train, _ in splits
-        )
+        with started_safely():
+            models = Parallel(n_jobs=self.n_jobs)(
+                delayed(fitted)(self.estimator, X, y, train, routed.estimator.fit) for train, _ in splits
+            )
         score = np.empty(y.size)
         for model, (_, test) in zip(models, splits, strict=True):
             score[test] = self._score(model, _safe_indexing(X, test))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -56,6 +57,9 @@ class Domain:
     """Whether the command line splits its text at commas."""
     choices: Sequence[str] = ()
     at_least: float | None = None
+    below: float | None = None
+    finite: bool = True
+    """Whether infinity is none of its numbers."""
     positional: bool = False
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
@@ -65,9 +69,15 @@ class Domain:
         if value is None or value is default:
             return default
         listed = self.many and not hasattr(value, "iloc")
-        return tuple(self._one(name, one) for one in _entries(value)) if listed else self._one(name, value)
+        return (
+            tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
+        )
 
-    def _one(self, name: str, value: Any) -> Any:
+    def one_of(self, name: str, value: Any) -> Any:
+        """Return one value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`.
+
+        All that is asked of fairfix passes here, from the command line, the environment, a configuration or Python.
+        """
         if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
             raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
         if self.kind is object:
@@ -76,18 +86,36 @@ class Domain:
             value = ",".join(_entries(value)) if isinstance(value, Mapping) else str(value)
             value = canonical_text(value) if self.of_data else value
         elif self.kind is bool:
+            if type(value).__name__ not in TRUTHS:
+                raise UsageError(f"`{name}`: {value!r} is neither True nor False")
             value = bool(value)
         else:
-            try:
-                value = self.kind(value)
-            except (TypeError, ValueError):
-                raise UsageError(f"`{name}`: {value!r} is not a number") from None
+            value = self._number(name, value)
         if self.choices and value not in self.choices:
             hint = did_you_mean(value, self.choices)
             raise UsageError(f"`{name}`: {value!r} is none of {', '.join(self.choices)}{hint}")
         if self.at_least is not None and not value >= self.at_least:
             raise UsageError(f"`{name}`: {value:g} is below {self.at_least:g}")
+        if self.below is not None and not value < self.below:
+            raise UsageError(f"`{name}`: {value:g} is not below {self.below:g}")
         return value
+
+    def _number(self, name: str, value: Any) -> int | float:
+        """Return a number of the parameter's kind, from a number or the text of one."""
+        whole = self.kind is int
+        text, truth = isinstance(value, str), type(value).__name__ in TRUTHS
+        read: Callable[[Any], int | float] = operator.index if whole and not text else self.kind
+        try:
+            number: int | float = read(value if (text or hasattr(value, "__float__")) and not truth else "")
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"`{name}`: {value!r} is not a {'whole ' * whole}number") from None
+        if not whole and (math.isnan(number) or (self.finite and math.isinf(number))):
+            raise UsageError(f"`{name}`: {value!r} is not a finite number")
+        return number
+
+
+TRUTHS = ("bool", "bool_")
+"""Types of True and False, those of numpy among them, which is not imported here."""
 
 
 def _entries(value: Any) -> list[Any]:
@@ -348,7 +376,7 @@ class DataRequest(FilesRequest):
 class GateRequest(DataRequest):
     """Intervals, checks, and the waivers that excuse some of them."""
 
-    confidence: float = parameter(0.95, "Of every interval.")
+    confidence: float = parameter(0.95, "Of every interval.", at_least=0.5, below=1)
     fail_on: Names = parameter(
         (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
     )
@@ -558,12 +586,13 @@ class CompareRequest(DataRequest):
         "NUMBER[,...]",
         listed=True,
         at_least=0,
+        finite=False,
     )
     protected_as_feature: bool = parameter(
         False, "Methods that learn see the protected columns too, and need them at predict time."
     )
     holdout: float = parameter(0.3, "Share of the rows kept to judge by.")
-    confidence: float = parameter(0.95, "Of every interval.")
+    confidence: float = parameter(0.95, "Of every interval.", at_least=0.5, below=1)
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
 
 

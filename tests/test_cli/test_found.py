@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from fairfix.cli import run
+from fairfix.data.targets import is_own
 from fairfix.models.user_file import file_hash
+from fairfix.report import FORMATS, endings
 
 from tests.conftest import Call, Frames
 
@@ -49,6 +51,7 @@ REACH = {
     "a model": 'data = "d.parquet"\nmodel = "m.onnx"\n',
     "trust": 'data = "d.parquet"\ntrust-model = "sha256:' + "0" * 64 + '"\n',
     "a cluster": 'data = "d.parquet"\ncluster = "tcp://evil.example:8786"\n',
+    "processes here": 'data = "d.parquet"\ncluster = "local:2"\n',
     "a query": "sql = \"SELECT read_text('/etc/passwd')\"\n",
     "a table": 'table = "/etc/passwd"\n',
     "a URL": 'data = "https://evil.example/d.parquet"\n',
@@ -145,3 +148,173 @@ def test_init_says_how_to_run_what_it_wrote(clone: Path, call: Call) -> None:
         assert f"'{line}'" in err
         assert f"'{line}'" in Path("fairfix.toml").read_text()
         assert run([*line.split()[1:], "--quiet"]) == 0
+
+
+# ---------------------------------------------------------------------- what it may write, and where
+
+
+PROGRAM = "#!/bin/sh\ntouch ran\n"
+OWN_NAME = "import os;os.system('touch ran')"
+
+FORBIDDEN = {
+    "code of an environment": ".venv/lib/python3.11/site-packages/evil.pth",
+    "an environment without a dot": "env/lib/r.txt",
+    "packages": "lib/site-packages/r.txt",
+    "packages of node": "node_modules/r.txt",
+    "packages of a system": "Lib/Site-Packages/r.txt",
+    "a hook": ".git/hooks/pre-commit",
+    "a hidden folder": ".vscode/r.txt",
+    "a hidden file": ".r.txt",
+    "a makefile": "Makefile",
+    "the configuration": "fairfix.toml",
+    "another ending": "r.html",
+    "no ending": "r",
+    "a folder": "folder.txt",
+    "what somebody wrote": "notes.txt",
+    "a link": "link.txt",
+    "a link to nothing": "dangling.txt",
+    "a link to a folder": "linked/r.txt",
+    "a link to a folder here": "inner/r.txt",
+    "by a link and back": "linked/../r.txt",
+}
+"""Where a text report must not go by the will of a configuration that was found."""
+
+
+@pytest.fixture
+def trapped(clone: Path, monkeypatch: pytest.MonkeyPatch, frames: Frames) -> Path:
+    """A clone with all that an attack needs, in which one works."""
+    frames(200).rename(columns={"race": OWN_NAME}).to_parquet(clone / "d.parquet")
+    outside = clone.parent / "outside"
+    for folder in (".venv/lib/python3.11/site-packages", "env/lib", "lib/site-packages", "node_modules",
+                   "Lib/Site-Packages", ".git/hooks", ".vscode", "folder.txt"):  # fmt: skip
+        (clone / folder).mkdir(parents=True, exist_ok=True)
+    for file in (".git/hooks/pre-commit", "Makefile", "notes.txt"):
+        (clone / file).write_text(PROGRAM)
+        (clone / file).chmod(0o755)
+    (clone / "env" / "pyvenv.cfg").touch()
+    (outside / "bashrc").write_text(PROGRAM)
+    (clone / "link.txt").symlink_to(outside / "bashrc")
+    (clone / "dangling.txt").symlink_to(outside / "new")
+    (clone / "linked").symlink_to(outside)
+    (clone / "inner").symlink_to(clone / "work")
+    monkeypatch.chdir(clone)
+    return clone
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Return what is in every file below a folder, by name; links are not followed."""
+    files = (one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())
+    return {str(one.relative_to(folder)): one.read_bytes() for one in files}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["relative", "absolute"])
+@pytest.mark.parametrize("method", [False, True], ids=["by a key", "by the table of a method"])
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_was_found_writes_no_code(
+    name: str, method: bool, whole: bool, trapped: Path, call: Call
+) -> None:
+    """Nothing is changed or new, inside the folder or outside, by a run that works or by word of one that does not."""
+    file = str(trapped / FORBIDDEN[name]) if whole else FORBIDDEN[name]
+    table = "[repair.ramp]\n" if method else ""
+    text = f'data = "d.parquet"\nprotected = "{OWN_NAME}"\n{table}out = ["text={file}"]\n'
+    (trapped / "fairfix.toml").write_text(text)
+    before = content_of(trapped.parent)
+    line = ("repair", "--method", "ramp", "-o", "../outside/r.fairfix") if method else ("audit",)
+
+    status, _, err = call(*line)
+    assert status == 2
+    assert "was found, not named, so it cannot say --out" in err
+    (trapped / "fairfix.toml").write_text(text + "nonsense = 1\n")
+    assert call(*line)[0] == 2
+    (trapped / "fairfix.toml").write_text(text)
+    assert content_of(trapped.parent) == before
+    assert not (trapped.parent / "outside" / "new").exists()
+
+
+def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
+    """A model that is trusted, a query or a cluster in the table of a method reaches as little as elsewhere."""
+    digest = file_hash(trapped / "m.pkl")
+    for key in (
+        'model = "m.pkl"',
+        f'trust-model = "{digest}"',
+        'sql = "SELECT 1"',
+        'data = "../outside/d.parquet"',
+    ):
+        (trapped / "fairfix.toml").write_text(f"[repair.ramp]\n{key}\n")
+        line = ("repair", "d.parquet") if not key.startswith("data") else ("repair",)
+        assert call(*line, "--protected", "town", "--method", "ramp")[0] == 2
+        assert not (trapped / "repaired.fairfix").exists()
+    assert not Path("ran").exists()
+
+
+WRITES: dict[str, tuple[str, str]] = {
+    **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FORMATS},
+    "audit counts": ("counts-out", "new.counts"),
+    "repair": ("output", "new.fairfix"),
+    "compare svg": ("picture", "new.svg"),
+    "compare png": ("picture", "new.png"),
+    "compare html": ("out", "html=new.html"),
+    "compare text": ("out", "text=new.txt"),
+    "repair json": ("out", "json=new.json"),
+    "repair card": ("out", "card=new.md"),
+    "predict parquet": ("output", "new.parquet"),
+    "predict csv": ("output", "new.csv.gz"),
+    "predict arrow": ("output", "new.arrow"),
+}
+"""Command -> what a configuration that was found may write."""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
+    name: str, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file, and over its own of an earlier run, also of one that did not happen; never over another's."""
+    monkeypatch.chdir(clone)
+    command, (key, to) = name.split()[0], WRITES[name]
+    file = Path(to.partition("=")[2] or to)
+    (clone / "fairfix.toml").write_text(f"[{command}]\n{key} = {json.dumps([to] if key == 'out' else to)}\n")
+    if command == "predict":
+        made = [
+            "repair",
+            "d.parquet",
+            "--protected",
+            "race",
+            "--method",
+            "ramp",
+            "-o",
+            "r.fairfix",
+            "-q",
+            "--no-config",
+        ]
+        assert run(made) in (0, 1, 3)
+    line = {
+        "audit": ["audit", "d.parquet", "--protected", "race", "--fail-on", "dp.difference>0.9"],
+        "repair": ["repair", "d.parquet", "--protected", "race", "--method", "ramp"],
+        "compare": ["compare", "d.parquet", "--protected", "race", "--methods", "ramp", "--slacks", "0.1"],
+        "predict": ["predict", "r.fairfix", "d.parquet"],
+    }[command]
+    assert run([*line, "-q"]) in (0, 1, 3)
+    assert is_own(file)
+    assert run([*line, "-q"]) in (0, 1, 3)
+    if key == "out":
+        assert run([*line, "-q", "--label", "nowhere"]) == 2
+        assert is_own(file)
+        assert run([*line, "-q"]) in (0, 1, 3)
+
+    file.write_bytes(b"# fairfix is what we use\nall:\n\ttouch ran\n")
+    assert run([*line, "-q"]) == 2
+    assert file.read_bytes().startswith(b"# fairfix is what we use")
+    assert run([*line, "-q", "--" + key, to]) in (0, 1, 3)  # the user's own word
+
+
+def test_no_text_of_this_repository_is_taken_for_a_report() -> None:
+    """Of people, though many of them tell of fairfix; its saved results are its own."""
+    root = Path(__file__).parents[2]
+    texts = [
+        one
+        for one in root.rglob("*")
+        if one.suffix in (".md", ".toml", ".py", ".yml", ".cff", ".json", ".csv")
+    ]
+    others = [one for one in texts if not {".venv", ".git", "shots"} & {*one.relative_to(root).parts}]
+    assert len(others) > 300
+    assert [one for one in others if is_own(one) and "docs/papers" not in one.as_posix()] == []

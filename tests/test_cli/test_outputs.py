@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir
 from importlib import import_module
 from importlib.resources import files
@@ -77,20 +77,14 @@ def test_every_command_that_writes_is_tried() -> None:
     ("name", "option", "way"),
     [
         *((*output, "/dev/stdout") for output in OUTPUTS),
-        *(
-            (name, option, way)
-            for name, option in (("report", "out"), ("merge", "output"))
-            for way in ("link", "log.csv")
-        ),
+        *((name, option, "log.csv") for name, option in (("report", "out"), ("merge", "output"))),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="no names of descriptors")
 def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder: Path) -> None:
     """Whatever comes of it, the file that stdout is appended to begins with what was in it."""
-    log, link = folder / "log.csv", folder / "link"
+    log = folder / "log.csv"
     log.write_text("kept\n")
-    if not link.is_symlink():
-        link.symlink_to("/dev/stdout")
     with log.open("ab") as stream:
         command = [sys.executable, "-m", "fairfix", *RUNS[name], *said_of(option, way)]
         done = subprocess.run(
@@ -104,6 +98,100 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
     elif name != "predict":  # it knows kinds of file by their endings only
         assert done.returncode == 0
         assert log.stat().st_size > 100
+
+
+NAMES = {"counts_out": "o.counts", "output": "o.csv", "picture": "o.svg"}
+
+LINKS: dict[str, Callable[[Path, str], str]] = {
+    "to a file": lambda place, name: _link(place / name, place.parent / "outside" / "bashrc") or name,
+    "to nothing": lambda place, name: _link(place / name, place.parent / "outside" / "new") or name,
+    "to itself": lambda place, name: _link(place / name, place / name) or name,
+    "to stdout": lambda place, name: _link(place / name, Path("/dev/stdout")) or name,
+    "to a device": lambda place, name: _link(place / name, Path("/dev/null")) or name,
+    "to a file here": lambda place, name: _link(place / name, place / "kept") or name,
+    "by a folder": lambda place, name: _link(place / "f", place.parent / "outside") or f"f/{name}",
+    "by a folder, in full": lambda place, name: (
+        _link(place / "f", place.parent / "outside") or f"{place}/f/{name}"
+    ),
+    "by a folder and back": lambda place, name: (
+        _link(place / "f", place.parent / "outside") or f"f/../{name}"
+    ),
+    "to a file, in full": lambda place, name: (
+        _link(place / name, place.parent / "outside" / "bashrc") or f"{place / name}"
+    ),
+}
+"""What a stranger's branch may have where a recipe writes -> how the recipe names it."""
+
+
+def _link(place: Path, to: Path) -> None:
+    place.symlink_to(to)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+@pytest.mark.parametrize("way", LINKS)
+@pytest.mark.parametrize(("name", "option"), OUTPUTS)
+def test_no_output_goes_through_a_link(
+    name: str,
+    option: str,
+    way: str,
+    folder: Path,
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is refused by its name, by the command that works else; nothing is changed or new, and the link stays."""
+    place, outside = tmp_path / "clone", tmp_path / "outside"
+    shutil.copytree(folder, place, ignore=lambda *_: ["link", "log.csv"])
+    outside.mkdir()
+    for one in (outside / "bashrc", place / "kept"):
+        one.write_text("kept\n")
+    monkeypatch.chdir(place)
+    target = LINKS[way](place, NAMES.get(option, "o.json"))
+    before = sorted(one.name for one in tmp_path.rglob("*"))
+
+    status, _, err = call(*RUNS[name], *said_of(option, target))
+    assert (status, sorted(one.name for one in tmp_path.rglob("*"))) == (2, before)
+    assert "is a symbolic link" in err
+    assert (outside / "bashrc").read_text() == (place / "kept").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize(("name", "option"), OUTPUTS)
+def test_a_file_of_two_names_is_replaced_under_one(
+    name: str, option: str, folder: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody may run what takes the place of a program, though all may read it who might before."""
+    place, file = tmp_path / "clone", Path(NAMES.get(option, "o.json"))
+    shutil.copytree(folder, place, ignore=lambda *_: ["link", "log.csv"])
+    monkeypatch.chdir(place)
+    file.write_text("kept\n")
+    file.chmod(0o4755)
+    Path("second").hardlink_to(file)
+
+    assert call(*RUNS[name], *said_of(option, str(file)))[0] in (0, 1, 3)
+    assert Path("second").read_text() == "kept\n"
+    assert file.read_bytes() != b"kept\n"
+    assert file.stat().st_mode & 0o7777 == 0o644
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_files_of_a_folder_and_the_summary_of_a_workflow_go_through_no_link(
+    folder: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of predictions, folders that would be made for it, and what is appended to."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    Path("out").symlink_to(outside)
+    Path("summary").symlink_to(outside / "new")
+    for to in ("out/", "out/deeper/"):
+        assert (
+            call("predict", str(folder / "r.fairfix"), str(folder / "d.parquet"), "--no-config", "-o", to)[0]
+            == 2
+        )
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "clone" / "summary"))
+    call("report", str(folder / "r.json"), "--format", "github")
+    assert list(outside.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no names of descriptors")
@@ -154,7 +242,7 @@ def reported(folder: Path, away: None, call: Call) -> None:
     [
         ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
         ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
-        ((*AUDIT, "--confidence", "high"), "'high' is not a valid float", "usage"),
+        ((*AUDIT, "--confidence", "high"), "'high' is not a number", "usage"),
         ((*AUDIT, "--fail-on", "nothing>1"), "unknown metric 'nothing'", "usage"),
         (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
         (("report", "d.parquet"), "is not a JSON result", "data"),

@@ -282,7 +282,7 @@ def test_text_keeps_every_letter_of_a_table_under_its_heading() -> None:
     result = audit_dict(audit(data, Reading(Columns(("g",), label="label", score="score")), Settings()))
     lines = renderer("text")(result, width=60).splitlines()
 
-    row = {name: next(line for line in lines if line.startswith(name)) for name in names}
+    row = {name: next(line for line in lines if line.startswith(f"  {name}  ")) for name in names}
     assert len({cell_len(line) for line in row.values()}) == 1
     assert any("value [interval]" in line for line in lines)
     assert all(cell_len(line) <= 60 for line in lines)

@@ -1,0 +1,119 @@
+"""Targets: the files that fairfix may write, and those that it refuses by name. Every output passes here.
+
+Folders and links may be a stranger's, who made a branch of the repository that is worked in. So no output goes through
+a symbolic link, and a configuration that was found instead of named may write little more than reports
+(docs/security.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairfix.errors import DataError
+
+OPEN = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
+"""Folder in which a process has the names of what it has open."""
+
+PACKAGES = frozenset(("site-packages", "dist-packages", "node_modules"))
+"""Folders whose files programs run."""
+
+ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+"""What lies at the top of an environment of Python."""
+
+HEAD = 2048
+"""Bytes at the beginning of a file that tell whose it is; SVG has its metadata within the first 1,000."""
+
+OWN = re.compile(
+    rb"""\s*(?:
+        (?:\#\ )?fairfix\ (?:audit|repair|compare|comparison|report)\ (?:of|on|did|was)\b  # text, Markdown
+      | \#\ Model\ card:\                                                              # a card
+      | <!--\ fairfix\ [a-z]+\ -->                                                       # a comment
+      | ::(?:error|warning|notice)\ title=                                               # GitHub
+      | \{\s*"schema":\ "fairfix\.                                                       # JSON
+      | \{\s*"\$schema":[^{}]*\{\s*"tool":\ \{\s*"driver":\ \{\s*"name":\ "fairfix"      # SARIF
+      | <\?xml[^>]*>\s*<testsuites\ name="fairfix"                                       # JUnit
+      | <!DOCTYPE\ html>.*<meta\ name="generator"\ content="fairfix                      # HTML
+      | <\?xml.*<svg.*<dc:title>fairfix</dc:title>                                       # pictures
+      | \x89PNG.*tEXtSoftware\x00fairfix
+      | PK\x03\x04.{26}manifest\.json                                                    # repairs and counts
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+"""How a file of fairfix begins, but for tables of predictions."""
+
+MADE = "randomized"
+"""Last column of a table of predictions."""
+
+
+def check_links(target: Path) -> None:
+    """Raise a DataError where the way to a file leads through a symbolic link, which need not be the user's.
+
+    The file itself may be none, wherever it is, nor may any folder that a relative name has, or a full name has below
+    the working folder. Links of the system, as ``/dev/stdout`` is one, are followed.
+    """
+    if link := link_on_the_way(target, Path()):
+        leads = os.path.realpath(link)
+        what = "it" if link == target else str(link)
+        raise DataError(
+            f"cannot write {target}: {what} is a symbolic link, to {leads}; name the file that is meant, or remove the "
+            "link"
+        )
+
+
+def link_on_the_way(target: Path, folder: Path) -> Path | None:
+    """Return the first link of a name that is looked at: its last part, and what it has below ``folder``."""
+    top, place = os.path.realpath(folder), Path(target.anchor)
+    below = not target.is_absolute()
+    parts = target.parts[len(place.parts) :]
+    for i, part in enumerate(parts, 1):
+        place = place / part
+        if (below or i == len(parts)) and place.is_symlink() and not _is_systems(place):
+            return place
+        below = below or os.path.realpath(place) == top
+    return None
+
+
+def _is_systems(place: Path) -> bool:
+    """Return whether a name is one of those that the system gives to what is open, and to devices."""
+    folder = os.path.realpath(place.parent)
+    return folder == "/dev" or OPEN.fullmatch(folder) is not None
+
+
+def refused_below(folder: Path, target: Path, endings: Sequence[str]) -> str:
+    """Return why a configuration that was found in a folder may not write a file; empty where it may."""
+    whole = Path(os.path.abspath(target))  # noqa: PTH100  links stay, and are refused below
+    if not whole.is_relative_to(folder):
+        return f"it names what is not beneath {folder}"
+    if not whole.name.lower().endswith(tuple(endings)) or target.is_dir():
+        return f"{target.name!r} is no file that ends in {' or '.join(endings)}"
+    if hidden := next((part for part in whole.relative_to(folder).parts if part.startswith(".")), None):
+        return f"{hidden!r} begins with a dot"
+    if link := link_on_the_way(target, folder):
+        return f"{link} is a symbolic link"
+    if packages := next((part for part in whole.parts if part.lower() in PACKAGES), None):
+        return f"it is in {packages}, whose files programs run"
+    if any((above / mark).exists() for above in whole.parents for mark in ENVIRONMENT):
+        return "it is in an environment of Python, whose files programs run"
+    if whole.exists() and not is_own(whole):
+        return f"{target.name!r} is there already, and fairfix did not write it"
+    return ""
+
+
+def is_own(path: Path) -> bool:
+    """Return whether fairfix has written a file, by how its content begins; of a table, by its last column."""
+    from fairfix.data.files import file_kinds, open_source
+
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        if OWN.match(file.read(HEAD)):
+            return True
+    if not path.name.lower().endswith(tuple(file_kinds())):
+        return False
+    try:
+        return bool(open_source(str(path)).schema.names[-1:] == [MADE])
+    except Exception:  # of many kinds: it is no table that can be read
+        return False
