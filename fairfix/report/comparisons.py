@@ -172,10 +172,10 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         begin = f"For a gap of at most {_points(one['at_most'])}"
         title_of = METRICS[one["quality"]].title
         refused = None if one.get("refused") is None else result["points"][one["refused"]]
-        if place is None and refused is None:
-            yield f"{begin}: no method that was tried, on held-out rows."
-            continue
-        if refused is not None:
+        if place is None:
+            if refused is None:
+                yield f"{begin}: no method that was tried, on held-out rows."
+                continue
             yield (
                 f"{begin}: no repair can be recommended. {named(refused)} has the best {title_of}, with warnings "
                 f"({_codes(refused)})."
