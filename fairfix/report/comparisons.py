@@ -174,6 +174,7 @@ def advised(result: Json, gap: str) -> Iterator[str]:
             yield f"{begin}: no method that was tried, on held-out rows."
             continue
         if place is None:
+            assert refused is not None
             yield (
                 f"{begin}: no repair can be recommended. {named(refused)} has the best {title_of}, with warnings "
                 f"({_codes(refused)})."
@@ -235,8 +236,8 @@ def _by_group(attribute: str) -> Callable[[Json], str]:
         ]
         spans = []
         for when in ("before", "after"):
-            known = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
-            spans.append(f"{min(known):.0f} to {max(known):.0f}" if known else "–")
+            shares = [100 * rate[when]["value"] for rate in rates if rate[when]["value"] is not None]
+            spans.append(f"{min(shares):.0f} to {max(shares):.0f}" if shares else "–")
         return " → ".join(spans) if rates else "–"
 
     return cell

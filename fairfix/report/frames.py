@@ -159,8 +159,8 @@ def _people(result: Json) -> Iterator[Row]:
                     "rows": group["rows"],
                 }
                 row |= {way: group.get(way, math.nan) for way in ("up", "down")}
-                for metric, values in group["metrics"].items():
-                    ends = [_numbers(values[when], f"{when}_") for when in ("before", "after")]
+                for metric, pair in group["metrics"].items():
+                    ends = [_numbers(pair[when], f"{when}_") for when in ("before", "after")]
                     yield {**row, "metric": metric, **ends[0], **ends[1]}
 
 

@@ -45,7 +45,7 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.doubts import area_of
-from fairfix.tasks.fitting import check_split, findings, read_rows, recorded, split_rows
+from fairfix.tasks.fitting import check_split, judged_fit, read_rows, recorded, split_rows
 from fairfix.tasks.messages import of_direction
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
@@ -216,17 +216,19 @@ def _point(
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
-        found = findings(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
+        judged = judged_fit(
+            whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True
+        )
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error))
-    selected = next((row for row in found.proof.table if row.name == "selection_rate"), None)
+    selected = next((row for row in judged.proof.table if row.name == "selection_rate"), None)
     return replace(
         judge.repaired(predictor, repairer.comparables),
         title=contender.title,
         slack=slack,
-        notes=found.messages,
+        notes=judged.messages,
         selected=None if selected is None else (selected.before, selected.after),
-        people=found.proof.people,
+        people=judged.proof.people,
     )
 
 

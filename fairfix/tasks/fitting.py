@@ -318,19 +318,19 @@ def repair_table(
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
     kept = table.take(split.holdout)
-    found = findings(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
-    notes, promised = found.messages, None
+    judged = judged_fit(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    notes, promised = judged.messages, None
     if promise is not None:
-        promised = promise.judged(made, predictor, fitted, found.held)
+        promised = promise.judged(made, predictor, fitted, judged.held)
         notes = messages((*promised.messages, *notes))
     sizes = {name: part.size for name, part in vars(split).items()}
-    rule = rules_of(found.held, predictor)
+    rule = rules_of(judged.held, predictor)
     facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
-    return Outcome(best, predictor, split, sizes, selection, found.of_fit, found.proof, *facts)
+    return Outcome(best, predictor, split, sizes, selection, judged.of_fit, judged.proof, *facts)
 
 
 @dataclass(frozen=True)
-class Findings:
+class JudgedFit:
     """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
 
     of_fit: Proof
@@ -340,7 +340,7 @@ class Findings:
     """The held-out rows that the repair has an answer for."""
 
 
-def findings(
+def judged_fit(
     table: Table,
     problem: RepairProblem,
     kept: Table,
@@ -352,7 +352,7 @@ def findings(
     seed: int,
     made: Repairer | None = None,
     brief: bool = False,
-) -> Findings:
+) -> JudgedFit:
     """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
 
     Parameters
@@ -417,7 +417,7 @@ def findings(
     area = area_of(fitted, settings.confidence) if predictor.needs_score else None
     lacking = [gap.caution for gap in gaps]
     notes = [*of_direction(area, table.reading), *lacking, *first, *proof.claims, *notes]
-    return Findings(of_fit, proof, messages(notes), held)
+    return JudgedFit(of_fit, proof, messages(notes), held)
 
 
 def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
