@@ -182,12 +182,12 @@ def open_data(
 
 def _scale_of(model: ScoringModel, request: DataRequest) -> str:
     """Return the scale of a model's scores: as it is said where only the user can know; else what the model gives."""
-    known = {"probability": "probabilities", "decision": "decisions"}.get(model.score_scale)
-    if known is None:
+    gives = {"probability": "probabilities", "decision": "decisions"}.get(model.score_scale)
+    if gives is None:
         return request.score_scale if request.gives("score_scale") else "raw"
     if request.has("score_scale"):
         raise UsageError(
-            f"`score_scale={request.score_scale}`: the model file gives {known}, on no other scale; leave it out"
+            f"`score_scale={request.score_scale}`: the model file gives {gives}, on no other scale; leave it out"
         )
     return "probability"
 

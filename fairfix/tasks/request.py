@@ -815,7 +815,9 @@ def function_of(
         Parameter -> help of what goes into ``parameters`` of the request.
     """
     own, more = inspect.signature(make), more or {}
-    kept = [part for part in own.parameters.values() if part.name not in ("explicit", "parameters")]
+    kept = [
+        part for part in own.parameters.values() if part.name not in ("explicit", "configured", "parameters")
+    ]
     kept += [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=None) for one in more]
     signature = inspect.Signature(kept)
 

@@ -322,6 +322,8 @@ VALUES: dict[str, Any] = {
     "score_scale": "logit",
     "threshold": 0.5,
     "probability": "chance",
+    "delimiter": ";",
+    "decimal": ",",
 }
 
 
