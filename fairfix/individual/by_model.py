@@ -333,8 +333,10 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
 
 def _copied(table: Table, features: Sequence[str], score: Floats) -> str:
     """Return why nothing is said of an effect given some columns; empty where none may be a copy of the score."""
-    found = {name: alone_tells(score, keys_of(table, [name])[:, 0], table.rows.weight) for name in features}
-    copies = ", ".join(f"{name!r} ({what})" for name, what in found.items() if what)
+    described = {
+        name: alone_tells(score, keys_of(table, [name])[:, 0], table.rows.weight) for name in features
+    }
+    copies = ", ".join(f"{name!r} ({what})" for name, what in described.items() if what)
     if not copies:
         return ""
     return (
