@@ -333,10 +333,10 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
 
 def _copied(table: Table, features: Sequence[str], score: Floats) -> str:
     """Return why nothing is said of an effect given some columns; empty where none may be a copy of the score."""
-    copies_of_score = {
+    described = {
         name: alone_tells(score, keys_of(table, [name])[:, 0], table.rows.weight) for name in features
     }
-    copies = ", ".join(f"{name!r} ({what})" for name, what in copies_of_score.items() if what)
+    copies = ", ".join(f"{name!r} ({what})" for name, what in described.items() if what)
     if not copies:
         return ""
     return (
@@ -515,8 +515,7 @@ def _scores(table: Table, flips: Sequence[Flip], judge: Judge, comparable: Compa
 
 
 def _log_odds(scores: Floats) -> Floats:
-    """Return log-odds within ``FARTHEST`` of 0; of values that are chances but for rounding."""
-    scores = np.clip(scores, 0.0, 1.0)
+    """Return log-odds within ``FARTHEST`` of 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST))
 

@@ -53,10 +53,10 @@ def alone_tells(score: Floats, keys: Floats, weight: Floats | None) -> str:
     ranks = _ranks(score, w)
     _, levels = np.unique(keys, return_inverse=True)
     bins = _bins(levels, w, int(min(BINS, score.size // EACH)))
-    explained = max(_told(y, own, w) for y in (score, ranks) for own in (levels, bins))
+    explained = max(_explained(y, own, w) for y in (score, ranks) for own in (levels, bins))
     if explained >= MOSTLY:
         return f"alone explains {explained:.1%} of its variance"
-    of_ranks, (gamma, somers) = _told(ranks, bins, w), _in_order(ranks, bins, w)
+    of_ranks, (gamma, somers) = _explained(ranks, bins, w), _in_order(ranks, bins, w)
     if (of_ranks >= HALF and gamma >= IN_ORDER) or (of_ranks >= SOME and somers >= IN_ORDER):
         return "alone divides it into bands"
     return ""
@@ -77,7 +77,7 @@ def _bins(levels: Ints, w: Floats, most: int) -> Ints:
     return np.asarray(np.minimum((np.cumsum(mass) - mass / 2) * most, most - 1).astype(np.int64)[levels])
 
 
-def _told(y: Floats, levels: Ints, w: Floats) -> float:
+def _explained(y: Floats, levels: Ints, w: Floats) -> float:
     """Return the part of the variance that is between levels, without what is so by chance; 0 where nobody can see."""
     mass = np.bincount(levels, w)
     seen = int(np.count_nonzero(mass))

@@ -404,8 +404,8 @@ def near_each_other(scores: Scores, slack: float) -> Tube:
         inside = (level[1:] + level[:-1]) / 2
         least, most = (z[np.searchsorted(t, inside - by)] for by in (slack, 0.0))
         moved.append((np.append(0.0, level[1:]), np.clip(old(k, inside), least, most)))
-    outputs = np.unique(np.concatenate([mapped for _, mapped in moved]))
-    steps = np.stack([upto[np.searchsorted(mapped, outputs, side="right")] for upto, mapped in moved])
+    outputs = np.unique(np.concatenate([new for _, new in moved]))
+    steps = np.stack([upto[np.searchsorted(new, outputs, side="right")] for upto, new in moved])
     return Tube(scores.levels, *_pooled(outputs, steps, p @ np.diff(steps, axis=1, prepend=0.0)))
 
 
