@@ -173,5 +173,7 @@ def test_whole_members_are_compared_as_groups_are() -> None:
 
     assert one.measured == pytest.approx(abs(rates[0] - rates[1]), abs=1e-12)
     assert four.measured == pytest.approx(one.measured, abs=1e-12)
-    assert one.measured < one.bound == four.bound  # the largest difference is one of them, so more cost nothing
+    assert (
+        one.measured < one.bound == four.bound
+    )  # the largest difference is one of them, so more cost nothing
     assert apart.measured == 0.0
