@@ -63,12 +63,12 @@ class Evidence(ABC):
     most: float = 1.0
     """No gap is larger."""
 
-    def by_chance(self, rows: Ints) -> Floats:
+    def by_chance(self, rows: Ints, wide: Floats) -> Floats:
         """Return how far above its expectation so many rows may show a gap: in nine in ten samples they do not.
 
-        That is :data:`CHANCE` standard deviations, which are a part of the width of a bound by bets.
+        That is :data:`CHANCE` standard deviations: a part of how far a bound by bets is above what is seen, ``wide``.
         """
-        return BETTED * (self.of(rows) - self.seen)
+        return BETTED * wide
 
     @property
     @abstractmethod
@@ -199,10 +199,10 @@ class PairsHeldOut(OfPairs):
     spread: tuple[float, ...] = ()
     """Standard deviation of those of other rows, m of them: stakes are set by it."""
 
-    def by_chance(self, rows: Ints) -> Floats:
+    def by_chance(self, rows: Ints, wide: Floats) -> Floats:
         """Return that of the pair of groups which tell least, or of distances."""
         if self.rates.ndim == 2:
-            return DISTANCE * (self.of(rows) - self.seen)
+            return DISTANCE * wide
         variance = _variance(self.rates, self.spread) / rows
         two = [np.sort(inside)[-2:].sum() for inside in self._by_block(variance) if inside.size > 1]
         return np.array([CHANCE * math.sqrt(max(two, default=0.0))])
@@ -232,9 +232,9 @@ class RatiosHeldOut(OfPairs):
         """What the smallest ratio lacks."""
         return _lacking(self._by_block(self.rates))
 
-    def by_chance(self, rows: Ints) -> Floats:
+    def by_chance(self, rows: Ints, wide: Floats) -> Floats:
         """Return a part of the width, which of counts is 1.9 standard deviations."""
-        return CHANCE / 1.9 * (self.of(rows) - self.seen)
+        return CHANCE / 1.9 * wide
 
     def of(self, rows: Ints) -> Floats:
         """Return what it may lack; the smallest ratio is one of them, so each has all of alpha."""
@@ -338,7 +338,7 @@ class ToOthers(Evidence):
     spread: tuple[float, ...] = ()
     """Standard deviation of those of other rows, 2m of them: stakes are set by it."""
 
-    def by_chance(self, rows: Ints) -> Floats:
+    def by_chance(self, rows: Ints, wide: Floats) -> Floats:
         """Return that of the group which tells least, beside all others."""
         variance = _variance(self.rates.ravel(), self.spread) / rows
         return np.array([CHANCE * (np.sqrt(variance.reshape(-1, 2).sum(axis=1)) * _others(rows)).max()])
@@ -384,9 +384,9 @@ class DistancesToOthers(Evidence):
     together: bool
     """Whether the largest alone has a limit, so that each distance may have all of alpha."""
 
-    def by_chance(self, rows: Ints) -> Floats:
+    def by_chance(self, rows: Ints, wide: Floats) -> Floats:
         """Return a part of the width."""
-        return DISTANCE * (self.of(rows) - self.seen)
+        return DISTANCE * wide
 
     @property
     def seen(self) -> Floats:

@@ -301,8 +301,9 @@ class Promise:
         def planned(rows: Ints) -> tuple[Floats, Floats]:
             if rows.shape != shown.rows.shape or not rows.min() > 0:
                 return self.gaps, measured
-            wide = self._shaped(shown.of(rows)) - self._shaped(shown.seen)
-            return wide + self._shaped(shown.by_chance(rows)), measured
+            bounds = shown.of(rows)
+            most = bounds + shown.by_chance(rows, bounds - shown.seen)
+            return self._shaped(most) - self._shaped(shown.seen), measured
 
         return planned
 
