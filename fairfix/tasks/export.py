@@ -23,7 +23,12 @@ def export_of(request: ExportRequest) -> str | bytes:
     if request.artifact is None:
         raise UsageError("name the `artifact`")
     repaired = repaired_of(request.artifact)
-    return exported(repaired, request.to, dialect=request.dialect, table=request.table)
+    try:
+        return exported(repaired, request.to, dialect=request.dialect, table=request.table)
+    except UsageError as error:
+        if not isinstance(request.artifact, str):
+            raise
+        raise UsageError(f"{request.artifact}: {error}") from None
 
 
 export = function_of("export", ExportRequest, export_of)

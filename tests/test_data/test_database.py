@@ -725,6 +725,8 @@ def test_compare_is_that_of_a_file(data: tuple[str, str]) -> None:
         fairfix.compare(source, protected="race", methods="ramp", slacks=(0.05,)).to_dict() for source in data
     )
 
+    for point in (*one["points"], *other["points"]):
+        point.pop("command", None)  # which names the source
     assert not differences(without_source(one), without_source(other))
 
 

@@ -45,6 +45,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tests.data import scored
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:nothing shows that the repair helped. sensei learned from the score"
+)
+"""The laws hold of SenSeI of a score alone too, which has nothing to do and says so."""
+
 plain_rows = scored
 """The rows of most laws, which a fixture may add columns to."""
 

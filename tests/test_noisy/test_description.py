@@ -1029,7 +1029,7 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
         (["--noise-radius", "a=0.1"], "says nothing of the group 'b'"),
         (["--fail-on", "dp.difference.true_groups>0.1"], "say what is known of the noise with --noise FILE"),
         (["--fail-on", "ks.difference.true_groups>0.1"], "of true groups there are"),
-        (["--noise", "noise.csv", "--task", "regression"], "with --task regression there are none"),
+        (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
     ],
 )
 def test_refusals_of_the_command_line(options: list[str], said: str, call: Call) -> None:
