@@ -13,6 +13,7 @@ from fairfix.stats.tails import (
     largest_difference,
     largest_difference_by_bets,
     largest_distance,
+    least_ratio,
     reach_of,
     share_distance,
     stake_of,
@@ -64,6 +65,18 @@ def test_a_difference_of_fixed_rules_is_missed_no_more_often_than_said(truth: tu
     missed = sum(largest_difference(one, rows, alpha) < np.ptp(p) for one in seen)
 
     assert missed <= stats.binom.ppf(0.999, worlds, alpha)
+
+
+@pytest.mark.parametrize("truth", [(0.02, 0.03), (0.5, 0.4), (0.1, 0.15, 0.12), (0.005,) * 5])
+def test_a_ratio_of_fixed_rules_is_missed_no_more_often_than_said(truth: tuple[float, ...]) -> None:
+    rng, p, alpha, worlds = np.random.default_rng(11), np.array(truth), 0.3, 60
+    rows = np.resize([900.0, 600.0, 400.0], p.size)
+    seen = rng.binomial(rows.astype(int), p, (worlds, p.size)) / rows
+    least = np.array([least_ratio(one, rows, alpha) for one in seen])
+
+    assert (least > p.min() / p.max()).sum() <= stats.binom.ppf(0.999, worlds, alpha)
+    if p.min() > 0.01:
+        assert least.mean() > 0.15
 
 
 def test_more_groups_that_are_alike_add_nothing_to_the_largest_difference() -> None:

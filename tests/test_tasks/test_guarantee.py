@@ -87,6 +87,33 @@ def test_a_rule_that_rises_and_falls_counts_with_its_variation() -> None:
     assert twice.bound == pytest.approx(PAIR.measured + 2 * (PAIR.bound - PAIR.measured))
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"constraint": "equal_opportunity"},
+        {"constraint": "predictive_equality", "gamma": 0},
+        {"constraint": "equal_opportunity", "score": "real"},
+        {"decisions": "deterministic"},
+        {"calibrate": "isotonic"},
+        {"slack": None, "min_ratio": 0.7, "calibrate": "isotonic"},
+    ],
+)
+def test_rules_of_which_one_side_is_bounded_rise(asked: dict[str, Any]) -> None:
+    """Also where the score says the opposite of the label, as an isotonic map can only be flat there."""
+    data = rows(600).assign(score=lambda one: 1 - one["score"])
+    data["real"] = np.round(data["score"], 1)
+    rule = made(data, **{"slack": 0.3, **asked}).repaired
+    grid = pd.concat(
+        pd.DataFrame({"race": race, "score": np.linspace(0, 1, 501)})
+        for race in sorted(data["race"].unique())
+    )
+    grid = grid.assign(real=grid["score"], id=np.arange(len(grid)))
+    column = "p_positive" if rule.predictor.randomized else "decision"
+    each = rule.predict(grid)[column].to_numpy(float).reshape(-1, 501)
+
+    assert (np.diff(each, axis=1) >= -1e-12).all()
+
+
 def test_strata_are_compared_within() -> None:
     """Two strata whose groups agree inside and differ across have no gap to promise, but what rows may be off."""
     four = replace(
