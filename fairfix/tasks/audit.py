@@ -57,7 +57,7 @@ from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, functio
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
-    from fairfix.auditing.countfile import CountFile, Loss
+    from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
@@ -235,6 +235,13 @@ def _read(
     What there is to say of it goes into ``notes``.
     """
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
+    if request.suppress_below and not request.counts_out:
+        from fairfix.auditing.suppression import shown_rows, tables_of
+
+        tables = tables_of(data.reading.columns, intersect=settings.intersect)
+        with explaining(data):
+            source = shown_rows(data.source, data.reading, tables, request.suppress_below)
+        data = replace(data, source=source)
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
         if request.counterfactuals is not None:
@@ -246,16 +253,17 @@ def _read(
                 None,
                 "",
             )
-    from fairfix.auditing.countfile import audit_counts, count, suppressed
+    from fairfix.auditing.countfile import audit_counts, count, count_shown
 
     about: Any = {"inferred": data.inferred, "model": _model(request, data)}
     if request.share is not None:
         data, about["share"] = _shared(request, data, request.share)
     with workers_of(request.cluster, request.threads) as workers:
-        counts = count(data.source.read_by(workers), data.reading, **about)
-    if request.suppress_below:
-        counts, losses = suppressed(counts, request.suppress_below)
-        _say_losses(losses, counts, request)
+        source = data.source.read_by(workers)
+        if request.suppress_below:
+            counts = count_shown(source, data.reading, request.suppress_below, **about)
+        else:
+            counts = count(source, data.reading, **about)
     try:
         report = audit_counts(counts, settings, more)
         require_two_groups(report)
@@ -280,24 +288,6 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
         )
     source = share if data.model is None else ScoredSource(share, data.model)
     return replace(data, source=source), share.share
-
-
-def _say_losses(losses: Sequence[Loss], counts: CountFile, request: AuditRequest) -> None:
-    """Say what suppression costs, to whoever has the data."""
-    if not losses:
-        return
-    from fairfix.auditing.countfile import SUPPRESSED
-
-    total = sum(piece.excluded.get(SUPPRESSED, 0) for piece in counts.pieces)
-    log.warning(
-        "`suppress_below=%d` leaves %s rows out of the counts; only you are told of which groups:",
-        request.suppress_below,
-        f"{total:,}",
-    )
-    for one in losses:
-        reach = 100 * one.left_out / one.rows
-        text = "%s of %s: %s of %s rows, so a rate of the group can be off by %.1f points at most"
-        log.warning(text, one.group, one.column, f"{one.left_out:,}", f"{one.rows:,}", reach)
 
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
@@ -361,7 +351,7 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
     table = readable_table(data.source, data.reading, names)
     declared = {name for name, _ in comparable}
     for proposal in proxies(table, data.reading.columns.protected):
-        if proposal.partition("=")[0] not in declared:
+        if proposal.partition("=")[0] not in declared and not request.suppress_below:  # it quotes values
             log.info("comparable values to think about, not used: %s; say so with `comparable`", proposal)
     if data.model is not None:
         return of_model(table, data.model, comparable, request.confidence, request.radius)
