@@ -1,13 +1,13 @@
 """Suppression: results that are made only of the rows of groups that are large enough to be shown.
 
-A group with fewer rows than a limit ``N`` is *small*. To leave it out of a table does not hide it: totals, margins, score
-bins and sums over all rows share cells with it. So the rows of small groups are left out of the data before anything is
-computed, overall numbers included. A group that thereby falls below the limit goes too, until every group of every
-table has no rows or at least ``N``. What is kept is the largest set of rows with this property.
+A group with fewer rows than a limit ``N`` is *small*. To leave it out of a table does not hide it: totals, margins,
+score bins and sums over all rows share cells with it. So the rows of small groups are left out of the data before
+anything is computed, overall numbers included. A group that thereby falls below the limit goes too, until every group
+of every table has no rows or at least ``N``. What is kept is the largest set of rows with this property.
 
-Therefore a result is a function of the rows kept. It is the same, byte for byte, whatever the size of a small group is
-(any number below ``N``, also 0) and whatever labels, scores and weights its rows have. In terms of statistical disclosure
-control this is threshold suppression of rows, in place of primary and secondary suppression of cells.
+Therefore a result is a function of the rows kept. It is the same, byte for byte, whatever the size of a small group
+is (any number below ``N``, also 0) and whatever labels, scores and weights its rows have. In terms of statistical
+disclosure control, records are suppressed by a threshold, in place of primary and secondary suppression of cells.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def suppression_lines(result: Json) -> Iterator[str]:
     if "suppressed" in result:
         hidden = result["suppressed"]
         yield (
-            f"rows of groups with fewer than {hidden['below']:,} rows, if there are any, are left out of all numbers, and "
-            "so are rows that lack an entry"
+            f"rows of groups with fewer than {hidden['below']:,} rows, if there are any, are left out of all numbers, "
+            "and so are rows that lack an entry"
         )
         yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
 

@@ -462,8 +462,8 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
             f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out besides {used:,}, "
-            "nobody can tell of which groups; groups without any rows left have no rule, intervals and verdicts are about the "
-            f"rows that are left{passes}, and the certified rates allow for the others",
+            "nobody can tell of which groups; groups without any rows left have no rule, intervals and verdicts are "
+            f"about the rows that are left{passes}, and the certified rates allow for the others",
             "suppressed",
         )
 

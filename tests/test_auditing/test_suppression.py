@@ -95,7 +95,8 @@ def with_others(
     return {name: values[at] for name, values in out.items()}  # those kept stay in their order
 
 
-@pytest.mark.parametrize("seed", range(examples(6) // 3 + 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(6) // 3))
 @pytest.mark.parametrize("scale", ["probability", "raw"])
 def test_any_size_labels_and_scores_of_a_small_group_give_the_same_report(seed: int, scale: Any) -> None:
     """Whatever the rows of a small group are, up to one below the limit, every byte is the same."""
@@ -196,7 +197,8 @@ def reconstructed(data: Mapping[str, Any], result: Mapping[str, Any]) -> Iterato
         yield round(solved[0].fun), int(members(data, group).sum()), round(-solved[1].fun)
 
 
-@pytest.mark.parametrize("seed", range(examples(6) // 3 + 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(6) // 3))
 def test_integer_programs_over_all_counts_leave_every_size_below_the_limit(seed: int) -> None:
     """The size of a small group is in a range from 0 to one below the limit."""
     data = people(500, seed)
