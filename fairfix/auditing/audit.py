@@ -196,7 +196,7 @@ def _shown(views: Sequence[GroupView], least: int) -> tuple[list[GroupView], dic
     if not out:
         raise DataError(
             f"`suppress_below={least}`: {' and '.join(left_out)}: {FEW.format(least)}; a smaller number shows more"
-        )
+        ).without_values()
     return out, left_out
 
 

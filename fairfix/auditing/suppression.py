@@ -13,8 +13,11 @@ disclosure control, records are suppressed by a threshold, in place of primary a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +28,8 @@ from fairfix.data.files import Part, Source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
-from fairfix.errors import DataError
+from fairfix.data.urls import scheme_of
+from fairfix.errors import DataError, EntryError, FairfixError
 
 Cell = tuple[str, ...]
 
@@ -126,10 +130,40 @@ def shown_table(table: Table, tables: Sequence[Sequence[str]], least: int) -> Ta
     return table.take(np.flatnonzero(shown[own.cell]))
 
 
+@contextmanager
+def withholding(least: int, data: Any = None) -> Iterator[None]:
+    """Replace messages of errors that may quote values of the data; with ``least`` 0, none.
+
+    Only errors known to quote no values pass, and those about a file that is not there.
+    """
+    remedy = "to see it, run without `suppress_below` where nobody else reads the messages"
+    try:
+        yield
+    except (MemoryError, OSError):
+        raise
+    except FairfixError as error:
+        absent = isinstance(data, str) and not scheme_of(data) and not Path(data).exists()
+        if not least or not error.quotes or absent:
+            raise
+        where = f" in {error.part} column {error.column!r}" if isinstance(error, EntryError) else ""
+        told = DataError(
+            f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data and is "
+            f"not shown: {remedy}"
+        )
+        told.code = error.code
+        raise told from None
+    except Exception as error:
+        if not least:
+            raise
+        raise RuntimeError(
+            f"{type(error).__name__}, whose message may quote values of the data; {remedy}"
+        ) from None
+
+
 def require_some(shown: Bools, least: int) -> None:
     """Raise a DataError where nothing may be shown."""
     if not shown.any():
         raise DataError(
             f"`suppress_below={least}`: no rows are left, since no group has {least} rows or more in every table; "
             "a smaller number, or fewer columns in `protected` and `strata`, shows more"
-        )
+        ).without_values()

@@ -91,10 +91,13 @@ class AuditResult(Result):
 
 def run_audit(request: AuditRequest) -> AuditResult:
     """Return the result of an audit; writes nothing."""
+    from fairfix.auditing.suppression import withholding
+
     if not request.metrics:
-        return _run(request)
+        with withholding(request.suppress_below, request.data):
+            return _run(request)
     own = own_metrics(request.metrics)
-    with added(own):
+    with added(own), withholding(request.suppress_below, request.data):
         result = _run(request)
     forms = {"own_metrics": [one.as_json for one in own]} if result.content else {}
     return replace(result, content={**result.content, **forms})
@@ -134,7 +137,14 @@ def _run(request: AuditRequest) -> AuditResult:
     names = of_names(report.levels, report.reading)
     content = audit_dict(report)
     add_messages(
-        content, (*names, *notes, *wrong, *of_weights(report), *of_source(data.source if data else None))
+        content,
+        (
+            *names,
+            *notes,
+            *wrong,
+            *of_weights(report),
+            *of_source(None if request.suppress_below or data is None else data.source),
+        ),
     )
     if request.profile:
         from fairfix.auditing.profiles import profile
@@ -162,7 +172,7 @@ def _of_classes(
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
-    notes, more, copies = [*of_source(data.source)], None, None
+    notes, more, copies = [*of_source(None if request.suppress_below else data.source)], None, None
     if copied:
         from fairfix.individual.counterfactuals import left_out
         from fairfix.individual.of_classes import classes_of_copies, require_known

@@ -79,7 +79,7 @@ def _require_suppressed(old: Mapping[str, Any], least: int, name: str) -> None:
         raise DataError(
             f"`suppress_below={least}`: the baseline {name} was audited with "
             f"{old['settings'].get('suppress_below', 0)}, so it may name smaller groups; audit it again with {least}"
-        )
+        ).without_values()
 
 
 def _of_same_file(

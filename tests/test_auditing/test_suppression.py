@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.as_json import audit_dict
@@ -305,3 +306,79 @@ def test_it_is_an_option(
     assert shown("--suppress-below", "0") == 5
     monkeypatch.setenv("FAIRFIX_SUPPRESS_BELOW", "1")
     assert shown() == 5
+
+
+HIDDEN = "JohnDoe-HIV+"
+
+
+def spoilt(where: str) -> pa.Table:
+    """Return people with an entry that its column may not hold, or a secret name of a group of one."""
+    data: dict[str, Any] = {name: values.tolist() for name, values in people(300, 2).items()}
+    data = {**data, "weight": [1.0] * 300, "vote": [0, 1] * 150}
+    column = {"group": "race"}.get(where, where)
+    data[column] = [HIDDEN, *map(str, data[column][1:])]
+    return pa.table({**data, "id": list(range(300))})
+
+
+@pytest.mark.parametrize("where", ["label", "score", "weight", "vote", "group"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--reference", "race=Nobody"),
+        ("--fail-on", "accuracy[race=Nobody]<0.5"),
+        ("--counts-out", "x.counts"),
+        ("--positive-label", "Nobody"),
+        ("--strata", "race"),
+        ("--individual",),
+    ],
+)
+def test_no_message_and_no_report_quotes_a_value(
+    where: str,
+    ending: str,
+    more: tuple[str, ...],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whether the run ends or is refused: neither the streams nor any file that it writes."""
+    monkeypatch.chdir(tmp_path)
+    table = spoilt(where)
+    if ending == "csv":
+        pc.write_csv(table, "d.csv")
+    else:
+        pq.write_table(table, "d.parquet")
+    read = {path.name for path in tmp_path.iterdir()}
+    asked = ["--protected", "race", "--label", "label", "--score", "score", "--no-config"]
+    asked += {"weight": ["--weight", "weight"], "vote": ["--prediction", "vote"]}.get(where, [])
+    outs = [f"--out={name}=r.{name}" for name in FORMATS if name != "text"]
+    status = run(["audit", f"d.{ending}", *asked, *more, *outs, "--suppress-below", "10"])
+    said = capsys.readouterr()
+
+    assert status in (0, 1, 2, 3)
+    for text in (
+        said.out,
+        said.err,
+        *(path.read_bytes().decode("latin-1") for path in tmp_path.iterdir() if path.name not in read),
+    ):
+        assert HIDDEN not in text
+
+
+@pytest.mark.parametrize("command", ["repair", "compare"])
+def test_commands_that_hide_nothing_refuse_to_be_told_so(
+    command: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shared configuration or the environment asks for what they do not do; a table of audits does not."""
+    monkeypatch.chdir(tmp_path)
+    line = [command, "none.parquet", "--protected", "race", *(["-o", "x"] if command == "repair" else [])]
+    config = tmp_path / "fairfix.toml"
+    config.write_text("suppress-below = 20\n")
+    assert run(line) == 2
+    assert "hides no groups" in capsys.readouterr().err
+    config.write_text("[audit]\nsuppress-below = 20\n")
+    assert run(line) == 2
+    assert "hides no groups" not in capsys.readouterr().err
+    monkeypatch.setenv("FAIRFIX_SUPPRESS_BELOW", "20")
+    assert run([*line, "--no-config"]) == 2
+    assert "hides no groups" in capsys.readouterr().err
