@@ -147,8 +147,8 @@ def withholding(least: int, data: Any = None) -> Iterator[None]:
             raise
         where = f" in {error.part} column {error.column!r}" if isinstance(error, EntryError) else ""
         told = DataError(
-            f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data and is "
-            f"not shown: {remedy}"
+            f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data "
+            f"and is not shown: {remedy}"
         )
         told.code = error.code
         raise told from None

@@ -228,6 +228,10 @@ class Scores:
     """Shape (n,); None for 1 each."""
     groups: int
     """Number of groups, all of which have rows."""
+    least: int = 1
+    """Rows of an atom at least; a group of fewer rows is one atom."""
+    times: Ints | None = None
+    """How many rows each stands for, shape (n,); None for 1 each."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -244,14 +248,17 @@ class Scores:
             knots, place = np.unique(self.score[inside], return_inverse=True)
             weight = None if self.weight is None else self.weight[inside]
             mass = np.bincount(place, weight, knots.size).astype(np.float64)
-            first = _cuts(knots, mass, BINS)
+            times = None if self.times is None else self.times[inside]
+            rows = np.bincount(place, times, knots.size)
+            first = _of_least(_cuts(knots, mass, BINS), rows, self.least)
             many = np.add.reduceat(mass, first)
-            mean = np.add.reduceat(mass * knots, first) / many
-            last = knots[np.append(first[1:], knots.size) - 1]
+            last = np.append(first[1:], knots.size) - 1
+            mean = np.clip(np.add.reduceat(mass * knots, first) / many, knots[first], knots[last])
             high = np.cumsum(many) / many.sum()
             high[-1] = 1.0
-            levels = Levels(knots[first], last, np.concatenate([[0.0], high[:-1]]), high)
-            out.append((levels, np.clip(mean, knots[first], last)))
+            low = np.concatenate([[0.0], high[:-1]])
+            ends = _ends_between(knots, first, last, mean) if self.least > 1 else (knots[first], knots[last])
+            out.append((Levels(*ends, low, high), mean))
         return out
 
     @property
@@ -321,6 +328,36 @@ def _cuts(knots: Floats, mass: Floats, most: int) -> Ints:
     bin_ = np.floor(0.5 * most * ((even - mass / 2) / even[-1] + cost / cost[-1]))
     new = np.diff(bin_) > 0
     return np.flatnonzero(np.concatenate([[True], new | heavy[1:] | heavy[:-1]]))
+
+
+def _of_least(first: Ints, rows: Floats | Ints, least: int) -> Ints:
+    """Return where atoms of at least ``least`` rows begin, made of neighbouring ones; ``rows`` are those of each score.
+
+    What is left at the end belongs to the last atom.
+    """
+    if least <= 1:
+        return first
+    upto = np.append(0, np.cumsum(np.add.reduceat(rows, first)))
+    starts = [0]
+    while upto[-1] - upto[starts[-1]] >= 2 * least:
+        after = int(np.searchsorted(upto, upto[starts[-1]] + least))
+        if upto[-1] - upto[after] < least:
+            break
+        starts.append(after)
+    return first[starts]
+
+
+def _ends_between(knots: Floats, first: Ints, last: Ints, mean: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of atoms, which are no scores of single rows: in the middle between two atoms.
+
+    Only an atom that is one score, of many rows, ends at it. The outermost ends are means, since scores beyond them
+    belong to the same atom.
+    """
+    between = (knots[last[:-1]] + knots[first[1:]]) / 2
+    alone = first == last
+    low = np.where(alone, knots[first], np.append(mean[0], between))
+    high = np.where(alone, knots[last], np.append(between, mean[-1]))
+    return low, np.maximum(low, high)
 
 
 def near_everybody(scores: Scores, slack: Floats) -> Tube:

@@ -58,6 +58,7 @@ class ClosedForm(Solver):
         "group_slack": anything,
         "loss": only("auto", *OF_MEAN),
         "decisions": anything,
+        "bin_rows": anything,
         "learner": anything,
         "l2": anything,
     }
@@ -69,7 +70,8 @@ class ClosedForm(Solver):
         recipe, slack = method.recipe(problem, rng), method.slacks(groups)
         if problem.strata is not None:
             return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
-        base, scores, loss = mean_of(problem, *recipe), _scores_of(problem, *recipe), recipe[1]
+        base, loss = mean_of(problem, *recipe), recipe[1]
+        scores = _scores_of(problem, *recipe, method.rows_of_bins(problem)[0])
         drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
         notes = _notes_on_tube(fit, scores)
@@ -88,10 +90,18 @@ class ClosedForm(Solver):
         cells = table.groups((*strata.columns, *problem.cells.columns))
         rows = np.flatnonzero(table.weight > 0)
         levels, tubes, value, spread = [], [], 0.0, 0.0
+        least, times = self.method.rows_of_bins(problem)
         for stratum in np.unique(strata.codes[rows]):
             inside = rows[strata.codes[rows] == stratum]
             own, codes = np.unique(cells.codes[inside], return_inverse=True)
-            scores = Scores(base.scores[inside], codes, table.weight[inside], own.size)
+            scores = Scores(
+                base.scores[inside],
+                codes,
+                table.weight[inside],
+                own.size,
+                least,
+                None if times is None else times[inside],
+            )
             fit = fit_within(scores, self.method.slack)
             share = table.weight[inside].sum() / table.weight.sum()
             value += float(share) * _loss_of(fit, scores, loss)
@@ -104,10 +114,14 @@ class ClosedForm(Solver):
 
 
 @once_per_problem
-def _scores_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scores:
+def _scores_of(
+    problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int, least: int
+) -> Scores:
     groups = problem.cells
     score = mean_of(problem, learner, loss, l2, seed).scores
-    return Scores(score, groups.codes, problem.table.rows.weight, len(groups.levels))
+    rows = problem.table.rows
+    times = None if rows.entries is None else rows.entries.rows
+    return Scores(score, groups.codes, rows.weight, len(groups.levels), least, times)
 
 
 def beside_base(
