@@ -574,12 +574,18 @@ def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:
 # ---------------------------------------------------------------------- several problems in one map
 
 
-def shown_by_atoms(tube: Tube, scores: Scores) -> Tube:
-    """Return a tube that says what it does to every score of the rows, also where it leaves scores as they are."""
+def with_outputs(tube: Tube, scores: Scores) -> Tube:
+    """Return a tube that has outputs, also where it leaves scores as they are.
+
+    Then it is a line between atoms without mass, far enough apart for the scores of the rows: it holds none of them.
+    The atoms are 0 and powers of two, so that a positive score is not even rounded.
+    """
     if tube.outputs is not None:
         return tube
-    outputs, steps = scores.steps
-    return Tube(tube.levels, outputs, steps)
+    end = 2.0 ** math.ceil(math.log2(max(float(np.abs(scores.score).max()), 1.0)))
+    at, level = np.array([-end, 0.0, end]), np.array([0.125, 0.5, 0.875])
+    same = Levels(at, at, level, level)
+    return Tube((same,) * scores.groups, at, np.tile([0.25, 0.75, 1.0], (scores.groups, 1)))
 
 
 def side_by_side(tubes: Sequence[Tube]) -> Tube:

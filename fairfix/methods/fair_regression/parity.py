@@ -31,7 +31,7 @@ from fairfix.optim.linear_losses import GRAIN
 from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
-from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, shown_by_atoms, side_by_side
+from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, side_by_side, with_outputs
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
 from fairfix.optim.saddle import Game
 
@@ -107,7 +107,7 @@ class ClosedForm(Solver):
             value += float(share) * _loss_of(fit, scores, loss)
             spread += float(share) * scores.spread_of(fit.tube)
             levels += [cells.levels[k] for k in own]
-            tubes.append(shown_by_atoms(fit.tube, scores))
+            tubes.append(with_outputs(fit.tube, scores))
         predictor = GroupTube(cells.columns, tuple(levels), base.scorer, side_by_side(tubes))
         notes = (_drawn_values(spread),) if predictor.randomized else ()
         return beside_base(predictor, base, FitTrace(True, len(tubes), value, notes=notes), table)
