@@ -36,7 +36,7 @@ Cell = tuple[str, ...]
 
 def tables_of(columns: Columns, *, intersect: bool) -> list[tuple[str, ...]]:
     """Return the columns of every table of groups: each attribute, perhaps the intersection, also within strata."""
-    chosen = [(name,) for name in columns.protected]
+    chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
     if intersect and len(columns.protected) > 1:
         chosen.append(columns.protected)
     within = [(*columns.strata, *names) for names in chosen] if columns.strata else []

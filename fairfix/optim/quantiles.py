@@ -175,13 +175,13 @@ class Tube:
         return left + part * (right - left), False
 
     def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return all values that scores inside atoms of one group can get, over the draws.
+        """Return all values that scores of one group can get, over the draws.
 
         A number of the score, a value and its chance for each, shape (m,); by score, values increasing.
         """
         assert self.outputs is not None
         one = self.levels[group]
-        at, _ = one.place(score)
+        at, part = one.place(score)
         low, wide = one.low[at], (one.high - one.low)[at]
         first, last = (self._piece(group, low + edge * wide) for edge in (EDGE, 1.0 - EDGE))
         many = last - first + 1
@@ -190,8 +190,14 @@ class Tube:
         span = np.where(wide > 0, wide, 1.0)[number]
         upto = np.where(piece < last[number], (self.steps[group][piece] - low[number]) / span, 1.0)
         chance = upto - np.where(piece > first[number], np.append(0.0, upto[:-1]), 0.0)
+        value = self.outputs[piece]
+        if (between := np.flatnonzero(part > 0)).size:  # one value each, in place of those of the atom before
+            first_of = np.cumsum(many) - many
+            chance = np.where(part[number] > 0, 0.0, chance)
+            value[first_of[between]] = self.of_group(group, score[between], np.zeros(between.size))
+            chance[first_of[between]] = 1.0
         there = chance > 0
-        return number[there], self.outputs[piece[there]], chance[there]
+        return number[there], value[there], chance[there]
 
     def _value(self, group: int, level: Floats) -> Floats:
         assert self.outputs is not None
@@ -257,8 +263,10 @@ class Scores:
             high = np.cumsum(many) / many.sum()
             high[-1] = 1.0
             low = np.concatenate([[0.0], high[:-1]])
-            ends = _ends_between(knots, first, last, mean) if self.least > 1 else (knots[first], knots[last])
-            out.append((Levels(*ends, low, high), mean))
+            start, end = knots[first], knots[last]
+            if self.least > 1:
+                start, end = _ends_between(knots, first, last, mean)
+            out.append((Levels(start, end, low, high), mean))
         return out
 
     @property

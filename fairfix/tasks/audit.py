@@ -250,8 +250,8 @@ def _read(
 
         tables = tables_of(data.reading.columns, intersect=settings.intersect)
         with explaining(data):
-            source = shown_rows(data.source, data.reading, tables, request.suppress_below)
-        data = replace(data, source=source)
+            shown = shown_rows(data.source, data.reading, tables, request.suppress_below)
+        data = replace(data, source=shown)
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
         if request.counterfactuals is not None:
