@@ -146,12 +146,12 @@ def withholding(least: int, data: Any = None) -> Iterator[None]:
         if not least or not error.quotes or absent:
             raise
         where = f" in {error.part} column {error.column!r}" if isinstance(error, EntryError) else ""
-        told = DataError(
+        withheld = DataError(
             f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data "
             f"and is not shown: {remedy}"
         )
-        told.code = error.code
-        raise told from None
+        withheld.code = error.code
+        raise withheld from None
     except Exception as error:
         if not least:
             raise

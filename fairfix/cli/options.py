@@ -373,12 +373,12 @@ def _key(param: click.Parameter) -> str:
 
 def require_unsuppressed(ctx: click.Context) -> None:
     """Raise a UsageError where small groups are to be hidden and the command hides none."""
-    said = ctx.meta.get("fairfix.suppressing")
+    source = ctx.meta.get("fairfix.suppressing")
     if os.environ.get("FAIRFIX_SUPPRESS_BELOW", "0").strip() not in ("", "0"):
-        said = "FAIRFIX_SUPPRESS_BELOW is set"
-    if said:
+        source = "FAIRFIX_SUPPRESS_BELOW is set"
+    if source:
         raise UsageError(
-            f"{said}, and 'fairfix {ctx.command.name}' hides no groups: its results and artifacts have all of them. "
+            f"{source}, and 'fairfix {ctx.command.name}' hides no groups: its results and artifacts have all of them. "
             "Unset it, use --no-config, or write it into [audit] if it is for audits alone; to repair without small "
             "groups, use --from-counts with counts of 'fairfix audit --suppress-below N --counts-out FILE'"
         )

@@ -31,6 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints, run_starts
+from fairfix.optim.atoms import cuts, ends_between, of_least
 from fairfix.optim.parity import ks_between, ks_to_overall
 
 BINS = 4096
@@ -256,7 +257,7 @@ class Scores:
             mass = np.bincount(place, weight, knots.size).astype(np.float64)
             times = None if self.times is None else self.times[inside]
             rows = np.bincount(place, times, knots.size)
-            first = _of_least(_cuts(knots, mass, BINS), rows, self.least)
+            first = of_least(cuts(knots, mass, BINS), rows, self.least)
             many = np.add.reduceat(mass, first)
             last = np.append(first[1:], knots.size) - 1
             mean = np.clip(np.add.reduceat(mass * knots, first) / many, knots[first], knots[last])
@@ -265,7 +266,7 @@ class Scores:
             low = np.concatenate([[0.0], high[:-1]])
             start, end = knots[first], knots[last]
             if self.least > 1:
-                start, end = _ends_between(knots, first, last, mean)
+                start, end = ends_between(knots, first, last, mean)
             out.append((Levels(start, end, low, high), mean))
         return out
 
@@ -322,52 +323,6 @@ class Scores:
         return math.sqrt(total)
 
 
-def _cuts(knots: Floats, mass: Floats, most: int) -> Ints:
-    """Return where atoms begin, so that there are about ``most``: as even in mass as in what pooling them costs.
-
-    Pooling costs least where bins are even in ``(density)^{1/3}`` (Panter and Dite, 1951); heavy scores stand alone.
-    """
-    if knots.size <= most:
-        return np.arange(knots.size)
-    gap = np.gradient(knots)
-    cost = np.cumsum(np.cbrt(mass * gap**2))
-    even = np.cumsum(mass)
-    heavy = mass > even[-1] / most
-    bin_ = np.floor(0.5 * most * ((even - mass / 2) / even[-1] + cost / cost[-1]))
-    new = np.diff(bin_) > 0
-    return np.flatnonzero(np.concatenate([[True], new | heavy[1:] | heavy[:-1]]))
-
-
-def _of_least(first: Ints, rows: Floats | Ints, least: int) -> Ints:
-    """Return where atoms of at least ``least`` rows begin, made of neighbouring ones; ``rows`` are those of each score.
-
-    What is left at the end belongs to the last atom.
-    """
-    if least <= 1:
-        return first
-    upto = np.append(0, np.cumsum(np.add.reduceat(rows, first)))
-    starts = [0]
-    while upto[-1] - upto[starts[-1]] >= 2 * least:
-        after = int(np.searchsorted(upto, upto[starts[-1]] + least))
-        if upto[-1] - upto[after] < least:
-            break
-        starts.append(after)
-    return first[starts]
-
-
-def _ends_between(knots: Floats, first: Ints, last: Ints, mean: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of atoms, which are no scores of single rows: in the middle between two atoms.
-
-    Only an atom that is one score, of many rows, ends at it. The outermost ends are means, since scores beyond them
-    belong to the same atom.
-    """
-    between = (knots[last[:-1]] + knots[first[1:]]) / 2
-    alone = first == last
-    low = np.where(alone, knots[first], np.append(mean[0], between))
-    high = np.where(alone, knots[last], np.append(between, mean[-1]))
-    return low, np.maximum(low, high)
-
-
 def near_everybody(scores: Scores, slack: Floats) -> Tube:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
@@ -421,7 +376,7 @@ def _pooled(z: Floats, steps: Floats, mass: Floats) -> tuple[Floats, Floats]:
     first = run_starts(z)
     last = np.append(first[1:], z.size) - 1
     z, steps, mass = z[first], steps[:, last], np.add.reduceat(mass, first)
-    first = _cuts(z, mass, PIECES)
+    first = cuts(z, mass, PIECES)
     last = np.append(first[1:], z.size) - 1
     mean = np.add.reduceat(mass * z, first) / np.add.reduceat(mass, first)
     return np.clip(mean, z[first], z[last]), np.ascontiguousarray(steps[:, last])

@@ -49,7 +49,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.data.choices import Asked
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
@@ -296,16 +296,6 @@ class FairRegression(Searched, Promised):
     def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[Learner, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
         return self.learner, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
-
-    def rows_of_bins(self, problem: RepairProblem) -> tuple[int, Ints | None]:
-        """Return how many rows the closed form takes together, and how many each row stands for if not 1.
-
-        Counts have bins of their own.
-        """
-        entries = problem.table.rows.entries
-        if entries is not None and not entries.exact:
-            return 1, None
-        return int(self.bin_rows), None if entries is None else entries.rows
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
@@ -71,7 +71,7 @@ class ClosedForm(Solver):
         if problem.strata is not None:
             return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
         base, loss = mean_of(problem, *recipe), recipe[1]
-        scores = _scores_of(problem, *recipe, method.rows_of_bins(problem)[0])
+        scores = _scores_of(problem, *recipe, self._rows_of_bins(problem)[0])
         drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
         notes = _notes_on_tube(fit, scores)
@@ -83,6 +83,13 @@ class ClosedForm(Solver):
         trace = FitTrace(True, fit.tried, value, notes=tuple(notes))  # a closed form: nothing is iterated
         return beside_base(predictor, base, trace, problem.table)
 
+    def _rows_of_bins(self, problem: RepairProblem) -> tuple[int, Ints | None]:
+        """Return how many rows are taken together, and how many each row is for if not 1; counts have own bins."""
+        entries = problem.table.rows.entries
+        if entries is not None and not entries.exact:
+            return 1, None
+        return int(self.method.bin_rows), None if entries is None else entries.rows
+
     def _within_strata(self, problem: RepairProblem, base: Scored, loss: str) -> RepairedPredictor:
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
         strata, table = problem.strata, problem.table
@@ -90,7 +97,7 @@ class ClosedForm(Solver):
         cells = table.groups((*strata.columns, *problem.cells.columns))
         rows = np.flatnonzero(table.weight > 0)
         levels, tubes, value, spread = [], [], 0.0, 0.0
-        least, times = self.method.rows_of_bins(problem)
+        least, times = self._rows_of_bins(problem)
         for stratum in np.unique(strata.codes[rows]):
             inside = rows[strata.codes[rows] == stratum]
             own, codes = np.unique(cells.codes[inside], return_inverse=True)
