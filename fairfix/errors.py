@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Self
 
 
 class ExitStatus(IntEnum):
@@ -51,6 +52,13 @@ class FairfixError(Exception):
     exit_status = ExitStatus.DID_NOT_RUN
     code = "usage"
     """By which programs know the class of problem; :data:`CODES` says what it means."""
+    quotes = False
+    """Whether the message may quote values of the data; then it is withheld where small groups are suppressed."""
+
+    def without_values(self) -> Self:
+        """Return the error, whose message is known to quote none."""
+        self.quotes = False
+        return self
 
 
 class UsageError(FairfixError):
@@ -77,6 +85,7 @@ class DataError(FairfixError):
     """The data cannot answer the question; the message names column, value and remedy."""
 
     code = "data"
+    quotes = True
 
 
 class ColumnError(DataError):
@@ -101,12 +110,14 @@ class ModelError(FairfixError):
     """A user's model file is refused, unreadable or does not fit the data."""
 
     code = "model"
+    quotes = True
 
 
 class ArtifactError(FairfixError):
     """A ``.fairfix`` file is damaged, hostile or of an unknown format."""
 
     code = "artifact"
+    quotes = True
 
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

@@ -245,8 +245,8 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
     """Return the JSON form of an audit."""
     used = {c.id for block in report.blocks for c in block.comparisons.values()}
     settings, reading = report.settings, report.reading
-    hidden = {"below": settings.suppress_below, "groups": report.hidden, "left_out": list(report.left_out)}
     below = settings.suppress_below
+    suppressed = {"below": below, "left_out": list(report.left_out)}
     return {
         "schema": AUDIT_SCHEMA,
         "fairfix": __version__,
@@ -271,7 +271,7 @@ def audit_dict(report: AuditReport) -> dict[str, Any]:
             "reference": dict(settings.reference),
             **({"suppress_below": below} if below else {}),
         },
-        **({"suppressed": hidden} if below else {}),
+        **({"suppressed": suppressed} if below else {}),
         "checks": [check_dict(result, settings.gate_on) for result in report.checks],
         "overall": form(report.overall),
         "pooled_median": report.pooled_median,

@@ -24,10 +24,10 @@ from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
-from fairfix.auditing.suppression import hidden_groups
+from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
 from fairfix.auditing.view import Evidence, GroupView, Measured
 from fairfix.data.bands import in_order
-from fairfix.data.counts import Bools, Counts, groups_of_cells, rows_of_levels
+from fairfix.data.counts import Counts, groups_of_cells, rows_of_levels
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
 from fairfix.data.reading import Reading
@@ -75,11 +75,16 @@ def audit(
         The data or the question does not fit; the message names column, value and remedy.
     """
     settings = settings or Settings()
+    least = settings.suppress_below
     if isinstance(data, Table):
         table = replace(data, reading=data.reading.with_threshold())
+        if least:
+            table = shown_table(table, tables_of(table.reading.columns, intersect=settings.intersect), least)
         return judge(count_table(table), settings, "data", None, more, true_groups, uncertain)
     reading.check()
     source = open_source(data)
+    if least:
+        source = shown_rows(source, reading, tables_of(reading.columns, intersect=settings.intersect), least)
     scanned = scan(source, reading, exact=settings.exact)
     return judge(scanned, settings, source.name, source, more, true_groups, uncertain)
 
@@ -95,11 +100,13 @@ def judge(
 ) -> AuditReport:
     """Return the report of a scan; ``source`` is read again where exactness needs rows.
 
+    With ``suppress_below`` the scan is of the rows that may be shown (:mod:`fairfix.auditing.suppression`).
+
     ``uncertain`` names attributes that are known by probabilities alone, with their columns; of these there is nothing
     but ``more`` and ``true_groups``.
     """
     counts, reading = scanned.counts, scanned.reading
-    views, left_out, hidden = _shown(list(_views(counts, reading, settings)), counts, settings.suppress_below)
+    views, left_out = _shown(list(_views(counts, reading, settings)), settings.suppress_below)
     evidence = _evidence(scanned, settings, views, source)
     computed = [_block(view, evidence) for view in views]
     strata = [block for block in computed if block.stratum]
@@ -107,7 +114,10 @@ def judge(
     for attribute, names in (uncertain or {}).items():
         blocks.append(Block(attribute=attribute, columns=names, groups=(), comparisons={}))
     behind = true_groups or {}
-    blocks = [replace(_with_more(b, more or {}), true_groups=behind.get(b.attribute, {})) for b in blocks]
+    blocks = [
+        replace(_with_more(b, more or {}, settings.suppress_below), true_groups=behind.get(b.attribute, {}))
+        for b in blocks
+    ]
     everybody = GroupView(group_of_cell=np.zeros(len(counts.cells), dtype=np.int64), size=1)
     whole = Measured(everybody, evidence)
     # metrics of the other task are not missed
@@ -127,17 +137,8 @@ def judge(
         checks=tuple(check_results(settings, blocks, evidence.missing, left_out)),
         pooled_median=evidence.median,
         left_out=tuple(left_out),
-        hidden=hidden,
-        levels=_levels(counts, blocks, settings.suppress_below),
+        levels=rows_of_levels(counts.keys, counts.cells, counts.rows.sum(axis=(1, 2))),
     )
-
-
-def _levels(counts: Counts, blocks: Sequence[Block], least: int) -> dict[str, dict[str, int]]:
-    """Return the rows of each level of each column; where small groups hide, of the groups that are shown."""
-    if not least:
-        return rows_of_levels(counts.keys, counts.cells, counts.rows.sum(axis=(1, 2)))
-    single = (block for block in blocks if len(block.columns) == 1)
-    return {block.attribute: {group.name: group.rows for group in block.groups} for block in single}
 
 
 # ---------------------------------------------------------------------- views
@@ -183,44 +184,20 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
 FEW = "too few of its groups have {} rows or more to show it"
 
 
-def _shown(
-    views: Sequence[GroupView], counts: Counts, least: int
-) -> tuple[list[GroupView], dict[str, tuple[str, ...]], int]:
-    """Return the views without the groups to hide, attributes left out with their columns, and how many groups hide."""
+def _shown(views: Sequence[GroupView], least: int) -> tuple[list[GroupView], dict[str, tuple[str, ...]]]:
+    """Return the views of attributes with something to compare, and the columns of those that are left out.
+
+    Without suppression, an attribute of one group is no case for this: it is an error elsewhere.
+    """
     if not least:
-        return list(views), {}, 0
-    partitions = [(view.group_of_cell, view.size) for view in views]
-    rows = counts.rows.sum(axis=(1, 2))
-    hidden = hidden_groups(partitions, rows, least, [not view.stratum for view in views])
-    shown = [_without(view, hide) for view, hide in zip(views, hidden, strict=True)]
-    there = {view.attribute for view in shown if view is not None and not view.stratum}
-    left_out = {view.attribute: view.columns for view in views if view.attribute not in there}
-    out = [view for view in shown if view is not None and view.attribute not in left_out]
+        return list(views), {}
+    left_out = {view.attribute: view.columns for view in views if not view.stratum and view.size < 2}
+    out = [view for view in views if view.attribute not in left_out]
     if not out:
         raise DataError(
             f"`suppress_below={least}`: {' and '.join(left_out)}: {FEW.format(least)}; a smaller number shows more"
-        )
-    return out, left_out, int(sum(hide.sum() for hide in hidden))
-
-
-def _without(view: GroupView, hide: Bools) -> GroupView | None:
-    """Return a view without some of its groups; None if none is left."""
-    if hide.all():
-        return None
-    place = np.where(hide, -1, np.cumsum(~hide) - 1)
-    reference = None if view.reference is None else int(place[view.reference])
-    if reference == -1:
-        if not view.stratum:
-            raise DataError(
-                f"`reference`: the reference group of {view.attribute} is one that `suppress_below` hides; name another"
-            )
-        reference = None
-    group, levels = view.group_of_cell, tuple(compress(view.levels, ~hide))
-    group = np.where(group < 0, -1, place[group])
-    hidden = int(hide.sum())
-    return replace(
-        view, group_of_cell=group, size=len(levels), levels=levels, reference=reference, hidden=hidden
-    )
+        ).without_values()
+    return out, left_out
 
 
 # ---------------------------------------------------------------------- evidence
@@ -257,16 +234,11 @@ def _labelled(rows: KeptRows | None) -> KeptRows | None:
 def _block(view: GroupView, evidence: Evidence) -> Block:
     measured = Measured(view, evidence)
     given = GivenScores(measured)
-    groups = given.groups(measured.group_reports())
-    if view.hidden and not view.stratum:  # shares are of everybody, hidden or not
-        total = float(evidence.counts.held_weights.sum())
-        groups = tuple(replace(group, share=group.weight / total) for group in groups)
     return Block(
         attribute=view.attribute,
         columns=view.columns,
         stratum=view.stratum,
-        hidden=view.hidden,
-        groups=groups,
+        groups=given.groups(measured.group_reports()),
         comparisons={c.id: c for c in given.comparisons(measured.comparisons())},
         distribution=None if view.stratum else measured.distribution(),
     )
@@ -310,10 +282,10 @@ def _worst_stratum(
     return ComparisonReport(name, value, top.groups, undefined, stratum, top.at)
 
 
-def _with_more(block: Block, more: More) -> Block:
-    """Return the block with comparisons that were made elsewhere."""
+def _with_more(block: Block, more: More, least: int) -> Block:
+    """Return the block with comparisons that were made elsewhere; under suppression, with what concerns its groups."""
     own = {one.id: one for one in more.get(block.attribute, ())}
-    if block.hidden:
+    if least:
         shown = {group.name for group in block.groups}
         own = {name: _of_shown(one, shown) for name, one in own.items() if shown.issuperset(one.groups)}
     return replace(block, comparisons={**block.comparisons, **own})
@@ -367,8 +339,8 @@ def _check_result(
     where = (block.attribute, block.columns)
     if metric in not_computed:
         return _unknown(check, *where, "not_computed", f"not computed: {not_computed[metric]}")
-    if block.hidden and asked and asked not in {group.name for group in block.groups}:
-        why = "no such group is shown; some are hidden for having few rows"
+    if settings.suppress_below and asked and asked not in {group.name for group in block.groups}:
+        why = "no such group is shown; one with few rows is not"
         return _unknown(check, *where, "not_shown", why)
     value, groups, complete = _looked_up(check, block)
     ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
@@ -376,8 +348,9 @@ def _check_result(
         low, high = value.given_scores
         more = f"for people with the scores of these rows the interval is {low:.3f} to {high:.3f}"
         ruling = replace(ruling, reason=f"{ruling.reason}; {more}")
-    if block.hidden and not asked:
-        ruling = replace(ruling, reason=f"{ruling.reason}; {block.hidden} hidden groups are not in it")
+    if settings.suppress_below and not asked:
+        few = f"groups of fewer than {settings.suppress_below} rows are not in it"
+        ruling = replace(ruling, reason=f"{ruling.reason}; {few}")
     return CheckResult(check, *where, value, groups, ruling, complete)
 
 

@@ -355,8 +355,6 @@ def _other_groups(was: Mapping[str, Any], now: Mapping[str, Any], of: Comparison
     then, today = ({one["group"] for one in block["groups"]} for block in (was, now))
     if of.group or then == today:
         return ""
-    if was.get("hidden") or now.get("hidden"):
-        return "the groups shown are not the same, as some are hidden"
     parts = [
         f"{', '.join(sorted(names))} only {where}"
         for names, where in ((then - today, "in the baseline"), (today - then, "now"))

@@ -25,6 +25,7 @@ from fairfix.auditing.checks import Check, worst
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
+from fairfix.auditing.suppression import shown_rows, tables_of
 from fairfix.data.classes import Classes, of_classes
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
@@ -111,6 +112,9 @@ def audit_classes(
         The data or the question does not fit; the message names column, value and remedy.
     """
     require_measured(settings.checks, (one.id for each in (more or {}).values() for one in each))
+    if settings.suppress_below:
+        tables = tables_of(reading.columns, intersect=settings.intersect)
+        source = shown_rows(source, of_classes(reading), tables, settings.suppress_below)
     counted = scan(source, of_classes(reading))
     table = Classes.of(counted.counts, reading)
     together = tuple(check for check in settings.checks if of_all(check))

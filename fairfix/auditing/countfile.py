@@ -18,7 +18,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain, combinations
 from typing import Any, get_args
 
 import numpy as np
@@ -27,7 +26,7 @@ import numpy.typing as npt
 from fairfix import __version__
 from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.auditing.suppression import hidden_groups
+from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
 from fairfix.data import codec
 from fairfix.data.bands import described, rising
 from fairfix.data.canonical import canonical_text
@@ -288,53 +287,45 @@ def count(
     return CountFile(scanned.reading, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
 
 
-SUPPRESSED = "in groups too small to show"
-"""Why rows of small cells, and of cells that hide these, are not in a file."""
+SUPPRESSED = "in groups too small to show, at most"
+"""Why rows of small cells are not in a file. Their number is the largest that is possible: it tells no size."""
+
+SUPPRESSED_ROWS = (SUPPRESSED, "in groups too small to show")
+"""The same, and the exact number in files of earlier versions."""
 
 
-@dataclass(frozen=True)
-class Loss:
-    """What suppression costs a group of one column: its rows, and how many of them are left out."""
+def count_shown(data: Any, reading: Reading, least: int, **about: Any) -> CountFile:
+    """Count as :func:`count` does, without the rows of cells of fewer rows than ``least``, in one piece.
 
-    column: str
-    group: str
-    rows: int
-    left_out: int
+    Nothing is left of them but the largest possible number of their rows. Rows that lack an entry are not mentioned.
+    """
+    reading.check()
+    source = shown_rows(open_source(data), reading, [reading.columns.cell_keys], least)
+    content = count(source, reading, **about)
+    return _in_one_piece(content, content.counts(), source.most_hidden)
 
 
-def suppressed(content: CountFile, least: int) -> tuple[CountFile, tuple[Loss, ...]]:
-    """Return the counts without the cells of fewer rows than ``least``, and what that costs the groups that lose rows.
+def suppressed(content: CountFile, tables: Sequence[Sequence[str]], least: int) -> CountFile:
+    """Return counts without the rows of groups of fewer rows than ``least``, in tables of these columns.
 
-    Other cells go too, until the sizes of small ones cannot be computed from what is left and the number of rows left
-    out (:mod:`fairfix.auditing.suppression`), nor those of small groups of fewer columns. Nothing else is left of them
-    but, where score bins follow the data, the width of these, and all parts of the data are one piece.
-    The losses are for whoever has the data: they are not in the file.
+    Where score bins follow the data, their width is still that of all scores.
     """
     counts = content.counts()
     rows = counts.rows.sum(axis=(1, 2))
-    (hide,) = hidden_groups([(np.arange(rows.size), rows.size)], rows, least, [False])
-    if not hide.any():
-        return content, ()
-    for columns in chain.from_iterable(combinations(counts.keys, n) for n in range(1, len(counts.keys))):
-        _, group = groups_of_cells(counts.keys, counts.cells, columns)
-        inside = np.isin(group, group[hide])
-        one = len(set(group[hide])) == 1  # whose size, if small, is the number of rows left out
-        if one and rows[inside].sum() < least and not inside.all():
-            others = np.flatnonzero(~inside)
-            hide[others[np.argmin(rows[others])]] = True
-    if hide.all():
-        raise DataError(f"`suppress_below={least}` leaves no counts to save; a smaller number keeps more")
-    kept, left_out = counts.cells_at(np.flatnonzero(~hide)), int(rows[hide].sum())
-    excluded = {**counts.excluded, SUPPRESSED: counts.excluded.get(SUPPRESSED, 0) + left_out}
-    losses = []
-    for column in counts.keys:
-        levels, group = groups_of_cells(counts.keys, counts.cells, (column,))
-        sizes, gone = (np.bincount(group, part, len(levels)).astype(int) for part in (rows, rows * hide))
-        losses += [Loss(column, levels[k][0], int(sizes[k]), int(gone[k])) for k in np.flatnonzero(gone)]
+    shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
+    require_some(shown, least)
+    kept = counts.cells_at(np.flatnonzero(shown))
     if not _has_range(content.reading):  # else the ends of the bins are those of the scores that are left out
         kept = kept.trimmed()
-    piece = Piece.of(replace(kept, excluded=excluded))
-    return replace(content, pieces=(piece,)), tuple(losses)
+    gone = sum(counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
+    return _in_one_piece(content, kept, gone + int((~shown).sum()) * (least - 1))
+
+
+def _in_one_piece(content: CountFile, kept: Counts, most_hidden: int) -> CountFile:
+    """Return a file of counts that has no parts, and says of the rows left out only how many they are at the most."""
+    excluded = {SUPPRESSED: most_hidden} if most_hidden else {}
+    piece = Piece.of(replace(kept, read=kept.used + most_hidden, excluded=excluded))
+    return replace(content, pieces=(piece,))
 
 
 def audit_counts(
@@ -342,6 +333,9 @@ def audit_counts(
 ) -> AuditReport:
     """Return the report of counts: that of an audit of the data in one pass."""
     settings = replace(settings or Settings(), exact=False)
+    if settings.suppress_below:
+        tables = tables_of(content.reading.columns, intersect=settings.intersect)
+        content = suppressed(content, tables, settings.suppress_below)
     counts = content.counts()
     check_whole(counts, content.reading, content.name)
     report = judge(Scan(counts, None, content.reading), settings, content.name, None, more)

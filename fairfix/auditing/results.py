@@ -142,7 +142,6 @@ class ScoreShares:
 class Block:
     """One attribute, over everybody or inside one stratum; score distributions over everybody only.
 
-    ``hidden`` is the number of groups that are left out for having few rows, or to hide those that have.
     ``true_groups`` holds values of true groups for checks, by metric and scope (``selection_rate.true_groups``). The
     block of an attribute that is known by probabilities alone has no groups but those.
     """
@@ -150,7 +149,6 @@ class Block:
     attribute: str
     columns: tuple[str, ...]
     stratum: str = ""
-    hidden: int = 0
     groups: tuple[GroupReport, ...]
     comparisons: Mapping[str, ComparisonReport]
     distribution: ScoreShares | None = None
@@ -320,7 +318,7 @@ class NoiseReport:
 class AuditReport:
     """Everything that an audit returns.
 
-    ``left_out`` are attributes of which too few groups may be shown, ``hidden`` the number of groups not shown at all.
+    ``left_out`` are attributes of which too few groups may be shown.
     """
 
     source: str
@@ -339,9 +337,8 @@ class AuditReport:
     inferred: Mapping[str, str] = field(default_factory=dict)
     noise: NoiseReport | None = None
     left_out: tuple[str, ...] = ()
-    hidden: int = 0
     levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Column of a cell -> level -> its rows, without levels that are hidden."""
+    """Column of a cell -> level -> its rows."""
 
     @property
     def verdict(self) -> str | None:

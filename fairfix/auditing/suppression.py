@@ -1,117 +1,169 @@
-"""Suppression: which groups a report must not show, so that the size of a small one cannot be computed.
+"""Suppression: results that are made only of the rows of groups that are large enough to be shown.
 
-A group with fewer rows than a limit ``N`` is *small*; its table row is left out. That alone does not hide it: the total
-minus the groups shown is its size, and so may be the difference of two tables. So other groups are hidden too, until
-every small group's size could, for all that is published, be any of a range of numbers ``N/2`` wide or wider.
+A group with fewer rows than a limit ``N`` is *small*. To leave it out of a table does not hide it: totals, margins,
+score bins and sums over all rows share cells with it. So the rows of small groups are left out of the data before
+anything is computed, overall numbers included. A group that thereby falls below the limit goes too, until every group
+of every table has no rows or at least ``N``. What is kept is the largest set of rows with this property.
 
-What is published are sums of the sizes ``x >= 0`` of the finest cells (strata by protected columns): the total, and
-every group shown of every attribute, intersection and stratum. The range of a small group is the smallest and the
-largest value of its sum under these equations, two linear programs. All other counts of a report, such as selections,
-positives and score bins, are sums over the same cells, so what the equations leave open for rows stays open for them.
-
-Hidden besides is the smallest group shown whose equation keeps the range narrow (it has a price in the program), of the
-same table if there is one, with every group that is a part of it. At last, those that turn out not to be needed are
-shown again. That finds a pattern that holds, not always the one with the fewest groups.
+Therefore a result is a function of the rows kept. It is the same, byte for byte, whatever the size of a small group
+is (any number below ``N``, also 0) and whatever labels, scores and weights its rows have. In terms of statistical
+disclosure control, records are suppressed by a threshold, in place of primary and secondary suppression of cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Bools, Ints, groups_of_cells
+from fairfix.data.encoder import Encoder, arrow_array
+from fairfix.data.files import Part, Source
+from fairfix.data.reading import Columns, Reading
+from fairfix.data.scan import column_types, scan
+from fairfix.data.table import Table
+from fairfix.data.urls import scheme_of
+from fairfix.errors import DataError, EntryError, FairfixError
 
-TOLERANCE, FITS = 1e-6, 1e-3
-"""A price of a program above 0, and rows by which its sizes may miss what is published: far above its rounding."""
-TRIED = 100
-"""Groups hidden for others that are tried without, at most."""
+Cell = tuple[str, ...]
 
 
-def hidden_groups(
-    partitions: Sequence[tuple[Ints, int]], rows: Ints, least: int, pairs: Sequence[bool]
-) -> list[Bools]:
-    """Return which groups of each table to hide.
+def tables_of(columns: Columns, *, intersect: bool) -> list[tuple[str, ...]]:
+    """Return the columns of every table of groups: each attribute, perhaps the intersection, also within strata."""
+    chosen: list[tuple[str, ...]] = [(name,) for name in columns.protected]
+    if intersect and len(columns.protected) > 1:
+        chosen.append(columns.protected)
+    within = [(*columns.strata, *names) for names in chosen] if columns.strata else []
+    return [*chosen, *within]
+
+
+def shown_cells(
+    keys: Sequence[str], cells: Sequence[Cell], rows: Ints, tables: Sequence[Sequence[str]], least: int
+) -> Bools:
+    """Return the cells to keep, so that every group of every table has no rows or at least ``least``.
 
     Parameters
     ----------
-    partitions
-        Per table: the group of every cell, -1 where the cell is in none, and the number of groups.
+    keys, cells
+        Columns, and a level of each per cell.
     rows
         (C,) rows in every cell.
+    tables
+        Columns of each table whose groups are to be large enough.
     least
         A group with fewer rows is small.
-    pairs
-        Per table, whether one with hidden groups is left out unless two are shown.
     """
-    members = [group[None] == np.arange(size)[:, None] for group, size in partitions]
-    sizes = [inside @ rows for inside in members]
-    hidden = [size < least for size in sizes]
-    small = [(t, int(g)) for t, hide in enumerate(hidden) for g in np.flatnonzero(hide)]
-    if not small:
-        return hidden
-    width = (least + 1) // 2
-    wanted = np.array([members[t][g] for t, g in small], dtype=np.float64)
-    sizes_of_cells = [rows.astype(np.float64)]
-
-    def exposed() -> tuple[int, list[tuple[int, int]]] | None:
-        """Return which small group is exposed, and by which groups shown; None if none is."""
-        shown = [(t, int(g)) for t, hide in enumerate(hidden) for g in np.flatnonzero(~hide)]
-        published = np.array([np.ones(rows.size), *(members[t][g] for t, g in shown)], dtype=np.float64)
-        narrow = _exposed(published, sizes_of_cells, wanted, width)
-        if narrow is None or not shown:
-            return None
-        used = [one for one, binds in zip(shown, narrow[1][1:], strict=True) if binds]
-        return narrow[0], used or shown
-
-    def leave_out() -> None:
-        for table, pair in enumerate(pairs):
-            if pair and hidden[table].any() and (~hidden[table]).sum() < 2:
-                hidden[table][:] = True
-
-    leave_out()
-    while (narrow := exposed()) is not None:
-        one, used = narrow
-        own = [group for group in used if group[0] == small[one][0]]
-        table, group = min(own or used, key=lambda one: (sizes[one[0]][one[1]], one))
-        for inside, hide in zip(members, hidden, strict=True):  # and its parts, whose sum it is
-            hide[~(inside & ~members[table][group]).any(axis=1)] = True
-        leave_out()
-    covers = [
-        (t, int(g))
-        for t, hide in enumerate(hidden)
-        for g in np.flatnonzero(hide & (sizes[t] >= least))
-        if not (pairs[t] and hide.all())
-    ]
-    for table, group in sorted(covers, key=lambda one: (one[0], -sizes[one[0]][one[1]]))[:TRIED]:
-        hidden[table][group] = False
-        hidden[table][group] = exposed() is not None
-    return hidden
+    groups = [groups_of_cells(keys, cells, table)[1] for table in tables]
+    shown = rows > 0
+    while True:
+        before = shown
+        for group in groups:
+            sizes = np.bincount(group, rows * shown, minlength=1)
+            shown = shown & (sizes[group] >= least)
+        if np.array_equal(shown, before):
+            return shown
 
 
-def _exposed(published: Floats, sizes: list[Floats], groups: Floats, width: int) -> tuple[int, Bools] | None:
-    """Return the first group whose size lies in a range narrower than ``width``, and the sums that keep it there.
+class ShownRows(Source):
+    """The complete rows of another source that are in cells to be shown; there are no others, for all that reads it."""
 
-    ``sizes`` are sizes of the cells, the true ones first; those of a program are added, to serve other questions too.
+    most_hidden: int
+    """Largest possible number of rows in small cells: it depends on how many of these there are, not on their sizes."""
+
+    def __init__(
+        self, source: Source, reading: Reading, cells: Sequence[Cell], rows: int, most_hidden: int
+    ) -> None:
+        self._source, self._reading, self._cells = source, reading, tuple(cells)
+        self.most_hidden = most_hidden
+        self.name, self.remark, self.workers = source.name, source.remark, source.workers
+        self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
+        self.rows = self.about_rows = rows
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the parts of the source with the rows to be shown."""
+        own = self._reading.columns.counted
+        names = list(dict.fromkeys((*columns, *own)))
+        of_own = column_types(self._reading, self._source)
+        return [
+            replace(part, batches=partial(self._inside, part, list(columns)))
+            for part in self._source.parts(names, {**of_own, **(types or {})})
+        ]
+
+    def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        encoder, keys = Encoder(self._reading, part.where, part.first_row), self._reading.columns.cell_keys
+        for batch in part.batches():
+            rows = encoder.encode(batch)
+            complete = np.ones(batch.num_rows, dtype=bool) if rows.kept is None else rows.kept.copy()
+            complete[complete] = groups_of_cells(keys, encoder.cells, keys, self._cells)[1][rows.cell] >= 0
+            yield batch.select(columns).filter(arrow_array(complete))
+
+    def close(self) -> None:
+        """Let go of what the source holds open."""
+        self._source.close()
+
+
+def shown_rows(source: Source, reading: Reading, tables: Sequence[Sequence[str]], least: int) -> ShownRows:
+    """Return a source of the rows that may be counted in tables of these columns; a DataError where there are none."""
+    if isinstance(source, ShownRows):  # its rows have been chosen for this run
+        return source
+    counts = scan(source, reading, exact=False, losses=False).counts
+    rows = counts.rows.sum(axis=(1, 2))
+    shown = shown_cells(counts.keys, counts.cells, rows, tables, least)
+    require_some(shown, least)
+    cells = [counts.cells[i] for i in np.flatnonzero(shown)]
+    most = int((~shown).sum()) * (least - 1)
+    return ShownRows(source, reading, cells, int(rows[shown].sum()), most)
+
+
+def shown_table(table: Table, tables: Sequence[Sequence[str]], least: int) -> Table:
+    """Return a table of the rows that may be counted; a DataError where there are none."""
+    own = table.rows
+    rows = np.bincount(own.cell, minlength=len(own.cells))
+    shown = shown_cells(table.reading.columns.cell_keys, own.cells, rows, tables, least)
+    require_some(shown, least)
+    return table.take(np.flatnonzero(shown[own.cell]))
+
+
+@contextmanager
+def withholding(least: int, data: Any = None) -> Iterator[None]:
+    """Replace messages of errors that may quote values of the data; with ``least`` 0, none.
+
+    Only errors known to quote no values pass, and those about a file that is not there.
     """
-    from scipy.optimize import linprog
+    remedy = "to see it, run without `suppress_below` where nobody else reads the messages"
+    try:
+        yield
+    except (MemoryError, OSError):
+        raise
+    except FairfixError as error:
+        absent = isinstance(data, str) and not scheme_of(data) and not Path(data).exists()
+        if not least or not error.quotes or absent:
+            raise
+        where = f" in {error.part} column {error.column!r}" if isinstance(error, EntryError) else ""
+        withheld = DataError(
+            f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data "
+            f"and is not shown: {remedy}"
+        )
+        withheld.code = error.code
+        raise withheld from None
+    except Exception as error:
+        if not least:
+            raise
+        raise RuntimeError(
+            f"{type(error).__name__}, whose message may quote values of the data; {remedy}"
+        ) from None
 
-    total = published @ sizes[0]
-    fits = np.abs(published @ np.array(sizes).T - total[:, None]).max(axis=0) < FITS
-    seen = groups @ np.array(sizes).T[:, fits]
-    low, high = seen.min(axis=1), seen.max(axis=1)
-    for i, inside in enumerate(groups):
-        used = np.zeros(len(published), dtype=bool)
-        for sign in (-1.0, 1.0):  # the largest, then the smallest size that fits what is published
-            if high[i] - low[i] >= width - TOLERANCE:
-                break
-            done = linprog(sign * inside, A_eq=published, b_eq=total, bounds=(0, None), method="highs")
-            if done.x is None:
-                continue
-            sizes.append(done.x)
-            reached = groups @ done.x  # of the other groups too
-            low, high = np.minimum(low, reached), np.maximum(high, reached)
-            used |= np.abs(done.eqlin.marginals) > TOLERANCE
-        if high[i] - low[i] < width - TOLERANCE:
-            return i, used
-    return None
+
+def require_some(shown: Bools, least: int) -> None:
+    """Raise a DataError where nothing may be shown."""
+    if not shown.any():
+        raise DataError(
+            f"`suppress_below={least}`: no rows are left, since no group has {least} rows or more in every table; "
+            "a smaller number, or fewer columns in `protected` and `strata`, shows more"
+        ).without_values()

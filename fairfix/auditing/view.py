@@ -62,7 +62,7 @@ CURVE_POINTS = 101
 
 @dataclass(frozen=True, kw_only=True)
 class GroupView(View):
-    """An attribute over everybody or in one stratum, as a partition of the cells, ``hidden`` groups left out."""
+    """An attribute over everybody or in one stratum, as a partition of the cells."""
 
     attribute: str = ""
     columns: tuple[str, ...] = ()
@@ -70,7 +70,6 @@ class GroupView(View):
     levels: tuple[tuple[str, ...], ...] = (("everybody",),)
     strata: int = 1
     reference: int | None = None
-    hidden: int = 0
 
     @cached_property
     def names(self) -> tuple[str, ...]:

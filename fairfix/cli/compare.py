@@ -17,6 +17,7 @@ from fairfix.cli.options import (
     options_of,
     output_options,
     request_of,
+    require_unsuppressed,
     run_options,
     settle,
     talk,
@@ -54,6 +55,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     With --against or --against-data two models are compared on the same people, and nothing is fitted.
     """
     settle(ctx)
+    require_unsuppressed(ctx)
     from fairfix.data.files import atomic_output
     from fairfix.report.picture import FORMATS, draw
     from fairfix.tasks.compare import of_models, plan_of

@@ -58,13 +58,17 @@ WAIVERS = "waivers"
 
 @dataclass(frozen=True)
 class Config:
-    """What a configuration file says: options by command and by method, waivers, what is kept with results."""
+    """What a configuration file says: options by command and by method, waivers, what is kept with results.
+
+    ``shared`` are the options at its top.
+    """
 
     path: Path
     commands: Mapping[str, Mapping[str, Any]]
     methods: Mapping[str, Mapping[str, Any]]
     waivers: Sequence[Any] = ()
     record: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_config(start: Path) -> Path | None:
@@ -117,7 +121,7 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
         commands[command] |= _settings(f"[{command}]", table, own, path, methods)
         for method, inner in nested.items():
             of_methods[method] = _settings(f"[{command}.{method}]", inner, own, path)
-    return Config(path, commands, of_methods, waivers, record)
+    return Config(path, commands, of_methods, waivers, record, shared)
 
 
 def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tuple[str, str]]:

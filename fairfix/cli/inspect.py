@@ -81,6 +81,21 @@ def _of_counts(facts: Json) -> Iterator[str]:
     yield f"file              {facts['sha256']}"
 
 
+def _training_scores(manifest: Json) -> str:
+    """Return how many scores of training rows an artifact can hold, and of how many rows each; empty if unknown."""
+    kind, arrays = manifest["predictor"]["kind"], manifest["arrays"]
+    if kind == "binned_tube":
+        return "shares of each group's rows up to every score bin, down to single rows"
+    if kind == "group_tube":
+        bins, rows = arrays["first"]["shape"][0], manifest["parameters"].get("bin_rows", 1)
+        if rows > 1:
+            return f"{bins:,} bins, each of at least {rows:g} rows or of all rows of a smaller group"
+        return f"up to {bins:,} scores of single rows, with the share of their group up to each"
+    if knots := sum(one["shape"][0] for name, one in arrays.items() if name.endswith("knots")):
+        return f"up to {knots:,} scores of single rows, as knots of curves"
+    return ""
+
+
 def _of_repair(manifest: Json) -> Iterator[str]:
     """Yield what a repaired predictor is and needs, and what is proven of it."""
     requires, policies, facts = manifest["requires"], manifest["policies"], manifest["facts"]
@@ -91,6 +106,8 @@ def _of_repair(manifest: Json) -> Iterator[str]:
         yield f"classes           {', '.join(names)}"
     shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in manifest["arrays"].items()]
     yield f"arrays            {', '.join(shapes)}"
+    if scores := _training_scores(manifest):
+        yield f"training scores   {scores}"
     yield f"needs             {', '.join(requires['columns'])}"
     needed = "yes" if requires["protected_at_predict"] else "no"
     identity = {*manifest["randomization"]["identity"]}

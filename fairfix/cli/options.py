@@ -332,6 +332,8 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
     }
     ctx.meta["fairfix.waivers"] = (path.name, config.waivers)
     ctx.meta["fairfix.record"] = config.record
+    if config.shared.get("suppress_below"):
+        ctx.meta["fairfix.suppressing"] = f"{path} says suppress-below"
     return str(path)
 
 
@@ -412,6 +414,19 @@ def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
 def _key(param: click.Parameter) -> str:
     """Return the name of an option as users write it, with underscores; ``format_`` is one of Python's words else."""
     return str(param.name).rstrip("_")
+
+
+def require_unsuppressed(ctx: click.Context) -> None:
+    """Raise a UsageError where small groups are to be hidden and the command hides none."""
+    source = ctx.meta.get("fairfix.suppressing")
+    if os.environ.get("FAIRFIX_SUPPRESS_BELOW", "0").strip() not in ("", "0"):
+        source = "FAIRFIX_SUPPRESS_BELOW is set"
+    if source:
+        raise UsageError(
+            f"{source}, and 'fairfix {ctx.command.name}' hides no groups: its results and artifacts have all of them. "
+            "Unset it, use --no-config, or write it into [audit] if it is for audits alone; to repair without small "
+            "groups, use --from-counts with counts of 'fairfix audit --suppress-below N --counts-out FILE'"
+        )
 
 
 def settle(ctx: click.Context) -> None:

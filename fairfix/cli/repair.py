@@ -17,6 +17,7 @@ from fairfix.cli.options import (
     options_of,
     output_options,
     request_of,
+    require_unsuppressed,
     run_options,
     settle,
     talk,
@@ -200,6 +201,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     """
     _apply_method_table(ctx)
     settle(ctx)
+    require_unsuppressed(ctx)
     given = dict(ctx.params)
     check_outputs(given)
     unused = without_data(ctx)

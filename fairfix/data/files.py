@@ -145,7 +145,7 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
     times = Counter(columns)
     for name in names:
         if times[name] > 1:
-            raise ColumnError(f"{where} has the column {name!r} more than once; rename one")
+            raise ColumnError(f"{where} has the column {name!r} more than once; rename one").without_values()
         if name in times:
             continue
         hint = did_you_mean(name, columns)
@@ -155,7 +155,7 @@ def require(names: Sequence[str], columns: Sequence[str], where: str) -> None:
         raise ColumnError(
             f"{where} has no column {name!r}{hint}{quotes}",
             f"{'' if hint and not quotes else ';'} it has: {shown}",
-        )
+        ).without_values()
 
 
 class FileSource(Source):

@@ -31,6 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from fairfix.optim.arrays import Bools, Floats, Ints, run_starts
+from fairfix.optim.atoms import cuts, ends_between, of_least
 from fairfix.optim.parity import ks_between, ks_to_overall
 
 BINS = 4096
@@ -175,13 +176,13 @@ class Tube:
         return left + part * (right - left), False
 
     def outcomes(self, group: int, score: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return all values that scores inside atoms of one group can get, over the draws.
+        """Return all values that scores of one group can get, over the draws.
 
         A number of the score, a value and its chance for each, shape (m,); by score, values increasing.
         """
         assert self.outputs is not None
         one = self.levels[group]
-        at, _ = one.place(score)
+        at, part = one.place(score)
         low, wide = one.low[at], (one.high - one.low)[at]
         first, last = (self._piece(group, low + edge * wide) for edge in (EDGE, 1.0 - EDGE))
         many = last - first + 1
@@ -190,8 +191,14 @@ class Tube:
         span = np.where(wide > 0, wide, 1.0)[number]
         upto = np.where(piece < last[number], (self.steps[group][piece] - low[number]) / span, 1.0)
         chance = upto - np.where(piece > first[number], np.append(0.0, upto[:-1]), 0.0)
+        value = self.outputs[piece]
+        if (between := np.flatnonzero(part > 0)).size:  # one value each, in place of those of the atom before
+            first_of = np.cumsum(many) - many
+            chance = np.where(part[number] > 0, 0.0, chance)
+            value[first_of[between]] = self.of_group(group, score[between], np.zeros(between.size))
+            chance[first_of[between]] = 1.0
         there = chance > 0
-        return number[there], self.outputs[piece[there]], chance[there]
+        return number[there], value[there], chance[there]
 
     def _value(self, group: int, level: Floats) -> Floats:
         assert self.outputs is not None
@@ -228,6 +235,10 @@ class Scores:
     """Shape (n,); None for 1 each."""
     groups: int
     """Number of groups, all of which have rows."""
+    least: int = 1
+    """Rows of an atom at least; a group of fewer rows is one atom."""
+    times: Ints | None = None
+    """How many rows each stands for, shape (n,); None for 1 each."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -244,14 +255,19 @@ class Scores:
             knots, place = np.unique(self.score[inside], return_inverse=True)
             weight = None if self.weight is None else self.weight[inside]
             mass = np.bincount(place, weight, knots.size).astype(np.float64)
-            first = _cuts(knots, mass, BINS)
+            times = None if self.times is None else self.times[inside]
+            rows = np.bincount(place, times, knots.size)
+            first = of_least(cuts(knots, mass, BINS), rows, self.least)
             many = np.add.reduceat(mass, first)
-            mean = np.add.reduceat(mass * knots, first) / many
-            last = knots[np.append(first[1:], knots.size) - 1]
+            last = np.append(first[1:], knots.size) - 1
+            mean = np.clip(np.add.reduceat(mass * knots, first) / many, knots[first], knots[last])
             high = np.cumsum(many) / many.sum()
             high[-1] = 1.0
-            levels = Levels(knots[first], last, np.concatenate([[0.0], high[:-1]]), high)
-            out.append((levels, np.clip(mean, knots[first], last)))
+            low = np.concatenate([[0.0], high[:-1]])
+            start, end = knots[first], knots[last]
+            if self.least > 1:
+                start, end = ends_between(knots, first, last, mean)
+            out.append((Levels(start, end, low, high), mean))
         return out
 
     @property
@@ -307,22 +323,6 @@ class Scores:
         return math.sqrt(total)
 
 
-def _cuts(knots: Floats, mass: Floats, most: int) -> Ints:
-    """Return where atoms begin, so that there are about ``most``: as even in mass as in what pooling them costs.
-
-    Pooling costs least where bins are even in ``(density)^{1/3}`` (Panter and Dite, 1951); heavy scores stand alone.
-    """
-    if knots.size <= most:
-        return np.arange(knots.size)
-    gap = np.gradient(knots)
-    cost = np.cumsum(np.cbrt(mass * gap**2))
-    even = np.cumsum(mass)
-    heavy = mass > even[-1] / most
-    bin_ = np.floor(0.5 * most * ((even - mass / 2) / even[-1] + cost / cost[-1]))
-    new = np.diff(bin_) > 0
-    return np.flatnonzero(np.concatenate([[True], new | heavy[1:] | heavy[:-1]]))
-
-
 def near_everybody(scores: Scores, slack: Floats) -> Tube:
     """Return the map of least square cost that keeps every group within its slack of everybody.
 
@@ -376,7 +376,7 @@ def _pooled(z: Floats, steps: Floats, mass: Floats) -> tuple[Floats, Floats]:
     first = run_starts(z)
     last = np.append(first[1:], z.size) - 1
     z, steps, mass = z[first], steps[:, last], np.add.reduceat(mass, first)
-    first = _cuts(z, mass, PIECES)
+    first = cuts(z, mass, PIECES)
     last = np.append(first[1:], z.size) - 1
     mean = np.add.reduceat(mass * z, first) / np.add.reduceat(mass, first)
     return np.clip(mean, z[first], z[last]), np.ascontiguousarray(steps[:, last])
@@ -537,12 +537,18 @@ def _without_draws(scores: Scores, slack: Floats) -> tuple[Tube, Floats, float]:
 # ---------------------------------------------------------------------- several problems in one map
 
 
-def shown_by_atoms(tube: Tube, scores: Scores) -> Tube:
-    """Return a tube that says what it does to every score of the rows, also where it leaves scores as they are."""
+def with_outputs(tube: Tube, scores: Scores) -> Tube:
+    """Return a tube that has outputs, also where it leaves scores as they are.
+
+    Then it is a line between atoms without mass, far enough apart for the scores of the rows: it holds none of them.
+    The atoms are 0 and powers of two, so that a positive score is not even rounded.
+    """
     if tube.outputs is not None:
         return tube
-    outputs, steps = scores.steps
-    return Tube(tube.levels, outputs, steps)
+    end = 2.0 ** math.ceil(math.log2(max(float(np.abs(scores.score).max()), 1.0)))
+    at, level = np.array([-end, 0.0, end]), np.array([0.125, 0.5, 0.875])
+    same = Levels(at, at, level, level)
+    return Tube((same,) * scores.groups, at, np.tile([0.25, 0.75, 1.0], (scores.groups, 1)))
 
 
 def side_by_side(tubes: Sequence[Tube]) -> Tube:

@@ -516,8 +516,7 @@ def between_whom(one: Json, result: Json, attribute: str) -> str:
     two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
     if two:
         (less, low), (more, high) = two.low, two.high
-        hidden = block_of(result, attribute, one.get("stratum", "")).get("hidden")
-        top = " (highest shown)" if hidden else " (highest)"
+        top = " (highest shown)" if "suppressed" in result else " (highest)"
         top = top if of.scope in ("between_groups", "within_strata") and high > low else ""
         text = f"{less} {decimal(low)} against {more} {decimal(high)}{top}"
     else:

@@ -97,13 +97,13 @@ def rows_and_columns(result: Json) -> Iterator[str]:
     yield "columns: " + "; ".join(named)
 
 
-def hidden_groups(result: Json) -> Iterator[str]:
-    """Yield which groups are not shown, where some are not."""
+def suppression_lines(result: Json) -> Iterator[str]:
+    """Yield which rows are left out, where those of small groups are."""
     if "suppressed" in result:
         hidden = result["suppressed"]
         yield (
-            f"groups with fewer than {hidden['below']:,} rows are hidden, and others so that these cannot be computed: "
-            f"{hidden['groups']:,} groups in all tables together"
+            f"rows of groups with fewer than {hidden['below']:,} rows, if there are any, are left out of all numbers, "
+            "and so are rows that lack an entry"
         )
         yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
 
@@ -131,7 +131,7 @@ def _facts(result: Json) -> Iterator[str]:
             "an interval given scores is of the mean log loss of people with the scores of these rows: too few rows "
             "carry the mean for an interval of all people"
         )
-    yield from hidden_groups(result)
+    yield from suppression_lines(result)
 
 
 def _losses(block: Json) -> Iterator[Json]:
@@ -231,9 +231,6 @@ def attribute_section(block: Json, result: Json, *, detail: bool = False) -> Sec
         if value["value"] is None and value.get("reason")
     ]
     lines = (*lines, *undefined)
-    if block.get("hidden"):
-        many = "1 group is" if block["hidden"] == 1 else f"{block['hidden']:,} groups are"
-        lines = (f"{many} hidden; comparisons are among the groups shown, also those to overall", *lines)
     stratum = f" within {block['stratum']}" if "stratum" in block else ""
     where = f"{block['attribute']}{stratum}"
     grids = (_groups(groups, block, result, where), _comparisons(block, result, where, detail=detail))

@@ -14,9 +14,9 @@ from fairfix.report.audits import (
     GROUP,
     attribute_section,
     changes_section,
-    hidden_groups,
     individual_sections,
     rows_and_columns,
+    suppression_lines,
 )
 from fairfix.report.layout import (
     MARKS,
@@ -343,4 +343,4 @@ def _facts(result: Json) -> Iterator[str]:
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the classes and over the groups compared; "
         "an undefined value is never counted as 0. Those of accuracy are simultaneous over the groups"
     )
-    yield from hidden_groups(result)
+    yield from suppression_lines(result)

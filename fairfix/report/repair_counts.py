@@ -65,7 +65,9 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
 
 def _counted(part: Json) -> str:
     share = f", share {part['share']}" if "share" in part else ""
-    gone = f"; {part['left_out']:,} rows are hidden, being of small groups" if "left_out" in part else ""
+    gone = (
+        f"; up to {part['left_out']:,} rows are hidden, being of small groups" if "left_out" in part else ""
+    )
     return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
 
 

@@ -58,7 +58,7 @@ from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, functio
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
-    from fairfix.auditing.countfile import CountFile, Loss
+    from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
@@ -92,10 +92,13 @@ class AuditResult(Result):
 
 def run_audit(request: AuditRequest) -> AuditResult:
     """Return the result of an audit; writes nothing."""
+    from fairfix.auditing.suppression import withholding
+
     if not request.metrics:
-        return _run(request)
+        with withholding(request.suppress_below, request.data):
+            return _run(request)
     own = own_metrics(request.metrics)
-    with added(own):
+    with added(own), withholding(request.suppress_below, request.data):
         result = _run(request)
     forms = {"own_metrics": [one.as_json for one in own]} if result.content else {}
     return replace(result, content={**result.content, **forms})
@@ -137,7 +140,14 @@ def _run(request: AuditRequest) -> AuditResult:
     names = of_names(report.levels, report.reading)
     content = audit_dict(report)
     add_messages(
-        content, (*names, *notes, *wrong, *of_weights(report), *of_source(data.source if data else None))
+        content,
+        (
+            *names,
+            *notes,
+            *wrong,
+            *of_weights(report),
+            *of_source(None if request.suppress_below or data is None else data.source),
+        ),
     )
     if request.profile:
         from fairfix.auditing.profiles import profile
@@ -165,7 +175,8 @@ def _of_classes(
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
-    notes, more, copies = [*said_of_unused(request), *of_source(data.source)], None, None
+    source = None if request.suppress_below else data.source
+    notes, more, copies = [*said_of_unused(request), *of_source(source)], None, None
     if copied:
         from fairfix.individual.counterfactuals import left_out
         from fairfix.individual.of_classes import classes_of_copies, require_known
@@ -238,6 +249,13 @@ def _read(
     What there is to say of it goes into ``notes``.
     """
     settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
+    if request.suppress_below and not request.counts_out:
+        from fairfix.auditing.suppression import shown_rows, tables_of
+
+        tables = tables_of(data.reading.columns, intersect=settings.intersect)
+        with explaining(data):
+            shown = shown_rows(data.source, data.reading, tables, request.suppress_below)
+        data = replace(data, source=shown)
     with threads_of_fits(request.threads):
         more = _individual(request, data) if request.individual else None
         if request.counterfactuals is not None:
@@ -249,16 +267,17 @@ def _read(
                 None,
                 "",
             )
-    from fairfix.auditing.countfile import audit_counts, count, suppressed
+    from fairfix.auditing.countfile import audit_counts, count, count_shown
 
     about: Any = {"inferred": data.inferred, "model": _model(request, data)}
     if request.share is not None:
         data, about["share"] = _shared(request, data, request.share)
     with workers_of(request.cluster, request.threads) as workers:
-        counts = count(data.source.read_by(workers), data.reading, **about)
-    if request.suppress_below:
-        counts, losses = suppressed(counts, request.suppress_below)
-        _say_losses(losses, counts, request)
+        source = data.source.read_by(workers)
+        if request.suppress_below:
+            counts = count_shown(source, data.reading, request.suppress_below, **about)
+        else:
+            counts = count(source, data.reading, **about)
     try:
         report = audit_counts(counts, settings, more)
         require_two_groups(report)
@@ -283,24 +302,6 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
         )
     source = share if data.model is None else ScoredSource(share, data.model)
     return replace(data, source=source), share.share
-
-
-def _say_losses(losses: Sequence[Loss], counts: CountFile, request: AuditRequest) -> None:
-    """Say what suppression costs, to whoever has the data."""
-    if not losses:
-        return
-    from fairfix.auditing.countfile import SUPPRESSED
-
-    total = sum(piece.excluded.get(SUPPRESSED, 0) for piece in counts.pieces)
-    log.warning(
-        "`suppress_below=%d` leaves %s rows out of the counts; only you are told of which groups:",
-        request.suppress_below,
-        f"{total:,}",
-    )
-    for one in losses:
-        reach = 100 * one.left_out / one.rows
-        text = "%s of %s: %s of %s rows, so a rate of the group can be off by %.1f points at most"
-        log.warning(text, one.group, one.column, f"{one.left_out:,}", f"{one.rows:,}", reach)
 
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
@@ -364,7 +365,7 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
     table = readable_table(data.source, data.reading, names)
     declared = {name for name, _ in comparable}
     for proposal in proxies(table, data.reading.columns.protected):
-        if proposal.partition("=")[0] not in declared:
+        if proposal.partition("=")[0] not in declared and not request.suppress_below:  # it quotes values
             log.info("comparable values to think about, not used: %s; say so with `comparable`", proposal)
     if data.model is not None:
         return of_model(table, data.model, comparable, request.confidence, request.radius)

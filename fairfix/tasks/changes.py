@@ -56,6 +56,7 @@ def compare_results(
     name = request.baseline if isinstance(request.baseline, str) else "given"
     try:
         require(old, content, name)
+        _require_suppressed(old, settings.suppress_below, name)
         both = None if data is None else _of_same_file(old, content, settings, request, data)
         more: tuple[Any, ...] = ()
         if both is not None:
@@ -70,6 +71,15 @@ def compare_results(
     elif data is not None:
         _propose_pairs(content, checks, old, request, data)
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
+
+
+def _require_suppressed(old: Mapping[str, Any], least: int, name: str) -> None:
+    """Raise a DataError where a baseline shows groups that this audit has to leave out."""
+    if old["settings"].get("suppress_below", 0) < least:
+        raise DataError(
+            f"`suppress_below={least}`: the baseline {name} was audited with "
+            f"{old['settings'].get('suppress_below', 0)}, so it may name smaller groups; audit it again with {least}"
+        ).without_values()
 
 
 def _of_same_file(

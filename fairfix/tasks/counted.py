@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.auditing.checks import Ruling
-from fairfix.auditing.countfile import SUPPRESSED, CountFile, repeated, require_alike
+from fairfix.auditing.countfile import SUPPRESSED_ROWS, CountFile, repeated, require_alike
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.binned import entries_of, middles, of_columns
 from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
@@ -79,8 +79,8 @@ class Part:
 
     @property
     def left_out(self) -> int:
-        """Rows that suppression left out."""
-        return self.counts.excluded.get(SUPPRESSED, 0)
+        """Rows that suppression left out, at most."""
+        return sum(self.counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def repair_counts(
         gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
         lacking = [gap.caution for gap in gaps]
         if held.left_out:
-            hidden = f"{held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
+            hidden = (
+                f"up to {held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
+            )
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
         proof = prove(shown, rule, settings, **more)
@@ -459,9 +461,9 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         gone, used = part.left_out, part.counts.used
         passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
-            f"small groups were hidden in the counts of {what}: {gone:,} of {gone + used:,} rows are left out, nobody "
-            "can tell of which groups; groups without any rows left have no rule, intervals and verdicts are about the "
-            f"rows that are left{passes}, and the certified rates allow for the others",
+            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out besides {used:,}, "
+            "nobody can tell of which groups; groups without any rows left have no rule, intervals and verdicts are "
+            f"about the rows that are left{passes}, and the certified rates allow for the others",
             "suppressed",
         )
 

@@ -229,7 +229,7 @@ def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     if is_dry() and not any(is_database(getattr(request, name, None)) for name in INPUTS):
         raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
-    if source.remark:
+    if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)
     count = getattr(request, "count", None)
     return PeopleSource(source, count) if count else source
@@ -258,7 +258,9 @@ def _decided(source: Source, name: str, positive_label: str) -> str:
         return "1"
     if positive_label in dict(seen.common):
         return positive_label
-    raise UsageError(f"prediction column {name!r}: {ways(seen, 'prediction')}")
+    error = UsageError(f"prediction column {name!r}: {ways(seen, 'prediction')}")
+    error.quotes = True
+    raise error
 
 
 @contextmanager

@@ -28,7 +28,8 @@ def add_record(content: dict[str, Any], request: DataRequest) -> dict[str, Any]:
     if unknown := sorted(set(request.record) - set(allowed)):
         raise UsageError(f"`record`: unknown entry {unknown[0]!r}; it has {', '.join(RECORD)}")
     kept: dict[str, Any] = {name: str(request.record[name]) for name in allowed if name in request.record}
-    if isinstance(request.data, str) and Path(request.data).is_file():
+    hidden = getattr(request, "suppress_below", 0)  # a hash of the file would confirm a guess of hidden rows
+    if not hidden and isinstance(request.data, str) and Path(request.data).is_file():
         kept["data_sha256"] = file_hash(request.data)
     packages = {name: version(name) for name in MADE_BY}
     kept["versions"] = {"fairfix": __version__, "python": platform.python_version(), **packages}

@@ -438,8 +438,7 @@ class AuditRequest(GateRequest):
     )
     suppress_below: int = parameter(
         0,
-        "Hide groups with fewer rows, and others so that their sizes cannot be computed, in the report and in "
-        "`counts_out`; 0 hides none.",
+        "Leave the rows of groups with fewer rows out of all numbers, in the report and in `counts_out`; 0 hides none.",
         "ROWS",
         at_least=0,
     )
@@ -721,6 +720,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         ("suppress_below",),
         "it is about other rows than the rest of the report, so nothing is hidden for certain",
     ),
+    ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
     ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),

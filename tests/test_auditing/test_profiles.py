@@ -324,7 +324,7 @@ def test_hidden_groups_are_in_no_profile(audit: Audit) -> None:
         "10",
     )
 
-    assert set(table(result, "race: selections").index) == {"a", "b"}
+    assert set(table(result, "race: selections").index) == {"a", "b", "more"}
 
 
 def test_small_arithmetic() -> None:

@@ -12,11 +12,13 @@ from typing import Any
 import fairfix
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
+from fairfix.data.container import read
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -89,7 +91,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     """
     table = table_of(frame(many=500), label)
     problem = RepairProblem(table, None, None, NAMES, aware)
-    repairer = FairRegression(learner=learner, slack=0.1)
+    repairer = FairRegression(learner=learner, slack=0.1, bin_rows=1 if aware else 10)
     predictor = repairer.fit(problem, rng=np.random.default_rng(0))
     assert predictor.trace.fitted is not None
     assert predictor.trace.base_fitted is not None
@@ -364,7 +366,7 @@ def test_an_unbounded_slack_leaves_the_scores_of_the_base(slack: float) -> None:
 def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
     """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
     table = table_of(frame(many=300), "pay")
-    predictor, codes = fit(table, aware=True, slack=0.0), table.groups().codes
+    predictor, codes = fit(table, aware=True, slack=0.0, bin_rows=1), table.groups().codes
     values, plain = predictor.trace.fitted, predictor.trace.base_fitted
     assert values is not None
     assert plain is not None
@@ -422,7 +424,9 @@ def test_the_loss_and_the_spread_that_are_told_are_those_of_the_draws(aware: boo
     columns = {"group": group.astype(str), "y": score, "score": score, "w": rng.integers(1, 4, 1200)}
     reading = Reading(Columns(("group",), label="y", score="score", weight="w"), task="regression")
     table = read_table(pa.table(columns), reading)
-    predictor = FairRegression(slack=0.02).fit(RepairProblem(table, protected_as_feature=aware), rng=rng)
+    predictor = FairRegression(slack=0.02, bin_rows=1 if aware else 10).fit(
+        RepairProblem(table, protected_as_feature=aware), rng=rng
+    )
     draws = (np.arange(1000) + 0.5) / 1000
     values = np.stack(
         [predictor.predict(replace(table, draw=lambda rows, d=d: np.full(rows.size, d))) for d in draws]
@@ -671,7 +675,9 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
     """
     table = strata_table(400, groups)
     rng = np.random.default_rng(0)
-    predictor = FairRegression(slack=slack).fit(RepairProblem(table, protected_as_feature=True), rng=rng)
+    predictor = FairRegression(slack=slack, bin_rows=1).fit(
+        RepairProblem(table, protected_as_feature=True), rng=rng
+    )
     codes, job = table.groups().codes, table.groups(("job",)).codes
     times = 400
     draw = np.repeat((np.arange(times) + 0.5) / times, len(table))
@@ -691,7 +697,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
             each = ",".join(
                 f"{name}={slack * (1 - share):.17g}" for name, share in zip("fm", shares, strict=True)
             )
-            plain = FairRegression(group_slack=each).fit(
+            plain = FairRegression(group_slack=each, bin_rows=1).fit(
                 RepairProblem(alone, protected_as_feature=True), rng=rng
             )
             draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.31347))
@@ -932,3 +938,38 @@ def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path:
     status, _, err = call("export", artifact, "--to", "python", "-o", str(tmp_path / "a.py"))
     assert status == 0, err
     assert runpy.run_path(str(tmp_path / "a.py"))["failures"]() == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tied", "decisions", "slack"),
+    [
+        ((400, 20), False, "randomized", 0.02),
+        ((400, 20), True, "deterministic", 0.02),
+        ((60, 30, 14), False, "randomized", 1.0),
+        ((500, 31), True, "randomized", 0.1),
+    ],
+)
+def test_an_artifact_holds_no_score_of_fewer_rows_than_a_bin_has(
+    sizes: tuple[int, ...], tied: bool, decisions: str, slack: float, tmp_path: Path
+) -> None:
+    """A score that is in an array is that of ten rows of a group; the parameter takes each score as it is."""
+    rng = np.random.default_rng(sum(sizes))
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    score = np.clip(rng.beta(2, 3, codes.size) + 0.1 * codes, 0.001, 0.999)
+    score[: sizes[0] // 2 if tied else 0] = 0.25
+    frame = pd.DataFrame({"id": np.arange(codes.size), "g": codes.astype(str), "score": score})
+    asked: Any = {"protected": "g", "score": "score", "id": "id", "method": "fair-regression", "slack": slack}
+    asked |= {"protected_as_feature": True, "decisions": decisions}
+    frame["label"] = (rng.random(codes.size) < score).astype(int)
+    found = []
+    for more in ({}, {"bin_rows": 1}):
+        result = fairfix.repair(frame, **asked, **more)
+        result.repaired.save(tmp_path / "x.fairfix")
+        arrays = read(tmp_path / "x.fairfix").arrays.values()
+        kept = np.concatenate([array.ravel() for array in arrays])
+        there = np.isclose(frame["score"].to_numpy()[:, None], kept, rtol=0, atol=1e-12).any(axis=1)
+        shared = frame.groupby(["g", "score"])["id"].transform("size") >= 10
+        found.append(int((there & ~shared).sum()))
+
+    assert found[0] == 0
+    assert found[1] > 0

@@ -185,6 +185,13 @@ class FairRegression(Searched, Promised):
         "score, whose distance and cost are reported",
         choices=("randomized", "deterministic"),
     )
+    bin_rows: float = param(
+        10,
+        "training rows of a group whose scores the closed form takes together, at least, so that the artifact holds no "
+        "score of fewer; 1 keeps each score",
+        at_least=1,
+        at_most=1e6,
+    )
     bound: str = param(
         "",
         "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairfix.data.counts import Floats
+from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
@@ -31,7 +31,7 @@ from fairfix.optim.linear_losses import GRAIN
 from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
 from fairfix.optim.plugin import PluginFit, PluginProblem
 from fairfix.optim.plugin_rule import PluginRule, expected_loss
-from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, shown_by_atoms, side_by_side
+from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, side_by_side, with_outputs
 from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
 from fairfix.optim.saddle import Game
 
@@ -58,6 +58,7 @@ class ClosedForm(Solver):
         "group_slack": anything,
         "loss": only("auto", *OF_MEAN),
         "decisions": anything,
+        "bin_rows": anything,
         "learner": anything,
         "l2": anything,
     }
@@ -69,7 +70,8 @@ class ClosedForm(Solver):
         recipe, slack = method.recipe(problem, rng), method.slacks(groups)
         if problem.strata is not None:
             return self._within_strata(problem, mean_of(problem, *recipe), recipe[1])
-        base, scores, loss = mean_of(problem, *recipe), _scores_of(problem, *recipe), recipe[1]
+        base, loss = mean_of(problem, *recipe), recipe[1]
+        scores = _scores_of(problem, *recipe, self._rows_of_bins(problem)[0])
         drawn = fit = fit_tube(scores, slack)
         value = _loss_of(fit, scores, loss)
         notes = _notes_on_tube(fit, scores)
@@ -81,6 +83,13 @@ class ClosedForm(Solver):
         trace = FitTrace(True, fit.tried, value, notes=tuple(notes))  # a closed form: nothing is iterated
         return beside_base(predictor, base, trace, problem.table)
 
+    def _rows_of_bins(self, problem: RepairProblem) -> tuple[int, Ints | None]:
+        """Return how many rows are taken together, and how many each row is for if not 1; counts have own bins."""
+        entries = problem.table.rows.entries
+        if entries is not None and not entries.exact:
+            return 1, None
+        return int(self.method.bin_rows), None if entries is None else entries.rows
+
     def _within_strata(self, problem: RepairProblem, base: Scored, loss: str) -> RepairedPredictor:
         """Fit a tube to each stratum: groups of different strata have nothing to do with one another."""
         strata, table = problem.strata, problem.table
@@ -88,26 +97,38 @@ class ClosedForm(Solver):
         cells = table.groups((*strata.columns, *problem.cells.columns))
         rows = np.flatnonzero(table.weight > 0)
         levels, tubes, value, spread = [], [], 0.0, 0.0
+        least, times = self._rows_of_bins(problem)
         for stratum in np.unique(strata.codes[rows]):
             inside = rows[strata.codes[rows] == stratum]
             own, codes = np.unique(cells.codes[inside], return_inverse=True)
-            scores = Scores(base.scores[inside], codes, table.weight[inside], own.size)
+            scores = Scores(
+                base.scores[inside],
+                codes,
+                table.weight[inside],
+                own.size,
+                least,
+                None if times is None else times[inside],
+            )
             fit = fit_within(scores, self.method.slack)
             share = table.weight[inside].sum() / table.weight.sum()
             value += float(share) * _loss_of(fit, scores, loss)
             spread += float(share) * scores.spread_of(fit.tube)
             levels += [cells.levels[k] for k in own]
-            tubes.append(shown_by_atoms(fit.tube, scores))
+            tubes.append(with_outputs(fit.tube, scores))
         predictor = GroupTube(cells.columns, tuple(levels), base.scorer, side_by_side(tubes))
         notes = (_drawn_values(spread),) if predictor.randomized else ()
         return beside_base(predictor, base, FitTrace(True, len(tubes), value, notes=notes), table)
 
 
 @once_per_problem
-def _scores_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int) -> Scores:
+def _scores_of(
+    problem: RepairProblem, learner: Learner, loss: str, l2: float, seed: int, least: int
+) -> Scores:
     groups = problem.cells
     score = mean_of(problem, learner, loss, l2, seed).scores
-    return Scores(score, groups.codes, problem.table.rows.weight, len(groups.levels))
+    rows = problem.table.rows
+    times = None if rows.entries is None else rows.entries.rows
+    return Scores(score, groups.codes, rows.weight, len(groups.levels), least, times)
 
 
 def beside_base(
