@@ -42,7 +42,7 @@ COMMANDS = {
     "compare": "Show what each method costs over a range of slack.",
     "predict": "Apply a repaired predictor to new rows.",
     "export": "Turn a repaired predictor into SQL, ONNX, Python or JSON.",
-    "inspect": "Show what is in a repaired predictor or a file of counts; runs nothing.",
+    "inspect": "Show what is in a repaired predictor or a file of counts.",
     "report": "Render a saved result in another format.",
     "init": "Write a first fairfix.toml from a data file.",
     "merge": "Add up saved counts, for one audit of many files.",
