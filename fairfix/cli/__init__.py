@@ -248,18 +248,18 @@ class _Stop:
 
         OpenBLAS asks for memory again and again there where the process may have no more.
         """
-        create = ExtensionFileLoader.create_module
+        create, stop = ExtensionFileLoader.create_module, self
 
-        def create_module(loader: ExtensionFileLoader, spec: ModuleSpec) -> ModuleType:
+        def create_module(self: ExtensionFileLoader, spec: ModuleSpec) -> ModuleType:
             main = threading.current_thread() is threading.main_thread()
-            ours = [number for number in STOPPING if main and signal.getsignal(number) is self]
+            ours = [number for number in STOPPING if main and signal.getsignal(number) is stop]
             try:
                 for number in ours:
                     signal.signal(number, signal.SIG_DFL)
-                return create(loader, spec)
+                return create(self, spec)
             finally:
                 for number in ours:
-                    signal.signal(number, self)
+                    signal.signal(number, stop)
 
         ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,8 @@ def collect(
         reading = replace(reading, columns=own)
 
     def held(score: Floats) -> Bools:
-        return np.logical_or.reduce([one.holds(score) for one in slices])
+        inside: Bools = np.logical_or.reduce([one.holds(score) for one in slices])
+        return inside
 
     def chosen(part: Part) -> Iterator[KeptRows]:
         encoder = Encoder(reading, part.where, part.first_row)
@@ -56,7 +58,8 @@ def collect(
             assert rows.score is not None
             _, into = groups_of_cells(reading.columns.cell_keys, encoder.cells, keys, levels)
             square = None if rows.weight is None else rows.weight**2
-            kept = KeptRows(rows.score, first[into[rows.cell]], None, rows.weight, square)
+            cells: Any = first[into[rows.cell]]
+            kept = KeptRows(rows.score, cells, None, rows.weight, square)
             if not complete:
                 kept = kept.take(held(kept.score))
             if finer is not None:
