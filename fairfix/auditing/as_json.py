@@ -65,7 +65,7 @@ SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
 """Code of a check -> its verdict; those of other codes are undecided."""
 
 
-def _check(entry: Any) -> Any:
+def _judged_check(entry: Any) -> Any:
     """Take the JSON form of a judged check whose verdict is that of its interval."""
     check = map_of(codec.as_is)(entry)
     verdict, code = check.get("verdict"), check.get("code")
@@ -81,42 +81,42 @@ def _check(entry: Any) -> Any:
             end if one is None else one for one, end in zip(ends, (-math.inf, math.inf), strict=True)
         )
         beyond = [OPERATORS[check["operator"]](end, check["limit"]) for end in (low, high)]
-        told = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
-        need(code == told, f"a check is {verdict!r} at {low} to {high}, where its limit is {check['limit']}")
+        right = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
+        need(code == right, f"a check is {verdict!r} at {low} to {high}, where its limit is {check['limit']}")
     return check
 
 
-def _alone(entries: list[Any], name: str) -> None:
+def _require_once(entries: list[Any], name: str) -> None:
     """Raise a ValueError where two of the entries have one name."""
     names = [entry[name] for entry in entries]
     need(len({*names}) == len(names), f"a {name} is there twice")
 
 
-def _block(entry: Any) -> Any:
+def _block_once(entry: Any) -> Any:
     """Take the JSON form of a block, with every group and comparison once."""
     block = _BLOCK(entry)
-    _alone(block["groups"], "group")
-    _alone(block["comparisons"], "id")
+    _require_once(block["groups"], "group")
+    _require_once(block["comparisons"], "id")
     return block
 
 
-def _saved(entry: Any) -> Any:
+def _sound_audit(entry: Any) -> Any:
     """Take a saved audit whose parts fit: rows, groups, checks."""
     result = _AUDIT(entry)
     rows, checks = result["data"]["rows"], result["checks"]
     left_out = sum(one.get("rows", 0) for one in rows.get("excluded", ()))
     need(rows["used"] + left_out <= rows["read"], "more rows were used and left out than were read")
-    _alone(result["attributes"], "attribute")
+    _require_once(result["attributes"], "attribute")
     for block in result["attributes"]:
         many = sum(group["rows"] for group in block["groups"])
         need(
             many <= rows["used"], f"the groups of {block['attribute']} have {many:,} rows of {rows['used']:,}"
         )
     if result.get("schema") == AUDIT_SCHEMA and all("verdict" in check for check in checks):
-        told = worst(check["verdict"] for check in checks)
+        right = worst(check["verdict"] for check in checks)
         need(
-            result.get("verdict") == told,
-            f"the verdict is {result.get('verdict')!r}, that of the checks {told!r}",
+            result.get("verdict") == right,
+            f"the verdict is {result.get('verdict')!r}, that of the checks {right!r}",
         )
     return result
 
@@ -151,12 +151,12 @@ _AUDIT = holding(
         threshold=or_none(codec.number()),
         reference=map_of(text),
     ),
-    checks=list_of(_check),
-    attributes=list_of(_block),
-    strata=list_of(_block),
+    checks=list_of(_judged_check),
+    attributes=list_of(_block_once),
+    strata=list_of(_block_once),
     definitions=map_of(text),
 )
-SAVED_AUDIT = _saved
+SAVED_AUDIT = _sound_audit
 """Takes a saved audit, before it is compared with a new one or shown again: its numbers are ones that can be."""
 
 NAMES: Mapping[type, Mapping[str, str]] = {

@@ -56,19 +56,20 @@ def check_vectors(repaired: Repaired, name: str) -> None:
         return
     try:
         rows = pa.table(held["rows"])
-        found, told = _answers(repaired, rows), {key: held[key] for key in ("draws", "results")}
-        need(found["draws"] == told["draws"], "the draws of its test vectors are not those of its rows")
+        computed, saved = _answers(repaired, rows), {key: held[key] for key in ("draws", "results")}
+        need(computed["draws"] == saved["draws"], "the draws of its test vectors are not those of its rows")
         need(
-            found["results"].keys() == told["results"].keys(), "its test vectors have results of another kind"
+            computed["results"].keys() == saved["results"].keys(),
+            "its test vectors have results of another kind",
         )
-        for column, entries in found["results"].items():
+        for column, entries in computed["results"].items():
             for row, (one, other, draw) in enumerate(
-                zip(entries, told["results"][column], told["draws"], strict=True)
+                zip(entries, saved["results"][column], saved["draws"], strict=True)
             ):
-                chance = found["results"].get("p_positive", entries)[row]
+                chance = computed["results"].get("p_positive", entries)[row]
                 close = column == "decision" and chance is not None and abs(chance - draw) <= ALIKE
                 need(
-                    close or _alike(one, other),
+                    close or _same_result(one, other),
                     f"its rule gives {one!r} for test vector {row}, which says {other!r}",
                 )
     except (*MALFORMED, FairfixError, pa.ArrowException) as error:
@@ -78,7 +79,7 @@ def check_vectors(repaired: Repaired, name: str) -> None:
         ) from error
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _same_result(one: Any, other: Any) -> bool:
     """Tell whether a result is the other one, but for the rounding of another processor."""
     if type(one) is float and isinstance(other, (int, float)):
         return math.isclose(one, other, rel_tol=ALIKE, abs_tol=ALIKE)
