@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
 NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
-.PHONY: help demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz sample clean
+.PHONY: help lock demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz sample clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -44,6 +44,9 @@ $(LOWEST)/test.stamp: pyproject.toml tests/lowest.py
 $(VENV)/bench.stamp: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+lock: $(VENV)/dev.stamp ## Renew the versions and hashes of what the image holds
+	$(BIN)/python .ci/lock.py
 
 demo: $(VENV)/base.stamp ## Set up from nothing and run the main job on sample_data/
 	@mkdir -p $(DEMO)

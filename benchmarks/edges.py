@@ -129,6 +129,23 @@ def many_rows(path: Path, size: int) -> None:
             writer.write_table(pa.table([group, label, score], schema=schema))
 
 
+def tied(path: Path, size: int) -> None:
+    """Write so many rows of two groups and one score, a few bytes each million."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    block = pa.table(
+        {
+            "g": pa.array(["x", "x", "y", "y"] * 250_000).dictionary_encode(),
+            "label": pa.array([0, 1] * 500_000, pa.int8()),
+            "score": [0.5] * 1_000_000,
+        }
+    )
+    with pq.ParquetWriter(path, block.schema) as writer:
+        for _ in range(size // 1_000_000):
+            writer.write_table(block)
+
+
 def megabytes(path: Path, size: int) -> None:
     """Write CSV of so many MB: ten columns, of which three are asked for."""
     block, lines = rows(10_000), []
@@ -177,6 +194,7 @@ CASES = {
     "protected": Case("protected columns", PROTECTED, protected, ALL),
     "protected-html": Case("protected columns, as HTML", PROTECTED, protected, (*ALL[:-1], "html")),
     "row-groups": Case("row groups of one row", ROW_GROUPS, row_groups, AUDIT),
+    "tied": Case("rows of one score", (10_000_000, 40_000_000), tied, AUDIT, large=True),
     "rows": Case("rows of Parquet", ROWS, many_rows, AUDIT, large=True),
     "rows-one-pass": Case("rows of Parquet, one pass", ROWS, many_rows, (*AUDIT, "--one-pass"), large=True),
     "csv": Case("MB of CSV", MB, megabytes, AUDIT, large=True),

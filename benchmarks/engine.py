@@ -33,11 +33,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from fairfix.auditing.audit import audit
+from fairfix.auditing.candidates import slice_of
 from fairfix.auditing.distances import View, candidate_bins, distances
 from fairfix.auditing.results import Settings
 from fairfix.data.files import BATCH_ROWS, Source, open_source
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import collect, scan
+from fairfix.data.scan import scan
+from fairfix.data.second_pass import collect
 from fairfix.data.sources.csv import BLOCK
 from fairfix.data.workers import Threads
 
@@ -263,7 +265,7 @@ def exact_ks(path: Path, how: Reading) -> None:
     view = View(np.arange(len(counts.cells)), len(counts.cells))
     bins = candidate_bins(counts, view)
     if found.kept is None:
-        rows = collect(source, how, counts, bins)
+        rows = collect(source, how, counts, [slice_of(counts, bins)])
     else:
         rows = found.kept.take(bins[grid.index(found.kept.score)])
     distances(counts, view, rows.by_score())

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from fairfix import __version__
-from fairfix.auditing.checks import SEVERITIES
+from fairfix.auditing.checks import OPERATORS, SEVERITIES, worst
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import (
@@ -61,6 +61,66 @@ def _figure_of(name: str) -> Json:
     return _value(-1.0 - ROUNDED, 1.0 + ROUNDED) if "." in name else _value(-ROUNDED, 1.0 + ROUNDED)
 
 
+SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
+"""Code of a check -> its verdict; those of other codes are undecided."""
+
+
+def _judged_check(entry: Any) -> Any:
+    """Take the JSON form of a judged check whose verdict is that of its interval."""
+    check = map_of(codec.as_is)(entry)
+    verdict, code = check.get("verdict"), check.get("code")
+    if verdict == "waived" or code is None:
+        return check
+    need(verdict == SETTLED.get(code, "undecided"), f"a check is {verdict!r} where its code is {code!r}")
+    if code in ("beyond_limit", "within_limit", "limit_inside") and "operator" in check:
+        ends = [check.get(name) for name in ("low", "high")]
+        if check.get("gate_on") == "point":
+            off = check.get("bound", 0.0)
+            ends = [check["value"] - off, check["value"] + off]
+        low, high = (
+            end if one is None else one for one, end in zip(ends, (-math.inf, math.inf), strict=True)
+        )
+        beyond = [OPERATORS[check["operator"]](end, check["limit"]) for end in (low, high)]
+        right = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
+        need(code == right, f"a check is {verdict!r} at {low} to {high}, where its limit is {check['limit']}")
+    return check
+
+
+def _require_once(entries: list[Any], name: str) -> None:
+    """Raise a ValueError where two of the entries have one name."""
+    names = [entry[name] for entry in entries]
+    need(len({*names}) == len(names), f"a {name} is there twice")
+
+
+def _block_once(entry: Any) -> Any:
+    """Take the JSON form of a block, with every group and comparison once."""
+    block = _BLOCK(entry)
+    _require_once(block["groups"], "group")
+    _require_once(block["comparisons"], "id")
+    return block
+
+
+def _sound_audit(entry: Any) -> Any:
+    """Take a saved audit whose parts fit: rows, groups, checks."""
+    result = _AUDIT(entry)
+    rows, checks = result["data"]["rows"], result["checks"]
+    left_out = sum(one.get("rows", 0) for one in rows.get("excluded", ()))
+    need(rows["used"] + left_out <= rows["read"], "more rows were used and left out than were read")
+    _require_once(result["attributes"], "attribute")
+    for block in result["attributes"]:
+        many = sum(group["rows"] for group in block["groups"])
+        need(
+            many <= rows["used"], f"the groups of {block['attribute']} have {many:,} rows of {rows['used']:,}"
+        )
+    if result.get("schema") == AUDIT_SCHEMA and all("verdict" in check for check in checks):
+        right = worst(check["verdict"] for check in checks)
+        need(
+            result.get("verdict") == right,
+            f"the verdict is {result.get('verdict')!r}, that of the checks {right!r}",
+        )
+    return result
+
+
 _BLOCK = holding(
     attribute=text,
     columns=list_of(text),
@@ -76,7 +136,7 @@ _BLOCK = holding(
     comparisons=list_of(lambda entry: _figure_of(holding(id=text)(entry)["id"])(entry)),
 )
 
-SAVED_AUDIT = holding(
+_AUDIT = holding(
     fairfix=text,
     data=holding(
         source=text,
@@ -91,11 +151,12 @@ SAVED_AUDIT = holding(
         threshold=or_none(codec.number()),
         reference=map_of(text),
     ),
-    checks=list_of(map_of(codec.as_is)),
-    attributes=list_of(_BLOCK),
-    strata=list_of(_BLOCK),
+    checks=list_of(_judged_check),
+    attributes=list_of(_block_once),
+    strata=list_of(_block_once),
     definitions=map_of(text),
 )
+SAVED_AUDIT = _sound_audit
 """Takes a saved audit, before it is compared with a new one or shown again: its numbers are ones that can be."""
 
 NAMES: Mapping[type, Mapping[str, str]] = {

@@ -1,17 +1,19 @@
 """Candidates: the rows that exact distances between score distributions need, found from coarse to fine.
 
-The first counts say which bins of the scores can hold a supremum. Of files, the rows of these bins are read. A
-database first counts them in finer bins, by the columns of the groups that are compared. Where two groups of n rows are
-alike, bins that hold a share p of their rows leave a share of about p^2 n of all rows, and bins h times finer h^2 times
-fewer: soon few rows are left, and they alone are asked for. Rows in finer bins that cannot hold a supremum stand merged
+The first counts say which bins of the scores can hold a supremum. Of files, the rows of these bins are read. Where
+they are very many, and in a database, they are first counted in finer bins, by the columns of the groups that are
+compared. Where two groups of n rows are alike, bins that hold a share p of their rows leave a share of about p^2 n of
+all rows, and bins h times finer h^2 times fewer: soon few rows are left, and they alone are asked for. Rows in finer
+bins that cannot hold a supremum stand merged
 at the end of their bin, where the distribution functions are known exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +21,8 @@ from fairfix.auditing.distances import View, candidate_bins, candidate_rows, med
 from fairfix.data.counts import Bools, Counts, Grid, Slice, groups_of_cells
 from fairfix.data.files import Source
 from fairfix.data.reading import Reading
-from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows, collect
+from fairfix.data.scan import KEEP_ROWS, SORT_ROWS, KeptRows
+from fairfix.data.second_pass import MOST_SCORES, collect
 
 A_QUESTION = 1 / 50
 """A question looks at every row, which costs about what it costs to bring this share of them, in any database."""
@@ -59,22 +62,23 @@ def candidates(
         for columns, own in views.items()
     }
     bins = median_bins(counts)
-    if isinstance(source, KeptRows) or not source.answers:
-        bins = np.any([bins, *every.values()], axis=0)
-        if isinstance(source, KeptRows):
-            return Candidates(source.take(bins[counts.grid.index(source.score)]).by_score())
-        return Candidates(collect(source, reading, counts, bins).by_score())
+    whole = np.any([bins, *every.values()], axis=0)
+    if isinstance(source, KeptRows):
+        return Candidates(source.take(whole[counts.grid.index(source.score)]).by_score())
+    if not source.answers and (last := slice_of(counts, whole)).rows <= MOST_SCORES:
+        return Candidates(collect(source, reading, counts, [last]).by_score())
+    ask = source.collected if source.answers else partial(collect, source)
     merged, narrowed = dict[tuple[str, ...], KeptRows](), list[tuple[tuple[str, ...], Slice]]()
     for columns, chosen in every.items():
         room = KEEP_ROWS // len(views)
-        rows, last = _narrowed(source, reading, counts, columns, views[columns], _slice(counts, chosen), room)
+        rows, last = _narrowed(ask, reading, counts, columns, views[columns], slice_of(counts, chosen), room)
         if rows is None:
             bins = bins | chosen
         else:
             merged[columns] = rows
             narrowed.append((columns, last))
-    slices = [_slice(counts, bins), *(last for _, last in narrowed)]
-    kept = source.collected(reading, counts, [one for one in slices if one.bins.size]).by_score()
+    slices = [slice_of(counts, bins), *(last for _, last in narrowed)]
+    kept = ask(reading, counts, [one for one in slices if one.bins.size]).by_score()
     for columns, last in narrowed:
         own = kept.take(last.holds(kept.score))
         merged[columns] = KeptRows.joined([merged[columns], own]).by_score()
@@ -82,7 +86,7 @@ def candidates(
 
 
 def _narrowed(
-    source: Source,
+    ask: Callable[..., KeptRows],
     reading: Reading,
     counts: Counts,
     columns: tuple[str, ...],
@@ -101,7 +105,7 @@ def _narrowed(
         finer = _finer(last, groups)
         if finer == last.grid:
             break
-        answer = source.collected(reading, counts, [last], columns, finer)
+        answer = ask(reading, counts, [last], columns, finer)
         rows = (answer if rows is None else KeptRows.joined([rows, answer])).by_score()
         del answer
         assert rows.rows is not None
@@ -145,6 +149,7 @@ def _finer(last: Slice, groups: int) -> Grid:
     return last.grid.finer(max(steps, 1))
 
 
-def _slice(counts: Counts, bins: Bools) -> Slice:
+def slice_of(counts: Counts, bins: Bools) -> Slice:
+    """Return the chosen bins of the counts' grid, with their rows."""
     assert counts.grid is not None
     return Slice(counts.grid, np.flatnonzero(bins), int(counts.rows[:, :, bins].sum()))

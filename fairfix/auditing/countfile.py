@@ -40,7 +40,7 @@ from fairfix.data.codec import (
     plain,
 )
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
-from fairfix.data.counts import Counts, Grid, groups_of_cells
+from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
@@ -169,6 +169,7 @@ class Piece:
     def counts(self, reading: Reading) -> Counts:
         """Return the counts that the piece was made of."""
         grid = None if self.grid is None else Grid(*self.grid, tuple(sorted(set(reading.thresholds))))
+        check_cells(reading.columns.cell_keys, len(self.cells))
         shape = (len(self.cells), 2 if reading.binary else 1, 1 if grid is None else grid.size)
         tables = {}
         for name in self.arrays.keys() & {"rows", "mass", "square_mass"}:

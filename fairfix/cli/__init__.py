@@ -12,13 +12,16 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import click
@@ -39,7 +42,7 @@ COMMANDS = {
     "compare": "Show what each method costs over a range of slack.",
     "predict": "Apply a repaired predictor to new rows.",
     "export": "Turn a repaired predictor into SQL, ONNX, Python or JSON.",
-    "inspect": "Show what is in a repaired predictor or a file of counts; runs nothing.",
+    "inspect": "Show what is in a repaired predictor or a file of counts.",
     "report": "Render a saved result in another format.",
     "init": "Write a first fairfix.toml from a data file.",
     "merge": "Add up saved counts, for one audit of many files.",
@@ -139,7 +142,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _echo(f"{first} [{code}]{line}{rest}")
         if hint:
             _to_stderr(hint)
-        with suppress(MemoryError, OSError):
+        with suppress(MemoryError, OSError, ImportError):
             asked.tell(status, code, message)
         return int(status)
 
@@ -151,6 +154,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             ExitStatus.BUG, "bug", f"this is a bug in fairfix: {type(error).__name__}: {error}", more
         )
 
+    if short := _short_of_memory():
+        return ended(ExitStatus.DID_NOT_RUN, "memory", short)
     try:
         status = cli.main(line, prog_name="fairfix", standalone_mode=False, obj=asked)
         sys.stdout.flush()
@@ -197,6 +202,9 @@ class _Stopped(BaseException):
         self.number = number
 
 
+DEAF = 8.0
+"""Seconds that a call into a library may go on after a signal; whoever stops a run waits ten."""
+
 BURST = 3.0
 """Seconds in which further signals mean the first: `timeout` sends two, a terminal one to each process."""
 
@@ -208,6 +216,8 @@ class _Stop:
         self._last = -math.inf
         self.error: BaseException | None = None
         """What was raised; libraries may make another error of it."""
+        self._woken: int | None = None
+        """Where the numbers of signals arrive at once, whatever Python is at."""
 
     def begin(self) -> None:
         """Listen to signals from here on, but for those that are to be ignored, as under nohup."""
@@ -215,6 +225,46 @@ class _Stop:
         for number in STOPPING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
+        if os.name == "posix" and self._woken is None:
+            self._woken, wake = os.pipe()
+            os.set_blocking(wake, False)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            with suppress(RuntimeError):  # no memory for a thread, of which the run says more
+                threading.Thread(target=self._watch, daemon=True).start()
+            self._die_while_loading()
+
+    def _watch(self) -> None:
+        """End the process where a signal came and no line of Python ran since: a library does not come back."""
+        assert self._woken is not None
+        while byte := os.read(self._woken, 1):
+            number, until = byte[0], time.monotonic() + DEAF
+            while self.error is None and (who := signal.getsignal(number)) not in (
+                signal.SIG_DFL,
+                signal.SIG_IGN,
+            ):
+                if who is self and time.monotonic() > until:  # else a block that nothing may interrupt
+                    os._exit(128 + number)
+                time.sleep(0.1)
+
+    def _die_while_loading(self) -> None:
+        """Let signals end the process at once while a library is loaded, which holds Python's lock all the time.
+
+        OpenBLAS asks for memory again and again there where the process may have no more.
+        """
+        create, stop = ExtensionFileLoader.create_module, self
+
+        def create_module(self: ExtensionFileLoader, spec: ModuleSpec) -> ModuleType:
+            main = threading.current_thread() is threading.main_thread()
+            ours = [number for number in STOPPING if main and signal.getsignal(number) is stop]
+            try:
+                for number in ours:
+                    signal.signal(number, signal.SIG_DFL)
+                return create(self, spec)
+            finally:
+                for number in ours:
+                    signal.signal(number, stop)
+
+        ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
 
     def __call__(self, number: int, _: object) -> None:
         """End the run, once in a burst."""
@@ -276,8 +326,30 @@ UNREACHABLE = {
 
 MEMORY = "there is not memory enough; give the run more, or fewer rows, columns or `threads`"
 
+FLOOR = 768 << 20
+"""Bytes of addresses that libraries and the threads of a small audit take, with a quarter to spare."""
+
+A_THREAD = 128 << 20
+"""Bytes of addresses of one thread more of OpenBLAS, which tries for ever to get them."""
+
 NO_MEMORY = ("cannot allocate memory", "can't start new thread", "failed to map segment")
 """What systems and libraries say where they raise no MemoryError."""
+
+
+def _short_of_memory() -> str:
+    """Return what is wrong where this process may not have the memory that libraries take to be loaded."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+    except ImportError:  # Windows has no such limits
+        return ""
+    limit = getrlimit(RLIMIT_AS)[0]
+    if limit == RLIM_INFINITY:
+        return ""
+    named = os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    least = FLOOR + A_THREAD * (min(int(named), os.cpu_count() or 1) - 1 if named.isdecimal() else 0)
+    if limit >= least:
+        return ""
+    return f"this process may have {limit >> 20:,} MB of memory (ulimit -v), and needs {least >> 20:,} MB to begin with"
 
 
 def _lacks_memory(error: Exception) -> bool:

@@ -173,16 +173,16 @@ def _floors(scores: Floats, exponent: int) -> Floats:
     return np.floor(scaled, out=scaled)
 
 
-LARGEST_TABLE = 1 << 30
-"""Bytes of one table of counts, of which an audit holds several: labels and scores leave room for 32,768 cells."""
+MOST_CELLS = 1 << 15
+"""Crossed cells of one run. At labels and 2,048 bins a table of these takes 1 GB, and an audit holds several."""
 
 
-def check_room(columns: Sequence[str], cells: int, of_a_cell: int) -> None:
-    """Raise a DataError where cells, at so many bytes each, are too many for the memory, before it is taken."""
-    if cells * of_a_cell > LARGEST_TABLE:
+def check_cells(columns: Sequence[str], cells: int) -> None:
+    """Raise a DataError where cells are too many to count, before memory is taken for them."""
+    if cells > MOST_CELLS:
         raise DataError(
-            f"{cells:,} cells of {', '.join(map(repr, columns))} crossed are too many to count: there is room for "
-            f"{LARGEST_TABLE // of_a_cell:,}. Name fewer columns in one run, or cut numbers into `bands`"
+            f"{', '.join(map(repr, columns))} crossed have more than {MOST_CELLS:,} cells, too many to count. "
+            "Name fewer columns in one run, or cut numbers into `bands`"
         )
 
 
@@ -328,6 +328,7 @@ class Counts:
             grid = self.grid.covering(other.grid, most=max(self.grid.size, other.grid.size, 2048))
             left, right = self.regrid(grid), other.regrid(grid)
         cells = tuple(sorted({*left.cells, *right.cells}))
+        check_cells(left.keys, len(cells))
         left, right = left._spread(cells), right._spread(cells)
         added: Any = {name: table + getattr(right, name) for name, table in left._tables()}
         sums = {name: table + right.sums[name] for name, table in left.sums.items()}

@@ -23,7 +23,7 @@ import pyarrow as pa
 from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
-from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints, check_cells
 from fairfix.data.merging import MISSING, plain_form, written_merge
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
@@ -142,9 +142,9 @@ class Encoder:
         """Return the index of cells, (k,), of which ``parts`` has the codes of each column, (k,)."""
         levels = [[names[i] for i in part] for part, (_, names) in zip(parts, coded, strict=True)]
         cells = self._cells
-        return np.array(
-            [cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)], dtype=np.int64
-        )
+        index = [cells.setdefault(key, len(cells)) for key in zip(*levels, strict=True)]
+        check_cells(self.reading.columns.cell_keys, len(cells))
+        return np.array(index, dtype=np.int64)
 
     def _group_codes(
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]

@@ -38,7 +38,6 @@ from fairfix.data.counts import (
     Floats,
     Grid,
     Ints,
-    check_room,
     code_of,
     groups_of_cells,
     moved_bins,
@@ -46,11 +45,9 @@ from fairfix.data.counts import (
 from fairfix.data.encoder import (
     Encoder,
     Rows,
-    arrow_array,
     check_excluded,
     check_positive,
     group_numbers,
-    numbers,
     row_name,
 )
 from fairfix.data.files import Part, Source, open_source
@@ -256,7 +253,6 @@ class Tally:
         for name, each in weights.items():
             table = self._tables.get(name)
             if table is None or len(table) < len(self.cells) * self.labels:
-                check_room(self.reading.columns.cell_keys, len(self.cells), 8 * self.labels * bins)
                 kind = np.int64 if each is None else np.float64
                 grown = np.zeros((len(self.cells) * self.labels, bins), dtype=kind)
                 if table is not None:
@@ -440,46 +436,6 @@ def column_types(reading: Reading, source: Source) -> dict[str, pa.DataType]:
     if columns.prediction:
         types[columns.prediction] = coded
     return types
-
-
-def collect(source: Source, reading: Reading, counts: Counts, bins: Bools) -> KeptRows:
-    """Return the rows whose score lies in the chosen bins of the counts' grid; the reading is that of the scan.
-
-    Rows of one score, cell and label are merged into one weighted row when there are many, so heavy ties
-    cost no memory.
-    """
-    grid, name = counts.grid, reading.columns.score
-    assert grid is not None
-    assert name is not None
-    # where no row was left out, the scores alone say which rows to look at, and labels are not needed
-    complete = not any(counts.excluded.values())
-    if complete:
-        columns = replace(reading.columns, label=None, prediction=None, probability=None)
-        reading = replace(reading, columns=columns)
-
-    def gather(part: Part) -> KeptRows | None:
-        encoder = Encoder(reading, part.where, part.first_row)
-        chosen: list[KeptRows] = []
-        room = KEEP_ROWS
-        for whole in part.batches():
-            batch = whole
-            if complete:
-                inside = bins[grid.index(numbers(whole.column(name), name, "score"))]
-                batch = whole.filter(arrow_array(inside))
-            rows = encoder.encode(batch)
-            assert rows.score is not None
-            _, into = groups_of_cells(counts.keys, encoder.cells, counts.keys, counts.cells)
-            label = rows.label if reading.binary else None
-            square = None if rows.weight is None else rows.weight**2
-            kept = KeptRows(rows.score, into[rows.cell], label, rows.weight, square)
-            chosen.append(kept.take(bins[grid.index(rows.score)]))
-            if sum(few.score.size for few in chosen) > room:
-                chosen = [KeptRows.joined(chosen).merged()]
-                room = max(KEEP_ROWS, 2 * chosen[0].score.size)  # where little is tied, merge seldom
-        return KeptRows.joined(chosen) if chosen else None
-
-    parts = source.parts(reading.columns.counted, column_types(reading, source))
-    return KeptRows.joined([rows for rows in source.workers.each(parts, gather) if rows is not None])
 
 
 def read_table(

@@ -7,6 +7,7 @@ are, by escapes of their own.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -29,6 +30,9 @@ UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u
 
 UNSEEN_IN_LINES = re.compile(rf"(?!\n){UNSEEN.pattern}")
 """The same, but for the end of a line, where lines are meant."""
+
+LONGEST = 2000
+"""No text of a report for people has more characters; JSON has names of any length whole."""
 
 NUMBER = (float, int, NoneType)
 """What a JSON form has beside texts, lists and objects: most of one, so asked for first."""
@@ -63,15 +67,26 @@ def named(name: str) -> str:
     return name if name and name == name.strip() else f"'{name}'"
 
 
+def shortened(text: str) -> str:
+    """Return a text without its middle where it is too long to read, told from others like it by a hash."""
+    if len(text) <= LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{text[: LONGEST // 4]}...({len(text):,} characters, {digest})...{text[-LONGEST // 4 :]}"
+
+
 def readable(value: Any, key: str = "") -> Any:
     """Return the JSON form of a result with names for reading, also where they are keys."""
     if isinstance(value, NUMBER):
         return value
     if isinstance(value, str):
-        return named(value) if key in ("group", "groups") else plain(value)
+        return named(shortened(value)) if key in ("group", "groups") else plain(shortened(value))
     if isinstance(value, dict):
         name = named if key == "per_group" else plain
-        return {name(k): one if isinstance(one, NUMBER) else readable(one, k) for k, one in value.items()}
+        return {
+            name(shortened(k)): one if isinstance(one, NUMBER) else readable(one, k)
+            for k, one in value.items()
+        }
     return [readable(one, key) for one in value]
 
 

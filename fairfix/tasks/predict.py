@@ -16,7 +16,7 @@ from fairfix.data.container import COUNTS, kind_of
 from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, atomic_output, make_folder_of, read_json, table_writer
 from fairfix.data.places import check_target
-from fairfix.data.urls import inside, scheme_of
+from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
@@ -147,7 +147,17 @@ def _of_source(
 def repaired_of(artifact: Any) -> Repaired:
     """Return the repaired predictor that is given: itself, with the result of its repair, or as a file."""
     artifact = getattr(artifact, "repaired", artifact)
-    return artifact if isinstance(artifact, Repaired) else Repaired.load(artifact, _kinds_of_methods)
+    return artifact if isinstance(artifact, Repaired) else _loaded(artifact)
+
+
+def _loaded(path: Any) -> Repaired:
+    """Read an artifact whose rule gives what its test vectors say."""
+    repaired = Repaired.load(path, _kinds_of_methods)
+    if "vectors" in repaired.facts:
+        from fairfix.models.export.vectors import check_vectors
+
+        check_vectors(repaired, name_of(os.fspath(path)))
+    return repaired
 
 
 def _kinds_of_methods() -> None:
@@ -187,4 +197,4 @@ def load(path: str) -> Repaired | CountFile | Result:
     """
     if str(path).endswith(".json"):
         return Result(read_json(path))
-    return CountFile.load(path) if kind_of(path) == COUNTS else Repaired.load(path, _kinds_of_methods)
+    return CountFile.load(path) if kind_of(path) == COUNTS else _loaded(path)

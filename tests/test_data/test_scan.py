@@ -13,14 +13,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from fairfix import audit
+from fairfix.auditing import audit as auditing
+from fairfix.auditing import candidates as narrowing
+from fairfix.auditing.candidates import slice_of
 from fairfix.data import counts as tables
 from fairfix.data import scan as engine
-from fairfix.data.counts import Counts
+from fairfix.data import second_pass
+from fairfix.data.counts import Counts, check_cells
 from fairfix.data.encoder import Encoder, group_codes
 from fairfix.data.files import atomic_output, open_source, table_writer
 from fairfix.data.merging import MISSING
 from fairfix.data.reading import Columns, Reading
-from fairfix.data.scan import collect, count_table, read_table, scan
+from fairfix.data.scan import count_table, read_table, scan
+from fairfix.data.second_pass import collect
 from fairfix.data.workers import Threads
 from fairfix.errors import ColumnError, DataError
 
@@ -325,10 +330,11 @@ def test_collect_returns_the_rows_of_the_chosen_bins(tmp_path: Path, monkeypatch
     counts = scan(source, READING, exact=False).counts
     bins = np.arange(counts.rows.shape[2]) % 3 == 0
     assert counts.grid is not None
+    chosen = [slice_of(counts, bins)]
     expected = frame[bins[counts.grid.index(frame.score.to_numpy())]].sort_values("score")
-    plain = collect(source, READING, counts, bins).by_score()
-    monkeypatch.setattr(engine, "KEEP_ROWS", 100)
-    merged = collect(source, READING, counts, bins)
+    plain = collect(source, READING, counts, chosen).by_score()
+    monkeypatch.setattr(second_pass, "KEEP_ROWS", 100)
+    merged = collect(source, READING, counts, chosen)
 
     np.testing.assert_array_equal(plain.score, expected.score)
     assert merged.weight is not None
@@ -345,9 +351,9 @@ def test_merged_ties_keep_their_squared_weights(tmp_path: Path, monkeypatch: pyt
     frame.to_parquet(tmp_path / "d.parquet")
     source = open_source(tmp_path / "d.parquet")
     counts = scan(source, READING, exact=False).counts
-    monkeypatch.setattr(engine, "KEEP_ROWS", 10)
+    monkeypatch.setattr(second_pass, "KEEP_ROWS", 10)
     monkeypatch.setattr("fairfix.data.files.BATCH_ROWS", 100)
-    merged = collect(source, READING, counts, np.ones(counts.rows.shape[2], dtype=bool))
+    merged = collect(source, READING, counts, [slice_of(counts, np.ones(counts.rows.shape[2], dtype=bool))])
 
     assert merged.square_weight is not None
     assert merged.score.size < len(frame) / 2
@@ -435,7 +441,7 @@ def test_any_number_of_columns_can_be_crossed() -> None:
 
 def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: None, call: Call) -> None:
     """With their number, before the memory is taken: columns of ids, crossed, are no groups."""
-    monkeypatch.setattr(tables, "LARGEST_TABLE", 1 << 18)
+    monkeypatch.setattr(tables, "MOST_CELLS", 50)
     ids = pa.array([f"i{i}" for i in range(60)])
     pq.write_table(
         pa.table({"a": ids, "b": ids, "label": [0, 1] * 30, "score": [0.2, 0.7] * 30}), "d.parquet"
@@ -443,4 +449,66 @@ def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: N
     status, out, err = call("audit", "d.parquet", "--protected", "a,b", "--no-config")
 
     assert (status, out) == (2, "")
-    assert "60 cells of 'a', 'b' crossed are too many to count: there is room for " in err
+    assert "'a', 'b'" in err
+    assert "50" in err
+    for name, more in (("one", ids[:30]), ("two", ids[30:])):
+        columns = {"a": more, "b": ids[:30], "label": [0, 1] * 15, "score": [0.2, 0.7] * 15}
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+    assert call("audit", "*.parquet", "--protected", "a,b", "--no-config")[0] == 2
+    for name in ("one", "two"):
+        line = ("audit", f"{name}.parquet", "--protected", "a,b", "--no-config", "--label", "label")
+        assert call(*line, "--counts-out", f"{name}.counts")[0] == 0
+    assert call("merge", "one.counts", "two.counts", "-o", "all.counts")[0] == 0
+    assert call("audit", "--from-counts", "all.counts", "--no-config")[0] == 2
+
+
+def test_the_limit_of_cells_is_one_number() -> None:
+    """The docs say what the code has, whatever the columns beside: scores, labels, decisions alone."""
+    docs = Path(__file__).parents[2] / "docs"
+    assert all(f"{tables.MOST_CELLS:,}" in (docs / name).read_text() for name in ("security.md", "scale.md"))
+    check_cells(("a",), tables.MOST_CELLS)
+    with pytest.raises(DataError, match=f"{tables.MOST_CELLS:,}"):
+        check_cells(("a",), tables.MOST_CELLS + 1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ties_take_no_memory_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool
+) -> None:
+    """Rows of one score and cell are one, in the part and over parts; distances are those of all rows at once."""
+    rng, n = np.random.default_rng(3), 6000
+    group, near = rng.integers(0, 3, n), 0.3 + rng.integers(0, 1000, n) * 2.0**-40
+    for score in (np.full(n, 0.5), rng.random(n).round(2), near + 2.0**-35 * group):
+        frame = pd.DataFrame({"g": [f"g{i}" for i in group], "label": np.arange(n) % 2, "score": score})
+        frame["w"] = rng.integers(1, 4, n)
+        frame.to_parquet(tmp_path / "d.parquet", row_group_size=500)
+
+        def found(path: Path = tmp_path / "d.parquet") -> dict[str, Any]:
+            result = audit(
+                path, protected="g", label="label", score="score", weight="w" if weighted else None
+            )
+            return {c["id"]: c["value"] for c in result.to_dict()["attributes"][0]["comparisons"]}
+
+        exact = found()
+        with monkeypatch.context() as patch:
+            for name, value in (("KEEP_ROWS", 400), ("MOST_SCORES", 3500), ("SORT_ROWS", 50)):
+                for module in (engine, second_pass, narrowing, auditing):
+                    patch.setattr(module, name, value, raising=False)
+            patch.setattr("fairfix.data.files.PART_ROWS", 500)
+            few = found()
+        for name in exact:
+            if name.startswith(("ks", "scoring")):
+                assert few[name] == pytest.approx(exact[name], abs=1e-12), name
+
+
+def test_scores_without_room_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbouring scores that no finer bin parts are held up to a limit; one pass needs none of them."""
+    n = 4000
+    frame = pd.DataFrame({"g": ["a", "b"] * (n // 2), "label": [0, 0, 1, 1] * (n // 4)})
+    frame.assign(score=0.5 + np.arange(n) * 2.0**-52).to_parquet(tmp_path / "d.parquet", row_group_size=500)
+    for name, value in (("KEEP_ROWS", 400), ("MOST_SCORES", 1000), ("SORT_ROWS", 50)):
+        for module in (engine, second_pass, narrowing, auditing):
+            monkeypatch.setattr(module, name, value, raising=False)
+    with pytest.raises(DataError, match="one_pass"):
+        audit(tmp_path / "d.parquet", protected="g", label="label", score="score")
+    assert audit(tmp_path / "d.parquet", protected="g", label="label", score="score", one_pass=True).to_dict()

@@ -24,7 +24,7 @@ from fairfix.cli import run as command
 from fairfix.data.choices import Database
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import assemble
-from fairfix.errors import UsageError
+from fairfix.errors import ArtifactError, UsageError
 from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import Step, run
 from fairfix.models.export.rules import KINDS, exported
@@ -464,6 +464,47 @@ def test_the_vectors_of_an_artifact_are_what_it_predicts(name: str, tmp_path: Pa
     assert fairfix.predict(Repaired.load(tmp_path / "old.fairfix"), rows()).equals(
         fairfix.predict(made, rows())
     )
+
+
+@pytest.mark.parametrize("name", [name for name in REPAIRS if name != "trees"])
+def test_a_rule_that_contradicts_its_vectors_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By whoever shows it or uses it, whichever of the two was changed; the whole one is taken."""
+    made, path = repaired(name), tmp_path / "r.fairfix"
+    made.save(path)
+    rows().to_csv(tmp_path / "rows.csv", index=False)
+    lines = (
+        ["inspect", str(path)],
+        ["predict", str(path), str(tmp_path / "rows.csv"), "-o", str(tmp_path / "o.csv")],
+    )
+    assert command(lines[0]) == 0
+    fairfix.load(str(path))
+    held = made.facts["vectors"]
+    column = next(iter(held["results"]))
+    for part, changed in (
+        ("draws", [1 - draw for draw in held["draws"]]),
+        ("results", {**held["results"], column: [0.123] * len(held["draws"])}),
+        ("rows", {**held["rows"], "more": 1}),
+        ("rows", 3),
+    ):
+        replace(made, facts={**made.facts, "vectors": {**held, part: changed}}).save(path)
+        for line in lines:
+            capsys.readouterr()
+            assert command(line) == 2, (part, line)
+            assert "vectors" in capsys.readouterr().err
+        with pytest.raises(ArtifactError):
+            fairfix.load(str(path))
+        assert not (tmp_path / "o.csv").exists()
+
+
+def test_another_rule_contradicts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Vectors of one repair do not vouch for another one of the same kind."""
+    asked: dict[str, Any] = {"protected": "race", "label": "label", "score": "score", "method": "ramp"}
+    ones = [fairfix.repair(people(400, seed), **asked).repaired for seed in (1, 2)]
+    replace(ones[0], facts=ones[1].facts).save(tmp_path / "r.fairfix")
+    assert command(["inspect", str(tmp_path / "r.fairfix")]) == 2
+    assert "vectors" in capsys.readouterr().err
 
 
 def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

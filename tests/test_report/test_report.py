@@ -14,8 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import jsonschema
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from fairfix.auditing.as_json import audit_dict
@@ -26,7 +28,7 @@ from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, json_, renderer
 from fairfix.report.layout import HEADLINES, layout
-from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options
+from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options, readable
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -342,3 +344,15 @@ def test_tables_of_very_many_groups_are_cut_and_say_so() -> None:
     assert rows[-1] == "everybody"
     headlines = [one for one in block["comparisons"] if one["id"] in HEADLINES]
     assert {name for one in headlines for name in one["groups"]} <= set(rows)
+
+
+def test_long_names_are_cut_for_people_and_whole_in_json() -> None:
+    """A name of a megabyte is not printed hundreds of times; two that begin and end alike stay two."""
+    names = ["x" * 100_000 + middle + "x" * 100_000 for middle in "ab"]
+    frame = pd.DataFrame({"g": names * 40, "label": [0, 0, 1, 1] * 20, "score": [0.1, 0.9, 0.3, 0.7] * 20})
+    result = fairfix.audit(frame, protected="g", label="label", score="score")
+    for name in ("text", "html", "markdown", "github", "comment", "card"):
+        assert len(result.render(name)) < 1_000_000, name
+    shown = readable(result.to_dict())["attributes"][0]["groups"]
+    assert len({group["group"] for group in shown}) == 2
+    assert all(name in result.to_json() for name in names)

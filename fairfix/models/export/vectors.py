@@ -16,12 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import UnseenGroup
+from fairfix.data.codec import LONGEST_FAULT, need, shortened
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
+from fairfix.errors import MALFORMED, ArtifactError, FairfixError
 from fairfix.models.export.program import names_of
 from fairfix.models.export.rules import Exported
 from fairfix.models.identity import IDENTITY_TYPES, row_draws
 from fairfix.models.repaired import Repaired
+
+ALIKE = 1e-9
+"""By how much numbers of two processors may differ, relative to 1 or to themselves."""
 
 ROWS = 48
 """Enough for each group of most rules to meet every piece of its curve."""
@@ -41,7 +46,48 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
         columns.setdefault(name, _names(kind))
     if repaired.reading.columns.score and repaired.reading.columns.score not in columns:
         columns[repaired.reading.columns.score] = pa.array(_scores(repaired, (0.0, 1.0)))
-    rows = pa.table(columns)
+    return {"rows": _plain(rows := pa.table(columns)), **_answers(repaired, rows)}
+
+
+def check_vectors(repaired: Repaired, name: str) -> None:
+    """Run the rule of an artifact on the test vectors that it holds; an ArtifactError where it gives something else."""
+    held = repaired.facts.get("vectors")
+    if held is None:
+        return
+    try:
+        rows = pa.table(held["rows"])
+        computed, saved = _answers(repaired, rows), {key: held[key] for key in ("draws", "results")}
+        need(computed["draws"] == saved["draws"], "the draws of its test vectors are not those of its rows")
+        need(
+            computed["results"].keys() == saved["results"].keys(),
+            "its test vectors have results of another kind",
+        )
+        for column, entries in computed["results"].items():
+            for row, (one, other, draw) in enumerate(
+                zip(entries, saved["results"][column], saved["draws"], strict=True)
+            ):
+                chance = computed["results"].get("p_positive", entries)[row]
+                close = column == "decision" and chance is not None and abs(chance - draw) <= ALIKE
+                need(
+                    close or _same_result(one, other),
+                    f"its rule gives {one!r} for test vector {row}, which says {other!r}",
+                )
+    except (*MALFORMED, FairfixError, pa.ArrowException) as error:
+        raise ArtifactError(
+            f"{name}: its rule contradicts its test vectors: {shortened(str(error), LONGEST_FAULT)}; it was changed or "
+            "damaged: repair again"
+        ) from error
+
+
+def _same_result(one: Any, other: Any) -> bool:
+    """Tell whether a result is the other one, but for the rounding of another processor."""
+    if type(one) is float and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=ALIKE, abs_tol=ALIKE)
+    return bool(one == other)
+
+
+def _answers(repaired: Repaired, rows: pa.Table) -> dict[str, Any]:
+    """Return the draws of made-up rows, and what prediction on them gives."""
     unseen: UnseenGroup = "base" if repaired.unseen_group == "base" else "abstain"
     by_column = replace(repaired, base={"kind": "column"}, unseen_group=unseen)
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
@@ -49,7 +95,6 @@ def vectors(repaired: Repaired, program: Exported) -> dict[str, Any]:
     names = [name for name in by_column.output.names if name != "randomized"]
     draw = row_draws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
     return {
-        "rows": _plain(rows),
         "draws": draw(np.arange(ROWS)).tolist(),
         "results": _plain(table.select(names)),
     }
