@@ -12,7 +12,7 @@ import pytest
 from fairfix.errors import DataError, ModelError, UsageError
 from fairfix.models import estimators
 from fairfix.models.estimators import checked, title_of
-from fairfix.models.learners import fit_classes, fit_mean, hashed
+from fairfix.models.learners import fit_classes, fit_mean, hashed, placed
 from fairfix.models.members import LinearMember, Member, OnnxMember, TreesMember
 from fairfix.models.tree_arrays import of_32_bits
 from fairfix.optim.linear_losses import standardised
@@ -133,7 +133,7 @@ def test_trees_of_scikit_learn_send_every_row_where_it_does(estimator: Any) -> N
 
 def seen(X: Floats, y: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
     """Return rows in the order, and with the labels and weights, in which an estimator is given them."""
-    order = np.lexsort((w, y, hashed(X)))
+    order = np.lexsort((hashed(X), w, y, hashed(placed(X, w))))
     return X[order], standardised(y[order], w[order], "square")[0], w[order] / w.mean()
 
 
