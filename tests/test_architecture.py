@@ -62,9 +62,6 @@ LONGEST_MODULE, LONGEST_CLASS = 600, 300
 LONGER = {
     "tasks/request.py": "every parameter of every command, one field each",
     "Repaired": "a saved repair: what it holds, reads, writes and predicts",
-    "Repairer": "what every method has in common, each optional power a member",
-    "Promise": "every way to a guarantee, one method each",
-    "Witness": "a bound for every kind of comparison, one method each",
 }
 """Module or class -> why it is longer."""
 

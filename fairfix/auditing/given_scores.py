@@ -56,7 +56,7 @@ class GivenScores:
             if scale == "logit":
                 of_1, of_0 = np.logaddexp(0.0, -rows.score), np.logaddexp(0.0, rows.score)
             else:
-                chance = to_probability(rows.score, scale)
+                chance = np.clip(to_probability(rows.score, scale), 0.0, 1.0)  # rounding leaves the interval
                 of_1, of_0 = np.abs(np.log(chance)), np.abs(np.log(1.0 - chance))
         endless = np.isinf(of_1) | np.isinf(of_0)
         group = np.where(np.isin(group, group[endless]), -1, group)

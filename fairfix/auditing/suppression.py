@@ -28,7 +28,7 @@ from fairfix.data.files import Part, Source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
-from fairfix.data.urls import scheme_of
+from fairfix.data.urls import name_of, scheme_of
 from fairfix.errors import DataError, EntryError, FairfixError
 
 Cell = tuple[str, ...]
@@ -146,6 +146,8 @@ def withholding(least: int, data: Any = None) -> Iterator[None]:
         if not least or not error.quotes or absent:
             raise
         where = f" in {error.part} column {error.column!r}" if isinstance(error, EntryError) else ""
+        if isinstance(data, str):
+            where += f" of {name_of(data)}"
         withheld = DataError(
             f"`suppress_below={least}`: something{where} cannot be used; the reason may quote values of the data "
             f"and is not shown: {remedy}"

@@ -516,7 +516,7 @@ def _scores(table: Table, flips: Sequence[Flip], judge: Judge, comparable: Compa
 
 def _log_odds(scores: Floats) -> Floats:
     """Return log-odds within ``FARTHEST`` of 0."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.clip(np.log(scores) - np.log1p(-scores), -FARTHEST, FARTHEST))
 
 

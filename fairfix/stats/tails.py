@@ -195,10 +195,13 @@ class _Bets:
 
     def won(self, mean: float, stake: float) -> float:
         """Return the logarithm of what bets that the expectation is below ``mean`` have won."""
-        return self.rows * float(self.share @ np.log1p(stake * (mean - self.numbers)))
+        with np.errstate(divide="ignore"):  # a bet of everything that is lost has won minus infinity
+            return self.rows * float(self.share @ np.log1p(stake * (mean - self.numbers)))
 
     def upper(self, stake: float, cost: float) -> float:
         """Return the largest mean against which no more than ``cost`` is won, at most 1; ``cost`` may be below 0."""
+        if cost == math.inf:
+            return 1.0
         target = cost / self.rows
         # at most this much is won on average, as log(1 + x) <= x: it starts too low, and rises, as won is concave
         m = max(float(self.share @ self.numbers) + target / stake, 0.0)

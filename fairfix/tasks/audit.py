@@ -95,13 +95,18 @@ def run_audit(request: AuditRequest) -> AuditResult:
     from fairfix.auditing.suppression import withholding
 
     if not request.metrics:
-        with withholding(request.suppress_below, request.data):
+        with withholding(request.suppress_below, _named(request)):
             return _run(request)
     own = own_metrics(request.metrics)
-    with added(own), withholding(request.suppress_below, request.data):
+    with added(own), withholding(request.suppress_below, _named(request)):
         result = _run(request)
     forms = {"own_metrics": [one.as_json for one in own]} if result.content else {}
     return replace(result, content={**result.content, **forms})
+
+
+def _named(request: AuditRequest) -> Any:
+    """Return the data, or the counts, that a request names."""
+    return request.data if request.from_counts is None else request.from_counts
 
 
 def _run(request: AuditRequest) -> AuditResult:

@@ -228,7 +228,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
         request.unseen_group,
-        made.identity,
+        dict(sorted(made.identity.items())),  # as it is saved: the draw of a row depends on the order
         hash_key(request.seed, made.fingerprint),
         made.base,
         {},

@@ -385,11 +385,13 @@ def test_what_does_not_go_together_is_refused(call: Call, arguments: tuple[str, 
 
 
 def test_an_id_alone_changes_nothing(call: Call) -> None:
-    """A shared id in a configuration, meant for repairs, has no effect on an audit."""
+    """A shared id, meant for repairs, has no effect on an audit, which says so where it is asked for by name."""
     write_pair(rows=50)
-    with_id = call(*ARGUMENTS, "--format", "json")
-    without = call(*ARGUMENTS[:-2], "--format", "json")
+    with_id, without = (
+        json.loads(call(*arguments, "--format", "json")[1]) for arguments in (ARGUMENTS, ARGUMENTS[:-2])
+    )
 
+    assert [one["code"] for one in with_id.pop("messages")] == ["unused"]
     assert with_id == without
 
 

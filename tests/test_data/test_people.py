@@ -123,6 +123,10 @@ def test_a_comparison_and_saved_counts_are_those_of_the_people(call: Call) -> No
             content = json.loads(out)
             content["data"]["columns"].pop("count", None)
             content.pop("artifact", None)  # its hash is of names too
+            for point in content.get("points", ()):
+                point["messages"] = [one["code"] for one in point.get("messages", ())]
+                for name in ("command", "notes", "warnings"):  # which name the counts
+                    point.pop(name, None)
             found.append(json.loads(json.dumps(content).replace("one.csv", "n.csv")))
     assert found[:4] == found[4:]
     status, _, err = call("audit", "--from-counts", "n.csv.counts", "--count", "weight")

@@ -25,7 +25,7 @@ from tests.data import couples
 NAMES = ("age", "role")
 
 
-def problem_of(many: int = 150, pairs: int = 0) -> RepairProblem:
+def problem_of(many: int = 1000, pairs: int = 0) -> RepairProblem:
     """Return couples, with pairs of neighbours."""
     data = couples(many=many).assign(person=lambda d: [f"p{i}" for i in range(len(d))])
     columns = Columns(("sex",), label="label", id="person")

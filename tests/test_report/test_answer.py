@@ -345,7 +345,7 @@ def test_the_highest_is_so_called_where_all_are_shown() -> None:
     block = of["attributes"][0]
     one = next(c for c in block["comparisons"] if c["id"] == "selection_rate.difference.between_groups")
     shown = between_whom(one, of, "g")
-    block["hidden"] = 2
+    of["suppressed"] = {"below": 20}
 
     assert re.fullmatch(r"a \.\d{3} against c \.\d{3} \(highest\)", shown)
     assert between_whom(one, of, "g").endswith("(highest shown)")

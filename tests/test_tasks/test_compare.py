@@ -198,8 +198,8 @@ def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]
 
     assert "KS distance, to overall [sex]" in out
     assert "uses group" in out
-    assert any("*" in line and line.startswith("ramp") for line in out.splitlines())
-    assert any(line.startswith("fair-regression") and " no " in line for line in out.splitlines())
+    assert any("*" in line and line.startswith("  ramp") for line in out.splitlines())
+    assert any(line.startswith("  fair-regression") and " no " in line for line in out.splitlines())
 
 
 def test_features_are_learned_from_when_asked(call: Call) -> None:

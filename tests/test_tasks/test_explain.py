@@ -291,7 +291,7 @@ def codes_of(call: ast.Call) -> set[str]:
     if names_in(call.func) == {"ConvergenceWarning"}:
         return {"not_converged"}
     code = call.args[1] if len(call.args) == 2 else ast.Constant("")
-    if ast.unparse(code) == "one.code":  # of a warning that was made elsewhere, and is passed on
+    if ast.unparse(code) in ("one.code", "note.code"):  # of one that was made elsewhere, and is passed on
         return {"not_converged"}
     ends = (code.body, code.orelse) if isinstance(code, ast.IfExp) else (code,)
     return {str(one.value) for one in ends if isinstance(one, ast.Constant) and one.value}

@@ -125,6 +125,8 @@ OTHERWISE: Mapping[str, str] = {
     "baseline_data": "a file of another run",
     "against_data": "a file of another run",
     "counts_out": "it writes a file, and changes no number",
+    "count": "it says how many people rows are: tests/test_data/test_people.py",
+    "merge": "it says which names are one: tests/test_tasks/test_merge.py",
     "threads": "it changes no number, by design",
     "cluster": "it changes no number, by design",
     "missing": "of rows with gaps, and there are none",
