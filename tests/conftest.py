@@ -96,6 +96,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.fixture(autouse=True)
+def safe_path_as_it_was() -> Iterator[None]:
+    """Leave the environment as it was: the command line, run in this process, keeps its children from the folder."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    yield
+    if before is None:
+        os.environ.pop("PYTHONSAFEPATH", None)
+    else:
+        os.environ["PYTHONSAFEPATH"] = before
+
+
 @pytest.fixture(scope="session")
 def frames() -> Frames:
     """A factory: the same arguments give the same frame."""
