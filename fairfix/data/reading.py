@@ -39,6 +39,10 @@ OWN = {
 """Columns that ``fairfix predict`` adds side by side -> part -> the one that plays it."""
 
 
+ROLES = ("strata", "protected", "label", "score", "prediction", "probability", "weight", "count", "id")
+"""What a user names a column for; a column has one role."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """Which column plays which part; every other column is a feature."""
@@ -106,17 +110,7 @@ class Reading:
         if protected and not columns.protected:
             raise UsageError("no protected column is named; name one with `protected=COLUMN`")
         seen: dict[str, str] = {}
-        for part in (
-            "strata",
-            "protected",
-            "label",
-            "score",
-            "prediction",
-            "probability",
-            "weight",
-            "count",
-            "id",
-        ):
+        for part in ROLES:
             names = getattr(columns, part)
             for name in names if isinstance(names, tuple) else filter(None, (names,)):
                 if name in seen:
@@ -235,17 +229,7 @@ def infer_columns(
     looked for alone; where they are not ``score_needed``, they may be missing. Where a ``repaired`` rule has decided
     the rows, its columns come before those of usual names.
     """
-    for part in (
-        "protected",
-        "strata",
-        "label",
-        "score",
-        "prediction",
-        "probability",
-        "weight",
-        "count",
-        "id",
-    ):
+    for part in ROLES:
         given = getattr(columns, part)
         if "" in ((given,) if isinstance(given, str) else given or ()):
             raise UsageError(f"`{part}`: a column without a name can play no part; give it one in the data")
