@@ -15,6 +15,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from fairfix.cli import COMMANDS, cli
 from fairfix.errors import CODES
 from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
-from fairfix.report.words import as_options
+from fairfix.report.words import SETTINGS, as_options, option_words
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS
 from fairfix.tasks.repair import hyper_parameters
@@ -87,6 +88,7 @@ def completion() -> str:
     choices = {
         name.replace("_", "-"): sorted({c for one, rule in rules if one == name for c in rule.choices})
         for name, _ in rules
+        if name not in SETTINGS
     }
     return json.dumps({"methods": list(available()), "options": choices}, indent=1) + "\n"
 
@@ -151,7 +153,7 @@ def parameters(name: str) -> str:
     """Return the hyper-parameters of a method."""
     rows = [
         (
-            f"`--{part.name.replace('_', '-')}`",
+            f"`{shlex.join(option_words(part.name))}`",
             str(part.default) or " ",
             as_options(part.metadata["rule"].help),
         )

@@ -23,6 +23,7 @@ from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
 from fairfix.data.urls import scheme_of
 from fairfix.errors import ConfigError
+from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import (
     RECORD,
     AuditRequest,
@@ -120,7 +121,7 @@ def load_config(path: Path, options: Mapping[str, frozenset[str]], methods: froz
         commands[command] = {name: value for name, value in shared.items() if name in own}
         commands[command] |= _settings(f"[{command}]", table, own, path, methods)
         for method, inner in nested.items():
-            of_methods[method] = _settings(f"[{command}.{method}]", inner, own, path)
+            of_methods[method] = _settings(f"[{command}.{method}]", inner, own | SETTINGS, path)
     return Config(path, commands, of_methods, waivers, record, shared)
 
 
@@ -182,6 +183,7 @@ def _settings(
         if _name(key) not in options:
             near = nearest(_name(key), sorted({*options, *tables}))
             hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+            hint = "; write it into [repair.METHOD]" if _name(key) in SETTINGS else hint
             raise ConfigError(f"{path}: unknown key {key!r}{f' in {where}' if where else ''}{hint}")
     return {_name(key): _value(_name(key), value, path) for key, value in table.items()}
 

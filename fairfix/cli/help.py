@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "unlabelled",
             "pairs",
             "subspace",
+            "set_",
             "holdout",
         ),
         *("validation", "guarantee"),

@@ -20,7 +20,7 @@ from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
-from fairfix.report.words import as_json, as_options, plain
+from fairfix.report.words import SETTINGS, as_json, as_options, plain
 from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -314,7 +314,8 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         config = load_config(path, known_options(methods=True), frozenset(available()))
     command = ctx.command.name or ""
     settings = config.commands.get(command, {})
-    params = {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
+    params = {name: click.Option([f"--{name}"]) for name in SETTINGS if command == "repair"}
+    params |= {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
     beyond = {} if value else dict(reach(path, settings, command))
     fitting = {
         str(params[name].name): _fitting(params[name], content, path) for name, content in settings.items()

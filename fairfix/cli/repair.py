@@ -26,8 +26,9 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
 from fairfix.cli.progress import working
+from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
-from fairfix.report.words import as_options
+from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.request import RepairRequest
 
 if TYPE_CHECKING:
@@ -65,7 +66,17 @@ class RepairCommand(SectionedCommand):
             lenient = click.Context(self, ctx.parent, resilient_parsing=True, ignore_unknown_options=True)
             named = self.make_parser(lenient).parse_args(list(args))[0].get("method")
             ctx.meta["fairfix.method"] = named[-1] if isinstance(named, list) else named
-        return super().parse_args(ctx, args)
+        return self._parsed(ctx, args)
+
+    def _parsed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the line; a setting that is written as an option gets the line to type instead."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("-", "_")
+            if name not in SETTINGS:
+                raise
+            raise click.UsageError(f"{error.message} Type --set {name}=VALUE.", ctx) from None
 
     def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
         """Return the options that all methods have; of the method that the line names, its own too."""
@@ -87,7 +98,9 @@ class RepairCommand(SectionedCommand):
         methods = [named] if named else available().values()
         write_section(formatter, "Methods", [(method.name, method.summary) for method in methods])
         if not named:
-            formatter.write("\n  'fairfix repair --method NAME --help' has the options of a method.\n")
+            formatter.write("\n  'fairfix repair --method NAME --help' shows the options of a method.\n")
+        elif any(name in SETTINGS for name, _ in named.rules()):
+            formatter.write(f"\n  'fairfix explain {named.name}' lists its settings for --set.\n")
         super().format_options(ctx, formatter)
 
 
@@ -114,7 +127,7 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
             for part in method.parameter_fields()
             if part.name == name
         }
-        if not users:
+        if not users or name in SETTINGS:
             continue
         default = _default({user: str(part.default) for user, part in users.items()})
         rules: list[Rule] = [part.metadata["rule"] for part in users.values()]
@@ -131,6 +144,34 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
             )
         )
     return tuple(out)
+
+
+def settings_of(texts: Sequence[str], method: str) -> dict[str, str]:
+    """Return the settings of a method that ``--set NAME=VALUE`` gives, by name.
+
+    Raises
+    ------
+    UsageError
+        A text is no ``NAME=VALUE``, a name is given twice, or the method has no such setting.
+    """
+    from fairfix.methods import available
+
+    out: dict[str, str] = {}
+    own = (
+        [name for name, _ in available()[method].rules() if name in SETTINGS] if method in available() else []
+    )
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise UsageError(f"--set {text}: write NAME=VALUE, such as --set {(*own, name)[0]}=VALUE")
+        if name in out:
+            raise UsageError(f"--set {name}: given twice, as {out[name]!r} and {value!r}; give it once")
+        if own and name not in own:
+            hint = did_you_mean(name, own) or f"; its settings are {', '.join(own)}"
+            raise UsageError(f"--set {name}: not a setting of {method}{hint}")
+        out[name] = value
+    return out
 
 
 def completed_options() -> list[click.Option]:
@@ -163,11 +204,17 @@ def _apply_method_table(ctx: click.Context) -> None:
 
     name = ctx.params.get("method") or ""
     params = {str(param.name): param for param in ctx.command.get_params(ctx)}
+    settings: dict[str, str] = {}
     for key, text in ctx.meta.get("fairfix.methods", {}).get(name, {}).items():
+        if key in SETTINGS:
+            settings[key] = text
+            continue
         if ctx.get_parameter_source(key) in (None, ParameterSource.DEFAULT):
             ctx.params[key] = params[key].process_value(ctx, text)
             ctx.set_parameter_source(key, ParameterSource.DEFAULT_MAP)
     chosen = available().get(name)
+    settings |= settings_of(ctx.params["set_"], name)
+    ctx.params |= {**settings, "set_": tuple(f"{key}={value}" for key, value in settings.items())}
     for part in chosen.parameter_fields() if chosen else ():
         if ctx.params.get(part.name) is None:
             ctx.params[part.name] = str(part.default)
@@ -175,6 +222,13 @@ def _apply_method_table(ctx: click.Context) -> None:
 
 @click.command("repair", cls=RepairCommand)
 @options_of(RepairRequest, data_required=False)
+@option(
+    "--set",
+    "set_",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the method's solver; repeatable.  'fairfix explain METHOD' lists them.",
+)
 @option(
     "--output",
     "-o",

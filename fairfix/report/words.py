@@ -17,6 +17,25 @@ from typing import Any
 ARGUMENTS = frozenset(("data", "result", "artifact"))
 """Parameters that the command line takes without a name."""
 
+SETTINGS = frozenset(
+    (
+        *(
+            "balance",
+            "batch",
+            "bin_rows",
+            "bins",
+            "calibrate",
+            "direction_cost",
+            "directions",
+            "hidden",
+            "holds",
+        ),
+        *("huber_delta", "intercept", "l2", "label_range", "learning_rate", "mixture", "nu", "oracle"),
+        *("pair_directions", "price_bound", "quantile_level", "rho", "rounds", "search", "shape", "z"),
+    )
+)
+"""Parameters of methods that few people change: the command line takes them by ``--set NAME=VALUE``."""
+
 PARAMETER = re.compile(r"`([a-z_][a-z0-9_]*)(?:=([^`]*))?`")
 """A parameter in a message, a note or a help, perhaps with a value."""
 
@@ -118,8 +137,16 @@ def _named_or_with_options(value: Any) -> Any:
 def _option(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
-    name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
-    return name if match[2] is None else f"{name} {shlex.quote(match[2])}"
+    if match[1] in ARGUMENTS:
+        return match[1].upper()
+    return shlex.join(option_words(match[1], match[2]))
+
+
+def option_words(name: str, value: str | None = None) -> list[str]:
+    """Return the words by which the command line takes a parameter, such as ``--slack 0.02`` or ``--set rho=0.4``."""
+    if name in SETTINGS:
+        return ["--set", name if value is None else f"{name}={value}"]
+    return [f"--{name.replace('_', '-')}", *([] if value is None else [value])]
 
 
 def harmless(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from fairfix.data.names import joined_names
 from fairfix.data.urls import shown_argument
 from fairfix.methods.base import Repairer
+from fairfix.report.words import option_words
 from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
 
 OF_NOISE = frozenset(name for name in parameters_of(RepairRequest) if name.startswith("noise"))
@@ -67,9 +68,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         for one in value if isinstance(value, list) else (value,):
-            option = "--" + name.replace("_", "-")
-            text = shown_argument(str(_shortest(one)))
-            yield option if one is True else f"{option} {shlex.quote(text)}"
+            yield shlex.join(option_words(name, None if one is True else shown_argument(str(_shortest(one)))))
 
 
 def _shortest(value: Any) -> Any:

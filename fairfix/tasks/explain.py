@@ -25,6 +25,7 @@ from fairfix.auditing.metrics import (
 )
 from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
+from fairfix.report.words import SETTINGS
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
 from fairfix.tasks.request import (
     MULTICLASS,
@@ -184,7 +185,13 @@ def _method(name: str, text: str) -> Explanation:
     ]
     if method.solvers:
         lines.append(("solvers", ", ".join(method.solvers)))
-    lines.append(("parameters", ", ".join(f"`{one}`" for one, _ in method.rules())))
+    own = {part.name: part for part in method.parameter_fields()}
+    lines.append(("options", ", ".join(f"`{one}`" for one in own if one not in SETTINGS)))
+    lines += [
+        ("set", f"`{one}={part.default}`: {part.metadata['rule'].help}")
+        for one, part in own.items()
+        if one in SETTINGS
+    ]
     lines.append(("try", f"fairfix repair DATA --method {method.name} --protected COLUMN"))
     return Explanation(method.name, tuple(lines))
 

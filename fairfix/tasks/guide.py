@@ -22,7 +22,7 @@ from fairfix.data.names import joined_names, nearest, quoted_name, split_names
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
 from fairfix.errors import FairfixError, UsageError
-from fairfix.report.words import as_options, plain
+from fairfix.report.words import as_options, option_words, plain
 from fairfix.tasks.request import AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
@@ -211,7 +211,7 @@ def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
     words = ["fairfix", task, shown]
     for name, value in settings.items():
         for one in value if isinstance(value, tuple) else (value,):
-            words += [f"--{name.replace('_', '-')}", *([] if one is True else [str(one)])]
+            words += option_words(name, None if one is True else str(one))
     printed = as_options(line)
     sound = (
         shown_argument(data) == data

@@ -26,6 +26,7 @@ from fairfix.data.choices import Probabilities
 from fairfix.methods import available as found_methods
 from fairfix.methods.base import Rule
 from fairfix.report import FORMATS
+from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
 
 from tests.fuzz import files
@@ -139,6 +140,22 @@ class Drawer:
         where = f"[{self.column('group')}]" if draw.random() < 0.2 else ""
         sign = "<" if (kind in (".ratio", ".min")) is not holds else ">"
         return f"{metric}{kind}{scope}{where}{draw.choice((sign, sign, '>', '<='))}{self.number(0.1, 0.02, 0.5, 0.8)}"
+
+    def setting(self) -> str:
+        """Return a setting of the method as ``NAME=VALUE``."""
+        every = rules_of()
+        own = [name for name in sorted(SETTINGS) if name in every and self.method in dict(every[name])]
+        name = (
+            self.draw.choice(own or ["rho"])
+            if not self.wild()
+            else self.draw.choice(("slack", "x", "", "rho"))
+        )
+        if name == "label_range":
+            return (
+                f"{name}={'-1e6,1e6' if not self.wild() else self.draw.choice(('0,1', '1,0', '5', 'nan,1'))}"
+            )
+        rules = [rule for method, rule in every.get(name, []) if method == self.method]
+        return f"{name}={self.hyper(rules) if rules else '1'}"
 
     def hyper(self, rules: list[Rule]) -> str:
         """Return a value of a hyper-parameter, or several."""
@@ -376,11 +393,8 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         d.column("group", "number")
     ),
     "radius": lambda d: d.number(0.0, 0.1, 1.0),
-    "direction_cost": lambda d: d.number(0.0, 0.01, 1.0),
+    "set_": lambda d: d.setting(),
     "group_slack": _radii,
-    "label_range": lambda d: (
-        "-1e6,1e6" if not d.wild() else d.draw.choice(("0,1", "1,0", "5", "nan,1", "0,inf"))
-    ),
     "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
     "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
     "share": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
@@ -459,7 +473,7 @@ def rules_of() -> dict[str, list[tuple[str, Rule]]]:
     out: dict[str, list[tuple[str, Rule]]] = {}
     for method, kind in available().items():
         for part in kind.parameter_fields():
-            if not part.metadata["rule"].text:
+            if not part.metadata["rule"].text or part.name in SETTINGS:
                 out.setdefault(part.name, []).append((method, part.metadata["rule"]))
     return out
 

@@ -162,7 +162,7 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     shape = np.ones(len(truth.names)) if rng.random() < 0.5 else rng.uniform(0.6, 1.5, len(truth.names))
     factor = float(rng.choice([0.3, 0.999, 1.001, 1.03]))
     bounds = factor * truth.least(shape) * shape
-    done = world.repaired(shell, *bounded(bounds, truth.names), "--l2", l2)
+    done = world.repaired(shell, *bounded(bounds, truth.names), "--set", f"l2={l2}")
     where = f"unit {world.unit:.1e}, {factor} times the least bound, {len(truth.names)} groups"
     if done.status == 2:
         found = "no linear model (square loss) holds --bound" in done.err and factor < 1
@@ -195,7 +195,7 @@ def units_mean_nothing(rng: np.random.Generator, shell: Shell) -> Tried:
         options: tuple[object, ...] = bounded(np.full(len(truth.names), bound), truth.names)
         if kind in ("reduction", "least-squares"):
             options = ("--solver", "reduction", "--slack", 0.2)
-            options += ("--oracle", "least-squares") if kind == "least-squares" else ()
+            options += ("--set", "oracle=least-squares") if kind == "least-squares" else ()
         done = other.repaired(shell, *options, "--learner", "trees" if kind == "trees" else "linear")
         key = (
             "--duplicate-ids",
@@ -253,7 +253,13 @@ def moved_values_are_not_refused(rng: np.random.Generator, shell: Shell) -> Trie
     least = float(np.stack([each[:, own == k].mean(axis=1) for k in range(groups)]).max(axis=0).min())
     bound = least * float(rng.choice([1.001, 1.1, 1.5])) + 1e-9
     done = world.repaired(
-        shell, *bounded(np.full(groups, bound), names), "--loss", "square", "--l2", 0, task="classification"
+        shell,
+        *bounded(np.full(groups, bound), names),
+        "--loss",
+        "square",
+        "--set",
+        "l2=0",
+        task="classification",
     )
     if done.status == 2:
         claim = "no linear model (square loss) holds" in done.err

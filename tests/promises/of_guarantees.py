@@ -124,7 +124,7 @@ def _few_or_many(rng: np.random.Generator, least: int, most: int) -> int:
 def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str, *, ratio: bool = False) -> Tried:
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 150, 12_000))
-    more = ["--gamma", rng.choice([0, 0.05, 0.5]), "--shape", rng.choice(["one-sided", "centred"])]
+    more = ["--gamma", rng.choice([0, 0.05, 0.5]), "--set", f"shape={rng.choice(['one-sided', 'centred'])}"]
     if rng.random() < 0.25:
         more = ["--decisions", "deterministic"]
     elif rng.random() < 0.25:
@@ -257,7 +257,15 @@ def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     bound = round((about if real or loss == "logistic" else 0.24) * float(rng.choice([1.0, 1.1, 1.3])), 4)
     more: tuple[object, ...] = ("--constraint", "bounded_group_loss", "--loss", loss, "--bound", bound)
     if real:
-        more = (*more, "--task", "regression", "--label", "amount", "--label-range", f"{-8 * far},{8 * far}")
+        more = (
+            *more,
+            "--task",
+            "regression",
+            "--label",
+            "amount",
+            "--set",
+            f"label_range={-8 * far},{8 * far}",
+        )
     told, _ = _asked(rng, shell, frame, "fair-regression", *more, "--features", "x,x2")
     if told is None:
         return NOT_SAID

@@ -388,7 +388,7 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
         "repair", shell.write(population.frame(rng, int(rng.choice([500, 5000])))), "--method", "robust",
         "--protected", "race", "--score", "score", "--label", "label", "--id", "id",
         "--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack,
-        "--assumption", str(rng.choice(["certified", "identified"])), "--z", 0, "-o", "rule.fairfix",
+        "--assumption", str(rng.choice(["certified", "identified"])), "--set", "z=0", "-o", "rule.fairfix",
     )
     # fmt: on
     if not done.result:

@@ -263,7 +263,7 @@ def _worlds_of_doubt(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFra
     method = [
         ("ramp",),
         ("ramp", "--constraint", "equalized_odds"),
-        ("ramp", "--rho", rng.choice([0.02, 0.5])),
+        ("ramp", "--set", f"rho={rng.choice([0.02, 0.5])}"),
         ("ramp", "--decisions", "deterministic", "--slack", 0.05),
         ("logloss", "--decisions", "deterministic"),
         ("fair-regression", "--slack", rng.choice([0.0, 0.05])),

@@ -286,8 +286,8 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
         "--solver",
         "network",
         "--protected-as-feature",
-        "--rho",
-        rng.choice([0.0, 1.0]),
+        "--set",
+        f"rho={rng.choice([0.0, 1.0])}",
         "--radius",
         radius,
     )
@@ -317,10 +317,19 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     solver = str(rng.choice(["linear", "linear", "network"]))
     frame = world.people(rng, few_or_many(rng, 3000 if solver == "linear" else 800))
     radius = round(float(np.exp(rng.uniform(np.log(1e-4), np.log(0.5)))), 6)
-    more = ["--solver", solver, "--rho", rng.choice([0.0, 1.0]), "--radius", radius, "--threshold", cut]
+    more = [
+        "--solver",
+        solver,
+        "--set",
+        f"rho={rng.choice([0.0, 1.0])}",
+        "--radius",
+        radius,
+        "--threshold",
+        cut,
+    ]
     more += ["--protected-as-feature"] if rng.random() < 0.6 else []
     if rng.random() < 0.4:
-        more += ["--directions", "pooled", "--direction-cost", rng.choice([0.0, 0.01, 1.0])]
+        more += ["--set", "directions=pooled", "--set", f"direction_cost={rng.choice([0.0, 0.01, 1.0])}"]
     done, made = repaired(shell, frame, *more)
     found = re.search(r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) among", said(done))
     if not found:

@@ -184,7 +184,7 @@ BAD_CALLS = {
     ),
     "no method": ("repair data.parquet --protected race", "choose one of fair-regression"),
     "a rate for one that finds its own": (
-        f"{REPAIR} --rho 0.3 --constraint covariance",
+        f"{REPAIR} --set rho=0.3 --constraint covariance",
         "finds its own rates",
     ),
     "negative slack": (f"{REPAIR} --slack -1", "at least 0"),
@@ -717,9 +717,9 @@ def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str
     line = (
         "repair data.parquet --method fair-regression --protected race --label label --features score --id id"
     )
-    status, text, err = call(line, "--l2", "0.01,0.01", "--format", "json")
+    status, text, err = call(line, "--set", "l2=0.01,0.01", "--format", "json")
     assert status == 0, err
-    once = json.loads(call(line, "--l2", "0.01", "--validation", "0.2", "--format", "json")[1])
+    once = json.loads(call(line, "--set", "l2=0.01", "--validation", "0.2", "--format", "json")[1])
     assert json.loads(text)["proof"]["fit"]["table"] == once["proof"]["fit"]["table"]
 
 
@@ -881,7 +881,7 @@ def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tm
 
 def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
     """A rate may be a word or a number; the validation part chooses, and is then fitted to as well."""
-    given = ("--rho", "joint,mean,0.4", "--gamma", "0.05,0.5", "--shape", "centred,one-sided")
+    given = ("--set", "rho=joint,mean,0.4", "--gamma", "0.05,0.5", "--set", "shape=centred,one-sided")
     status, out, _ = call(REPAIR, *given, "--format", "json")
     result = json.loads(out)
 

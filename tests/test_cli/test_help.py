@@ -22,6 +22,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods import Repairer, RepairProblem, available
+from fairfix.report.words import SETTINGS
 from fairfix.tasks.repair import hyper_parameters
 
 from tests.data import scored
@@ -92,7 +93,7 @@ def test_the_help_of_a_method_has_its_parameters_and_no_others(method: str) -> N
     own = text.partition(f"Parameters of {method}:\n")[2].partition("\n\n")[0]
     others = {f"--{one}" for one in completion()["options"]} - set(listed(own))
 
-    names = {name for name, _ in available()[method].rules()} & hyper_parameters().keys()
+    names = {name for name, _ in available()[method].rules()} & hyper_parameters().keys() - SETTINGS
     assert set(listed(own)) == {f"--{name.replace('_', '-')}" for name in names}
     assert not others & set(listed(text))
     assert helped("repair", "--help", "--method", method) == text

@@ -19,6 +19,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.cli.options import Number, known_options
 from fairfix.methods import available
+from fairfix.report.words import SETTINGS
 from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import (
     AuditRequest,
@@ -161,7 +162,7 @@ def test_parameters_of_methods_are_asked_too(method: str, key: str, here: Path) 
     rule = dict(available()[method].rules())[key]
     line = ["repair", "d.parquet", "--protected", "race", "--method", method, "-q", "-o", "new.fairfix"]
     for text in ("nan", "true", "2020-01-01", '"\\u00e9"', "[true]", "[nan]", "[[1]]", "{a = 1}"):
-        for table in ("repair", f"repair.{method}"):
+        for table in (() if key in SETTINGS else ("repair",)) + (f"repair.{method}",):
             Path("fairfix.toml").write_text(f"[{table}]\n{key} = {text}\n", encoding="utf-8")
             came = run(line)
             assert came == 2 if not rule.text else came in (0, 1, 2, 3), (table, text)

@@ -239,7 +239,7 @@ def test_what_is_no_copy_is_refused(said: str, tmp_path: Path, call: Any) -> Non
     WRONG[said](copies_of(people(60))[:1]).to_csv(tmp_path / "copies.csv", index=False)
     made = tmp_path / "a.fairfix"
     status, _, err = call(
-        *("repair", str(tmp_path / "data.csv"), "--method", "sensei", "--solver", "linear", "--rho", "1"),
+        *("repair", str(tmp_path / "data.csv"), "--method", "sensei", "--solver", "linear", "--set", "rho=1"),
         *("--protected", "sex", "--id", "person", "--features", ",".join(NAMES), "-o", str(made)),
         *("--counterfactuals", str(tmp_path / "copies.csv")),
     )

@@ -1060,7 +1060,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ("--constraint", "equal_opportunity"): "the noise table has no labels",
         ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
         ("--features", "income", "--protected-as-feature"): "sees no protected column",
-        ("--bins", "1"): "bins must be at least 2",
+        ("--set", "bins=1"): "bins must be at least 2",
         ("--solver", "dro"): "a score alone is nothing to train on; name columns with --features",
         (
             "--solver",

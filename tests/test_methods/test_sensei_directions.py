@@ -83,8 +83,8 @@ def test_the_shipped_score_does_not_change_along_given_directions(solver: str, t
     for name, frame in {"data": data, "moves": moves, "moved": moved}.items():
         frame.to_parquet(tmp_path / f"{name}.parquet")
     line = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--protected", "sex", "-q"]
-    line += ["--features", "age,pay,text", "--solver", solver, "--rho", "0", "--no-config"]
-    line += ["-o", str(tmp_path / "a.fairfix"), *(["--hidden", "6"] if solver == "network" else [])]
+    line += ["--features", "age,pay,text", "--solver", solver, "--set", "rho=0", "--no-config"]
+    line += ["-o", str(tmp_path / "a.fairfix"), *(["--set", "hidden=6"] if solver == "network" else [])]
     assert run([*line, "--subspace", str(tmp_path / "moves.parquet")]) == 0
     free = Repaired.load(tmp_path / "a.fairfix")
     assert run(line) == 0

@@ -21,7 +21,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.errors import CODES, ConvergenceWarning, ExitStatus, FairfixError, FairfixWarning, UsageError
 from fairfix.methods import available
 from fairfix.models.trace import Caution, Note
-from fairfix.report.words import as_options
+from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.explain import example, explain, names, overview
 from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, keys_of
 
@@ -209,7 +209,10 @@ def test_a_method_is_explained(name: str) -> None:
     assert words["slack bounds"].startswith(method.criterion)
     assert ("labels" in words["needs"]) == method().uses_labels
     assert ("noise" in words["needs"]) == method.knows_noise
-    assert [part.strip("`") for part in words["parameters"].split(", ")] == [one for one, _ in method.rules()]
+    options = [part.strip("`") for part in words["options"].split(", ")]
+    settings = [text.strip("`").partition("=")[0] for word, text in explain(name).lines if word == "set"]
+    assert sorted(options + settings) == sorted(one for one, _ in method.rules())
+    assert set(settings) <= SETTINGS
 
 
 def test_several_words_need_no_quotes(capsys: pytest.CaptureFixture[str]) -> None:

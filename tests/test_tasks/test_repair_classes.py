@@ -276,7 +276,17 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
         "--id",
         "id",
     ]
-    more = ["--solver", "linear", "--protected-as-feature", "--features", "skill", "--rho", "1", "-o", made]
+    more = [
+        "--solver",
+        "linear",
+        "--protected-as-feature",
+        "--features",
+        "skill",
+        "--set",
+        "rho=1",
+        "-o",
+        made,
+    ]
     status, _, err = call("repair", str(tmp_path / "people.csv"), *asked, *more, "--format", "json")
     assert status == 0, err
     assert call("predict", made, str(tmp_path / "people.csv"), "-o", scored)[0] == 0
