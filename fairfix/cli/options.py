@@ -314,7 +314,9 @@ def _configure(ctx: click.Context, param: click.Parameter, value: str | None) ->
         config = load_config(path, known_options(methods=True), frozenset(available()))
     command = ctx.command.name or ""
     settings = config.commands.get(command, {})
-    params = {name: click.Option([f"--{name}"]) for name in SETTINGS if command == "repair"}
+    params: dict[str, click.Parameter] = {
+        name: click.Option([f"--{name}"]) for name in SETTINGS if command == "repair"
+    }
     params |= {_key(param): param for param in ctx.command.get_params(click.Context(ctx.command))}
     beyond = {} if value else dict(reach(path, settings, command))
     fitting = {
