@@ -162,7 +162,7 @@ def megabytes(path: Path, size: int) -> None:
 
 AUDIT = ("audit", "DATA", "--protected", "g", *PLAIN)
 MANY = ("--max-groups", "1000000")
-LIMITS = ("--fail-on", "dp.difference>0.1", "--fail-on", "ks>0.2")
+LIMITS = ("--check", "dp.difference<=0.1", "--check", "ks<=0.2")
 REPAIR = ("repair", "DATA", "--protected", "g", "-o", "NEW", *PLAIN, *MANY)
 ALL = ("audit", "DATA", "--protected", "ALL", *PLAIN)
 CROSSED = ("audit", "DATA", "--protected", "p,q", "--intersect", *PLAIN, *MANY)

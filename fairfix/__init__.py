@@ -5,7 +5,7 @@ without numpy::
 
     import fairfix
 
-    result = fairfix.audit("loans.parquet", protected="race", fail_on="dp.difference>0.1")
+    result = fairfix.audit("loans.parquet", protected="race", check="dp.difference<=0.1")
     repair = fairfix.repair("loans.parquet", protected="race", method="ramp", slack=0.02)
     decided = fairfix.predict(repair, "new.parquet").to_pandas()
 """

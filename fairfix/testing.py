@@ -19,7 +19,7 @@ def assert_fair(
     Parameters
     ----------
     data, parameters
-        Those of :func:`fairfix.audit`, among them a limit: ``fail_on`` or ``fail_on_worse``.
+        Those of :func:`fairfix.audit`, among them at least one ``check``.
     undecided
         What a check does that the data cannot decide: ``"fail"`` as one that fails, ``"skip"`` skips the test,
         ``"pass"`` does nothing.
@@ -36,7 +36,7 @@ def assert_fair(
     unittest.SkipTest
         Nothing failed, a check is undecided, and ``undecided="skip"``; pytest skips the test.
     FairfixError
-        The audit did not run, or there is no limit, so that nothing would be asserted.
+        The audit did not run, or there is no check, so that nothing would be asserted.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     if undecided not in ("fail", "skip", "pass"):
@@ -45,7 +45,7 @@ def assert_fair(
     result: AuditResult = run(data, **parameters)
     of = judged(readable(result.content), "assert_fair")
     if not of.checks:
-        raise UsageError("nothing is asserted: give a limit by `fail_on` or `fail_on_worse`")
+        raise UsageError("nothing is asserted: give a `check`, such as 'dp.difference<=0.1'")
     count = {verdict: of.count(verdict) for verdict in ("fail", "undecided")}
     if not count["fail"] and (undecided == "pass" or not count["undecided"]):
         return result

@@ -19,12 +19,12 @@ fairfix audit "$here/loans.parquet" --no-config --protected race --model "$out/m
 
 say 'Gate it: a difference in selection rates above 0.05 fails (status 1)'
 status=0
-fairfix audit "$here/loans.parquet" --no-config --protected race --fail-on 'dp.difference>0.05' --format json >"$out/gate.json" || status=$?
+fairfix audit "$here/loans.parquet" --no-config --protected race --check 'dp.difference<=0.05' --format json >"$out/gate.json" || status=$?
 echo "exit status $status"
 [ "$status" = 1 ]
 
 say 'Repair it, with proof on held-out rows'
-fairfix repair "$here/loans.parquet" --no-config --method ramp --protected race --id applicant_id --fail-on 'dp.difference>0.15' --output "$out/repaired.fairfix"
+fairfix repair "$here/loans.parquet" --no-config --method ramp --protected race --id applicant_id --check 'dp.difference<=0.15' --output "$out/repaired.fairfix"
 
 say 'Decide on new applicants'
 fairfix predict "$out/repaired.fairfix" "$here/new_applicants.csv" --no-config --output "$out/decided.csv"
@@ -32,6 +32,6 @@ head -n 3 "$out/decided.csv"
 fairfix predict "$out/repaired.fairfix" "$here/loans.parquet" --no-config --output "$out/decided.parquet"
 
 say 'Audit what the repaired predictor decided'
-fairfix audit "$out/decided.parquet" --no-config --protected race --label label --probability p_positive --fail-on 'dp.difference>0.1'
+fairfix audit "$out/decided.parquet" --no-config --protected race --label label --probability p_positive --check 'dp.difference<=0.1'
 fairfix audit "$out/decided.parquet" --no-config --protected race --label label --prediction decision --format markdown >"$out/decided.md"
 fairfix inspect "$out/repaired.fairfix"

@@ -203,7 +203,7 @@ def test_the_recipes_for_ci_run(checkout: Path, monkeypatch: pytest.MonkeyPatch)
         seen += scripts
         if "--format github" in block:
             assert "no baseline yet" in done.stdout
-            assert "::error title=dp.difference[race]>0.1,file=fairfix.toml,line=7::FAIL" in done.stdout
+            assert "::error title=dp.difference[race]<=0.1,file=fairfix.toml,line=7::FAIL" in done.stdout
             assert (checkout / "comment.md").read_text().startswith("<!-- fairfix audit -->")
             again = execute("\n".join([*STUBS, SECOND, *scripts]), checkout)
             assert "no baseline yet" not in again.stdout
@@ -219,7 +219,7 @@ def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyP
     """Every input is an option, and none reaches a script but as a variable."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     *_, audit = action["runs"]["steps"]
-    given = {"data": "sample_data/loans.parquet", "protected": "race", "fail-on": "dp.difference>0.1 ks>0.9"}
+    given = {"data": "sample_data/loans.parquet", "protected": "race", "check": "dp.difference<=0.1 ks<=0.9"}
     for name, value in audit["env"].items():
         used = value.removeprefix("${{ inputs.").removesuffix(" }}")
         assert used in action["inputs"]

@@ -66,7 +66,7 @@ def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
     before, sign, after = catalogue.read_text().partition('    _rate(\n        *("accuracy"')
     catalogue.write_text(before + entry + sign + after)
     outs = [part for name in ("html", "markdown", "junit") for part in ("--out", f"{name}=r.{name}")]
-    check = ("--fail-on", "fdr.difference>0.001", "--gate-on", "point")
+    check = ("--check", "fdr.difference<=0.001", "--gate-on", "point")
     text = run(*AUDIT, *check, "--detail", *outs, status=1)
     result = json.loads(run(*AUDIT, "--format", "json"))
 
@@ -143,7 +143,7 @@ def render(result, *, ascii_only=False):
 def test_a_format_is_one_module(house: Path, run: Fairfix) -> None:
     """It is offered, printed, written to a file, and made of a saved result."""
     (house / "report" / "line_.py").write_text(FORMAT)
-    check = ("--fail-on", "dp.difference>0.9")
+    check = ("--check", "dp.difference<=0.9")
     printed = run(*AUDIT, *check, "--format", "line", "--out", "json=r.json", "--out", "line=r.txt")
 
     assert printed == "data.parquet: pass ✔\n"

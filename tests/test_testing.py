@@ -18,7 +18,7 @@ def decided(rows: int) -> pd.DataFrame:
     return pd.DataFrame({"race": ["a"] * rows + ["b"] * rows, "label": [0, 1] * rows, "prediction": chosen})
 
 
-GATE = {"protected": "race", "prediction": "prediction", "fail_on": "dp.difference>0.1"}
+GATE = {"protected": "race", "prediction": "prediction", "check": "dp.difference<=0.1"}
 
 
 @pytest.mark.parametrize("undecided", ["fail", "skip", "pass"])
@@ -47,14 +47,14 @@ def test_an_undecided_check_does_as_asked(undecided: str, raised: type[BaseExcep
 
 
 def test_a_fair_model_passes_and_gives_the_audit() -> None:
-    gate = GATE | {"fail_on": "dp.difference>0.5"}
+    gate = GATE | {"check": "dp.difference<=0.5"}
     assert assert_fair(decided(2000), **gate).verdict == "pass"
 
 
 def test_what_asserts_nothing_is_an_error() -> None:
     """Neither a failure, which would blame the model, nor a pass."""
-    free = {key: value for key, value in GATE.items() if key != "fail_on"}
-    with pytest.raises(UsageError, match="give a limit by `fail_on`"):
+    free = {key: value for key, value in GATE.items() if key != "check"}
+    with pytest.raises(UsageError, match="give a `check`"):
         assert_fair(decided(100), **free)
     with pytest.raises(UsageError, match="`undecided=maybe`"):
         assert_fair(decided(100), **GATE, undecided="maybe")

@@ -22,14 +22,14 @@ people = rest[["sex", "race", "income"]].assign(score=model.predict_proba(rest[n
 people.head()
 
 # %% [markdown]
-# The whole report is the result itself. `protected` names the columns whose groups are compared, `fail_on` the limits.
+# The whole report is the result itself. `protected` names the columns whose groups are compared, `check` the limits.
 
 # %%
 audit = fairfix.audit(
     people,
     protected=["sex", "race"],
     label="income",
-    fail_on=["dp.difference>0.1", "true_positive_rate.difference>0.1"],
+    check=["dp.difference<=0.1", "true_positive_rate.difference<=0.1"],
 )
 audit
 

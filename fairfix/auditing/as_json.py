@@ -80,7 +80,7 @@ def _judged_check(entry: Any) -> Any:
         low, high = (
             end if one is None else one for one, end in zip(ends, (-math.inf, math.inf), strict=True)
         )
-        beyond = [OPERATORS[check["operator"]](end, check["limit"]) for end in (low, high)]
+        beyond = [not OPERATORS[check["operator"]](end, check["limit"]) for end in (low, high)]
         right = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
         need(code == right, f"a check is {verdict!r} at {low} to {high}, where its limit is {check['limit']}")
     return check
@@ -246,7 +246,6 @@ def check_dict(result: CheckResult, gate_on: GateOn) -> dict[str, Any]:
         "complete": result.complete,
         "operator": result.check.operator,
         "limit": result.check.limit,
-        **({"required": True} if result.check.required else {}),
         **value,
         "groups": list(result.groups),
     }

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,8 +41,10 @@ from fairfix.data.choices import GateOn
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
 
-CHANGE = "change."
-"""What the text of a check of a change begins with."""
+_OF_CHANGE = re.compile(
+    r"\s*(?:(?P<metric>\w+(?:\.\w+)*)\.)?change\s*(?P<where>\[.*\])?\s*(?P<limit>[<>].*|)"
+)
+"""A check of a change: ``dp.difference.change[race]<=0.02``, or ``change<=0.02`` for all usual comparisons."""
 
 NOTHING = Value(math.nan, -math.inf, math.inf)
 
@@ -61,24 +64,57 @@ class Allowance:
     amount: float
     """The largest change for the worse that is allowed."""
     check: Check | None = None
-    """Which comparison it is about; None for every comparison of the short report and of ``fail_on``."""
+    """The comparison and its worse direction; None for every comparison of the short report and of the checks."""
 
     @classmethod
     def parse(cls, text: str) -> Allowance:
-        """Read ``0.02`` or ``dp.difference>0.02``; raises ``UsageError`` where it is neither, or negative."""
-        try:
-            out = cls(text.strip(), float(text))
-        except ValueError:
-            check = Check.parse(text, directed=False)
-            if not check.operator.startswith(">"):
+        """Read ``change<=0.02`` or ``dp.difference.change<=0.02``.
+
+        Raises
+        ------
+        UsageError
+            The text is no check of a change, or demands that a number gets better.
+        """
+        match = _OF_CHANGE.fullmatch(text)
+        if match is None:
+            raise UsageError(f"cannot read the check {text!r}; write it like 'dp.difference.change<=0.02'")
+        if match["metric"]:
+            check = Check.parse(f"{match['metric']}{match['where'] or ''}{match['limit']}")
+            amount = check.limit if check.operator.startswith("<") else -check.limit
+            out = cls(text.strip(), amount, replace(check, text=text.strip()))
+        else:
+            # read as a gap, which is worse where it is larger; ratios may fall by as much
+            if match["where"] or not match["limit"].startswith("<="):
                 raise UsageError(
-                    f"`fail_on_worse` {text!r}: write by how much it may become worse, for ratios too, as "
-                    f"`fail_on_worse={check.text.replace('<', '>')}`"
-                ) from None
-            out = cls(check.text, check.limit, check)
-        if not (math.isfinite(out.amount) and out.amount >= 0):
-            raise UsageError(f"`fail_on_worse` {text!r}: the amount must be a number of at least 0")
+                    f"check {text!r}: write 'change<=0.02', or 'dp.difference.change[race]<=0.02'"
+                )
+            out = cls(text.strip(), Check.parse(f"dp.difference{match['limit']}").limit)
+        if out.amount < 0:
+            raise UsageError(
+                f"check {text!r}: it would fail where nothing has changed; write how much worse the number may get"
+            )
         return out
+
+    @property
+    def larger(self) -> bool | None:
+        """Whether larger is worse, as the condition says; None for every comparison."""
+        return None if self.check is None else self.check.operator.startswith("<")
+
+
+def without_change(text: str) -> str | None:
+    """Return the text of a check of a change without its word ``change``; None of another check."""
+    match = _OF_CHANGE.fullmatch(text)
+    return None if match is None else f"{match['metric'] or ''}{match['where'] or ''}{match['limit']}"
+
+
+def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:
+    """Return the checks of values, and those of changes since a baseline."""
+    listed = list(texts)
+    changes = [text for text in listed if without_change(text) is not None]
+    return (
+        tuple(Check.parse(text) for text in listed if text not in changes),
+        tuple(map(Allowance.parse, changes)),
+    )
 
 
 def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
@@ -162,7 +198,7 @@ def compare(
         if was is None or now is None:
             incomparable.append({**name, "reason": reason})
         else:
-            larger = _larger_is_worse(of, limited.get(of))
+            larger = _larger_is_worse(of, limited.get(of), named)
             value = change(was[0], now[0])
             if same and not math.isnan(value.value):
                 value = Value(0.0, 0.0, 0.0)
@@ -174,13 +210,7 @@ def compare(
             complete, groups = was[1] and now[1], now[2]
         if named is None and (amount < 0 or larger is None or was is None):
             continue
-        text = f"{of.id}>{amount:g}" if named is None else named.text
-        if larger is None:
-            raise UsageError(
-                f"`fail_on_worse` {text!r}: which way is worse? say so by a limit of the number, such as "
-                f"`fail_on={of.id}<0.1`"
-            )
-        check = _check(text, of, amount, larger)
+        check = _check(of, amount, bool(larger), named)
         # what is undefined for a group is so in both, where nothing has changed
         ruling = check.judge(value, complete=complete or same, gate_on=gate_on)
         if was is None:
@@ -313,7 +343,7 @@ def _wanted(
     for allowance in allowances:
         if allowance.check is not None and allowance.check.comparison.attribute not in (None, *audited):
             raise UsageError(
-                f"`fail_on_worse` {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
+                f"check {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
                 f"audited are {', '.join(audited)}"
             )
 
@@ -397,14 +427,20 @@ def _entry(block: Mapping[str, Any], of: Comparison) -> Entry | None:
     return None if one is None else (value_of(one), not one.get("undefined"), tuple(one.get("groups", ())))
 
 
-def _larger_is_worse(of: Comparison, limited: Mapping[str, Any] | None) -> bool | None:
-    """Return whether larger is worse; None where nobody can say."""
+def _larger_is_worse(
+    of: Comparison, limited: Mapping[str, Any] | None, named: Allowance | None
+) -> bool | None:
+    """Return whether larger is worse: by the catalogue, or as a check of the change or of the value says; else None."""
     if of.worse:
         return of.worse == "larger"
-    return None if limited is None else str(limited["operator"]).startswith(">")
+    if named is not None:
+        return named.larger
+    return None if limited is None else str(limited["operator"]).startswith("<")
 
 
-def _check(text: str, of: Comparison, amount: float, larger: bool) -> Check:
-    """Return the condition on the change under which the run fails: above the amount, or below minus it."""
-    limit, sign = (amount, ">") if larger else (-amount, "<")
-    return Check(f"{CHANGE}{text.partition('>')[0].strip()}{sign}{limit + 0.0:g}", of, sign, limit)
+def _check(of: Comparison, amount: float, larger: bool, named: Allowance | None) -> Check:
+    """Return the condition on the change: at most the amount, or at least minus it."""
+    sign, limit = ("<=", amount) if larger else (">=", 0.0 - amount)
+    if named is not None and named.check is not None:
+        return replace(named.check, comparison=of)
+    return Check(f"{of.id}.change{sign}{limit:g}", of, sign, limit)

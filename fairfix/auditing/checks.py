@@ -1,26 +1,26 @@
 """Checks: a metric, a limit, and one of three verdicts.
 
-A check is written as the condition under which the model *fails*::
+A check states what must hold::
 
-    dp.difference>0.1                  largest difference in selection rate between two groups
-    dp.ratio<0.8                       smallest ratio of selection rates
-    dp.covariance>0.01                 covariance of the selection with membership of a group
-    eo.difference.to_overall>0.05      scope: between_groups (default), to_overall, to_reference, within_strata
-    ks[race]>0.05                      only for the protected column race
-    dp.difference.true_groups>0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
-    decision_covariance>0.05           with a protected number, per standard deviation (``protected_number``)
-    decision_flips>0.01                share of rows whose decision changes with the group (``individual``)
-    tpr.difference.rms_of_classes>0.1  over the classes of a label of many (``task=multiclass``); mean_of_classes too
-    accuracy.min<0.7                   the worst group: min or max
-    true_positive_rate[race=Black]<0.6 one group
-    true_positive_rate.true_groups[race=Black]<0.6  one true group (``noise``)
+    dp.difference<=0.1                  largest difference in selection rate between two groups
+    dp.ratio>=0.8                       smallest ratio of selection rates
+    dp.covariance<=0.01                 covariance of the selection with membership of a group
+    eo.difference.to_overall<=0.05      scope: between_groups (default), to_overall, to_reference, within_strata
+    ks[race]<=0.05                      only for the protected column race
+    dp.difference.true_groups<=0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
+    decision_covariance<=0.05           with a protected number, per standard deviation (``protected_number``)
+    decision_flips<=0.01                fraction of rows whose decision changes with the group (``individual``)
+    tpr.difference.rms_of_classes<=0.1  over the classes of a label (``task=multiclass``); mean_of_classes too
+    accuracy.min>=0.7                   the worst group: min or max
+    true_positive_rate[race=Black]>=0.6 one group
+    true_positive_rate.true_groups[race=Black]>=0.6  one true group (``noise``)
+    dp.difference.change<=0.02          change since the baseline (:mod:`fairfix.auditing.baseline`)
 
-What must hold can be written instead, ``dp.ratio>=0.8``: it is the check that fails when the opposite is so. Where the
-catalogue says which way a number gets worse, a check in the other direction is refused.
+Where the catalogue says which way a number gets worse, a check in the other direction is refused.
 
-With a confidence interval ``[low, high]`` of the value, a check *fails* when the whole interval satisfies
-the condition, *passes* when none of it does, and is *undecided* else. Gating on the point compares the
-value alone. An undefined value never passes.
+With a confidence interval ``[low, high]`` of the value, a check *passes* when the whole interval meets the condition,
+*fails* when none of it does, and is *undecided* otherwise. ``gate_on="point"`` compares the value alone. An undefined
+value never passes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,9 +71,6 @@ SEVERITIES: Mapping[str, Severity] = {
 """Level of a verdict where a format has levels; the worst verdict first."""
 
 OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
-"""Operator -> the one that is so exactly where it is not."""
-
 MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 """Operator -> the same in the other direction."""
 
@@ -89,33 +85,32 @@ _EXPRESSION = re.compile(_SUBJECT + r"(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s
 
 @dataclass(frozen=True)
 class Check:
-    """A condition under which the model fails."""
+    """A condition that must hold."""
 
     text: str
     """As the user wrote it."""
     comparison: Comparison
-    """What it looks at: a comparison of the report, or a metric of one group."""
+    """Quantity that is limited: a comparison of the report, or a metric of one group."""
     operator: str
     limit: float
-    """The value fails when ``value operator limit``."""
-    required: bool = False
-    """Whether the text says what must hold, which is the opposite."""
+    """The check holds where ``value operator limit``."""
 
     @classmethod
-    def parse(cls, text: str, *, required: bool = False, directed: bool = True) -> Check:
-        """Read a check; ``UsageError`` where it is none or names what does not exist.
+    def parse(cls, text: str, *, directed: bool = True) -> Check:
+        """Read a check.
 
-        So it is where a ``directed`` one fails what is better; one that limits an amount is not directed.
+        Raises
+        ------
+        UsageError
+            The text is no check, names something that does not exist, or, where ``directed``, demands what is worse.
         """
         match = _EXPRESSION.fullmatch(text)
         if match is None:
             raise UsageError(
-                f"cannot read the check {text!r}; write it like 'dp.difference>0.1' or 'ks[race]>0.05'"
+                f"cannot read the check {text!r}; write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
             )
         try:
-            comparison = _subject(match)
-            written, limit = match["op"], _limit(match["limit"])
-            check = cls(text.strip(), comparison, OPPOSITE[written] if required else written, limit, required)
+            check = cls(text.strip(), _subject(match), match["op"], _limit(match["limit"]))
             if directed:
                 _require_direction(check, match)
         except UsageError as error:
@@ -127,12 +122,11 @@ class Check:
         """The same condition on true groups, as the user would write it."""
         of = self.comparison
         where = f"[{of.attribute}]" if of.attribute else ""
-        sign = OPPOSITE[self.operator] if self.required else self.operator
-        return f"{of.to(TRUE_GROUPS).id}{where}{sign}{self.limit:g}"
+        return f"{of.to(TRUE_GROUPS).id}{where}{self.operator}{self.limit:g}"
 
     def violated_by(self, value: float) -> bool:
-        """Return whether a value satisfies the failing condition."""
-        return bool(OPERATORS[self.operator](value, self.limit))
+        """Return whether a value breaks the condition."""
+        return not OPERATORS[self.operator](value, self.limit)
 
     def judge(self, value: Value, *, complete: bool, gate_on: GateOn) -> Ruling:
         """Judge a value and its interval.
@@ -189,21 +183,6 @@ def named(text: str) -> Comparison:
     return _subject(match)
 
 
-def read_check(text: str) -> Check:
-    """Read a check as what fails; where that is the wrong way round, as what must hold."""
-    try:
-        return Check.parse(text)
-    except UsageError:
-        with suppress(UsageError):
-            return Check.parse(text, required=True)
-        raise
-
-
-def checks_of(fail_on: Iterable[str], require: Iterable[str]) -> tuple[Check, ...]:
-    """Return the checks of conditions that must not hold, and of conditions that must."""
-    return (*map(Check.parse, fail_on), *(Check.parse(text, required=True) for text in require))
-
-
 def _subject(match: re.Match[str]) -> Comparison:
     attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
     metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
@@ -212,16 +191,14 @@ def _subject(match: re.Match[str]) -> Comparison:
 
 
 def _require_direction(check: Check, match: re.Match[str]) -> None:
-    """Raise where a condition fails what is better, and say how it is written; not of what there cannot be."""
+    """Raise where a condition demands what is worse, and give the right one; not for what cannot exist."""
     of, worse = check.comparison, check.comparison.worse
-    if not (of.group or of.exists) or not worse or (worse == "larger") == check.operator.startswith(">"):
+    if not (of.group or of.exists) or not worse or (worse == "larger") == check.operator.startswith("<"):
         return
-    ours, other = ("require", "fail_on") if check.required else ("fail_on", "require")
     subject, sign, limit = match["subject"].strip(), match["op"], match["limit"]
     raise UsageError(
-        f"{of.id} is worse where it is {worse}, so this would fail the better model and pass the worse; write "
-        f"`{ours}={subject}{MIRRORED[sign]}{limit}`, or `{other}={subject}{sign}{limit}`: `fail_on` says what fails, "
-        "`require` what must hold"
+        f"a check states what must hold, and {of.id} is worse where it is {worse}; "
+        f"write `check={subject}{MIRRORED[sign]}{limit}`"
     )
 
 
@@ -275,10 +252,10 @@ def _comparison(metric: str, rest: list[str]) -> Comparison:
         return Comparison(metric, "", scope)
     if not entry.kinds:
         raise UsageError(
-            f"{metric} is a difference already; write '{metric}>0.05' or '{metric}.to_overall>0.05'"
+            f"{metric} is a difference already; write '{metric}<=0.05' or '{metric}.to_overall<=0.05'"
         )
     if not kind:
-        raise UsageError(f"say what of {metric} is limited, for example '{metric}.difference>0.1'")
+        raise UsageError(f"say what of {metric} is limited, for example '{metric}.difference<=0.1'")
     return Comparison(metric, kind, scope)
 
 

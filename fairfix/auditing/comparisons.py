@@ -106,7 +106,12 @@ class Comparison:
 
     def __str__(self) -> str:
         """The text form, and of what: ``accuracy.min[race]``, ``accuracy[race=Black]``."""
-        return f"{self.id}[{self.attribute}{f'={self.group}' if self.group else ''}]"
+        return self.text()
+
+    def text(self, more: str = "") -> str:
+        """Return the text form with the attribute and the group; ``more`` stands behind the comparison."""
+        where = f"{self.attribute}{f'={self.group}' if self.group else ''}"
+        return f"{'.'.join(filter(None, (self.id, more)))}[{where}]"
 
     def to(self, scope: str) -> Comparison:
         """Return the comparison in another scope."""

@@ -174,8 +174,8 @@ class CheckResult:
     @property
     def id(self) -> str:
         """Name of the check in results."""
-        name = str(replace(self.check.comparison, attribute=self.attribute))
-        return f"change.{name}" if self.of == "change" else name
+        of = replace(self.check.comparison, attribute=self.attribute)
+        return of.text("change") if self.of == "change" else str(of)
 
     @property
     def verdict(self) -> Verdict:

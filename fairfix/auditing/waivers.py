@@ -1,6 +1,6 @@
 """Waivers: a check that is known not to hold, accepted in writing until a day.
 
-A waiver names a check without its limit (``dp.difference[race]``, ``change.ks``), and says why and until when.
+A waiver names a check without its limit (``dp.difference[race]``, ``ks.change``), and says why and until when.
 While it holds, a check that fails or is undecided is reported as *waived* and does not fail the run. A waiver with
 a ``limit`` goes no further than that: the check is judged at the waiver's limit, and what is beyond it fails. After
 its day a waiver covers nothing. Every waiver is in every report, with what it did; one that is used and ends within
@@ -17,8 +17,8 @@ from datetime import date, datetime
 from typing import Any
 
 from fairfix.auditing.as_json import value_of
-from fairfix.auditing.baseline import CHANGE
-from fairfix.auditing.checks import AT_ANY_LIMIT, OPPOSITE, SEVERITIES, Check, Ruling, named, read_check, rule
+from fairfix.auditing.baseline import without_change
+from fairfix.auditing.checks import AT_ANY_LIMIT, SEVERITIES, Check, Ruling, named, rule
 from fairfix.auditing.comparisons import Comparison
 from fairfix.errors import ConfigError, UsageError
 
@@ -68,11 +68,11 @@ class Waiver:
             isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit)
         ):
             raise ConfigError(f"{where}: the limit of the waiver of {text!r} is not a number")
-        of_change = text.strip().startswith(CHANGE)
-        condition = text.strip().removeprefix(CHANGE)
+        of_value = without_change(text)
+        of_change, condition = of_value is not None, text.strip() if of_value is None else of_value
         exact = re.search("[<>]", condition) is not None
         try:
-            check = read_check(condition) if exact else Check(condition, named(condition), ">", 0.0)
+            check = Check.parse(condition) if exact else Check(condition, named(condition), "<=", 0.0)
         except UsageError as error:
             raise ConfigError(f"{where}: the waiver of {text!r}: {error}") from error
         return cls(
@@ -95,9 +95,7 @@ class Waiver:
         """Return whether a judged check is the one that is meant."""
         of = Comparison.parse(judged["comparison"], judged["attribute"], judged.get("group"))
         alike = (judged["of"] == "change") == self.of_change and self.check.comparison.covers(of)
-        sign = judged["operator"]
-        signs = (sign, OPPOSITE[sign]) if judged.get("required") else (sign,)
-        same = self.check.operator in signs and judged["limit"] == self.check.limit
+        same = (self.check.operator, self.check.limit) == (judged["operator"], judged["limit"])
         return alike and (same or not self.exact)
 
 

@@ -37,7 +37,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     \b
     fairfix audit loans.parquet --protected race
     fairfix audit loans.parquet --protected race,sex --intersect
-    fairfix audit loans.parquet --protected race --fail-on 'dp.difference>0.1'
+    fairfix audit loans.parquet --protected race --check 'dp.difference<=0.1'
     fairfix audit --from-counts all.counts --out html=audit.html
 
     DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern. A column whose name has a comma

@@ -2,7 +2,7 @@
 
 The file is ``--config FILE``, else the nearest ``fairfix.toml`` from the working folder upwards, else the
 table ``[tool.fairfix]`` of the nearest ``pyproject.toml``. Keys are the long options without dashes in
-front (``fail-on`` or ``fail_on``). Keys at the top serve every command that has the option; a table named
+front (``gate-on`` or ``gate_on``). Keys at the top serve every command that has the option; a table named
 after a command (``[audit]``) serves that command, ``[repair.ramp]`` the options of one method. A key that no
 command knows is an error: a typo must not switch a gate off. ``[[waivers]]`` are tables of their own, which
 :mod:`fairfix.auditing.waivers` reads. ``model``, ``owner``, ``purpose`` and ``date`` in ``[report]`` are kept with

@@ -51,8 +51,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("validation", "guarantee"),
     ),
     "Checks": (
-        *("fail_on", "require", "gate_on", "confidence", "undecided", "baseline", "baseline_data"),
-        *("fail_on_worse", "profile", "exclude_small"),
+        *("check", "gate_on", "confidence", "undecided", "baseline", "baseline_data"),
+        *("profile", "exclude_small"),
     ),
     "Noise": (
         *("noise", "noise_columns", "noise_probability", "noise_keep", "noise_radius", "noise_epsilon"),

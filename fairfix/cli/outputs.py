@@ -146,14 +146,11 @@ def locate(result: Mapping[str, Any], ctx: click.Context) -> None:
         return
     path = Path(ctx.params["config"])
     lines = path.read_text(encoding="utf-8").splitlines()
+    if ctx.get_parameter_source("check") is not ParameterSource.DEFAULT_MAP:
+        return
+    key = re.compile(r"\s*check\s*=")
     for check in result.get("checks", ()):
-        option = "fail_on" if check["of"] == "value" else "fail_on_worse"
-        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT_MAP:
-            continue
-        text, key = (
-            check["check"].removeprefix("change."),
-            re.compile(rf"\s*{option.replace('_', '[-_]')}\s*="),
-        )
+        text = check["check"]
         exact = (i for i, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line)
         about = (i for i, line in enumerate(lines, 1) if key.match(line))
         if number := next(exact, next(about, 0)):

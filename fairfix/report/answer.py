@@ -27,7 +27,9 @@ HEADLINE = (
 OTHERS = 4
 """So many further checks, or attributes without checks, are named; beyond, they are counted."""
 
-SIDES = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
+SIDES = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
+"""Operator of a check -> the side of the limit where it does not hold."""
+
 FURTHER = 6
 """Decimals that may be added to keep numbers apart."""
 
@@ -449,7 +451,7 @@ def _beyond(check: Json) -> float:
     if check["value"] is None:
         return 0.0
     beyond: float = check["value"] - check["limit"]
-    return beyond if check["operator"].startswith(">") else -beyond
+    return beyond if check["operator"].startswith("<") else -beyond
 
 
 def _counted(checks: Sequence[Json]) -> Iterator[str]:

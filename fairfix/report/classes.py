@@ -129,7 +129,7 @@ def _badness(check: Json) -> tuple[int, float]:
     """Return the rank of a check among its classes: by its verdict, then by how far it is beyond the limit."""
     value = check["value"]
     beyond = 0.0 if value is None else value - check["limit"]
-    return ORDER.index(check["verdict"]), -beyond if check["operator"].startswith(">") else beyond
+    return ORDER.index(check["verdict"]), -beyond if check["operator"].startswith("<") else beyond
 
 
 def _answer(result: Json) -> Iterator[str]:

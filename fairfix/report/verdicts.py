@@ -11,7 +11,8 @@ from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, Json, interval, kind_of, waiver_state
 
 NOTHING_GATED = "no limits were given, so nothing was gated"
-OPERATORS = {">": "above", ">=": "at or above", "<": "below", "<=": "at or below"}
+OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
+"""Operator of a check -> the side of the limit where it fails."""
 WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}
 
 
@@ -69,7 +70,7 @@ def cautions(result: Json) -> list[tuple[str, str]]:
 
 def title(check: Json) -> str:
     """Return the check with its attribute."""
-    text = ("require " if "required" in check else "") + str(check["check"])
+    text = str(check["check"])
     text = text if f"[{check['attribute']}" in text else f"{text} [{check['attribute']}]"
     return f"{text}, class {check['class']}" if "class" in check else text
 
@@ -88,7 +89,7 @@ def limit(check: Json) -> str:
 
 def rule(check: Json) -> str:
     """Return the name of the number that is limited, without the attribute."""
-    return ("change." if check["of"] == "change" else "") + str(check["comparison"])
+    return str(check["comparison"]) + (".change" if check["of"] == "change" else "")
 
 
 def measured(check: Json, result: Json) -> str:

@@ -13,8 +13,7 @@ import pyarrow as pa
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
-from fairfix.auditing.baseline import Allowance
-from fairfix.auditing.checks import checks_of
+from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
@@ -113,7 +112,11 @@ def _run(request: AuditRequest) -> AuditResult:
     _check_bands(request)
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
-    allowances = tuple(Allowance.parse(text) for text in request.fail_on_worse)  # type: ignore[union-attr]  # a tuple in a request
+    _, allowances = read_checks(request.check)
+    if allowances and not (request.has("baseline") or request.has("baseline_data")):
+        raise UsageError(
+            f"check {allowances[0].text!r} goes with `baseline` or `baseline_data`: it limits a change"
+        )
     waivers, old = waivers_of(request), baseline_of(request.baseline)
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, old)
@@ -227,7 +230,7 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
         intersect=request.intersect or (crossed and len(protected) > 1),
         reference=dict(_reference(text, protected) for text in request.reference),
         exact=exact,
-        checks=checks_of(request.fail_on, request.require),
+        checks=read_checks(request.check)[0],
         gate_on=request.gate_on,
         suppress_below=request.suppress_below,
     )
@@ -287,7 +290,7 @@ def _read(
         report = audit_counts(counts, settings, more)
         require_two_groups(report)
     except DataError as error:
-        if settings.checks or request.fail_on_worse:
+        if request.check:
             raise
         # a piece of data makes no report of its own, and nothing hangs on one
         return None, counts, str(error)

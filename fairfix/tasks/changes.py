@@ -190,7 +190,7 @@ def _add_changes(
     if allowances and not checks:
         why = "; ".join(dict.fromkeys(one["reason"] for one in section["not_comparable"]))
         raise DataError(
-            f"`fail_on_worse`: nothing in {name} can be compared with this audit"
+            f"check {allowances[0].text!r}: nothing in {name} can be compared with this audit"
             + (f": {why}" if why else "")
         )
     content["baseline"] = section

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairfix.auditing.checks import named, read_check
+from fairfix.auditing.checks import Check, named
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, MEANINGS, Comparison
 from fairfix.auditing.metrics import (
     ALIASES,
@@ -293,7 +293,7 @@ def _part(name: str) -> Explanation:
 
 
 def _check(text: str) -> Explanation:
-    check = read_check(text)
+    check = Check.parse(text)
     of = check.comparison
     group = f"the {'true ' if of.of_true_groups else ''}group {of.group!r} of " if of.group else ""
     meaning = of.definition if of.part in MEANINGS else f"{of.metric} = {of.entry.formula}"
@@ -302,9 +302,8 @@ def _check(text: str) -> Explanation:
         (
             ("looks at", f"{of.id}, {group}{of.attribute or 'every attribute that is audited'}"),
             ("is", meaning),
-            ("fails", f"the whole interval is {check.operator} {check.limit:g}"),
-            *(("given as", f"`require={check.text}`") for _ in range(check.required)),
-            ("passes", "no part of the interval is, and no group is undefined"),
+            ("passes", f"the whole interval is {check.operator} {check.limit:g}, and no group is undefined"),
+            ("fails", "no part of the interval is"),
             ("undecided", "otherwise; with `gate_on=point` the value alone decides"),
         ),
     )
@@ -315,9 +314,9 @@ def example(metric: Metric, comparison: str) -> str:
     short = next(iter(metric.aliases), metric.name)
     of = Comparison.parse(f"{metric.name}.{comparison}")
     smaller = of.worse == "smaller" if of.worse else of.kind == "min"
-    worse = "<0.9" if of.kind == "ratio" else "<0.7" if smaller else ">0.1"
+    limit = ">=0.9" if of.kind == "ratio" else ">=0.7" if smaller else "<=0.1"
     plain = comparison.removesuffix(".between_groups") if metric.kinds else comparison
-    return f"ks{worse}" if (short, plain) == ("ks", "between_groups") else f"{short}.{plain}{worse}"
+    return f"ks{limit}" if (short, plain) == ("ks", "between_groups") else f"{short}.{plain}{limit}"
 
 
 def overview() -> list[tuple[str, list[tuple[str, str]]]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.auditing.checks import checks_of
+from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
@@ -104,7 +104,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)
-    checks = checks_of(request.fail_on, request.require)
+    checks, changes = read_checks(request.check)
+    if changes:
+        raise UsageError(
+            f"check {changes[0].text!r}: a repair has no baseline; audit the repaired rows to compare them"
+        )
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if request.from_counts is not None:
         noise = _noise(request, repairer)

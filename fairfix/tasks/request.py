@@ -377,10 +377,12 @@ class GateRequest(DataRequest):
     """Intervals, checks, and the waivers that excuse some of them."""
 
     confidence: float = parameter(0.95, "Of every interval.", at_least=0.5, below=1)
-    fail_on: Names = parameter(
-        (), "Fail on a condition such as 'dp.difference>0.1' or 'ks[race]>0.05'.", "CHECK"
+    check: Names = parameter(
+        (),
+        "Condition that must hold, such as 'dp.difference<=0.1' or 'ks[race]<=0.05'; with a baseline "
+        "'dp.difference.change<=0.02', or 'change<=0.02' for all usual comparisons.",
+        "CHECK",
     )
-    require: Names = parameter((), "Fail unless a condition holds, such as 'dp.ratio>=0.8'.", "CHECK")
     gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=get_args(GateOn))
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
@@ -470,12 +472,6 @@ class AuditRequest(GateRequest):
     )
     id: str | None = parameter(
         None, "Row identity, by which `baseline_data` matches rows and `share` takes them.", "COLUMN"
-    )
-    fail_on_worse: Names | float = parameter(
-        (),
-        "Fail when a number has become worse than in the baseline by more than this: 0.02 for all usual comparisons, "
-        "'dp.difference>0.02' for one.",
-        "AMOUNT|CHECK",
     )
     cluster: str | None = parameter(
         None,
@@ -646,7 +642,6 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("intersect", ("protected", "from_counts"), "it crosses protected columns"),
     ("strata", ("protected", "from_counts"), "groups of protected columns are compared within levels"),
     ("exclude_small", ("profile=ll144",), ""),
-    ("fail_on_worse", ("baseline", "baseline_data"), "it compares with an earlier result"),
     ("baseline_data", ("id",), "rows are matched by their ids"),
     ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
@@ -783,7 +778,7 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "strata": ("control_features", "control_feature"),
     "positive_label": ("pos_label", "favorable_label", "favorable_classes"),
     "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
-    "fail_on": ("limits", "limit"),
+    "check": ("limits", "limit", "fail_on", "require", "checks"),
     "method": ("mitigator", "algorithm", "constraints"),
     "slack": ("difference_bound", "tol", "eps"),
     "min_ratio": ("ratio_bound",),

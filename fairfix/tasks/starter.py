@@ -194,9 +194,9 @@ data = {data}
 {scores}
 
 [audit]
-# A check is a condition under which the audit fails, with exit status 1; the limits are yours to set.
-# 'fairfix explain' lists what can be limited.
-# fail-on = ["{check}>LIMIT"]
+# A check states what must hold; else the audit ends with exit status 1. The limits are yours to set.
+# 'fairfix explain' lists the quantities that can be limited.
+# check = ["{check}<=LIMIT"]
 {crossed}# strata = ["COLUMN"]   # also compare within each level of this column
 
 [repair]

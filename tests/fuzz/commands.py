@@ -118,8 +118,8 @@ class Drawer:
         self.case.files.setdefault(key, make)
         return f"<{key}>"
 
-    def check(self, *, holds: bool = False) -> str:
-        """Return a check, mostly one that makes sense: of what must not be, or of what has to hold."""
+    def check(self) -> str:
+        """Return a check, mostly one that makes sense."""
         draw = self.draw
         metric = (
             draw.choice(("dp", "eo", "ks", "accuracy", "auc", *METRICS, *ALIASES))
@@ -136,10 +136,12 @@ class Drawer:
                 ".difference",
                 "",
             )
-            return f"{metric}.difference{'<' if holds else '>'}{self.number(0.1, 0.02, 0.5)}"
+            return f"{metric}.difference<={self.number(0.1, 0.02, 0.5)}"
         where = f"[{self.column('group')}]" if draw.random() < 0.2 else ""
-        sign = "<" if (kind in (".ratio", ".min")) is not holds else ">"
-        return f"{metric}{kind}{scope}{where}{draw.choice((sign, sign, '>', '<='))}{self.number(0.1, 0.02, 0.5, 0.8)}"
+        sign = ">=" if kind in (".ratio", ".min") else "<="
+        change = ".change" if draw.random() < 0.1 else ""
+        sign = draw.choice((sign, sign, ">", "<="))
+        return f"{metric}{kind}{scope}{change}{where}{sign}{self.number(0.1, 0.02, 0.5)}"
 
     def setting(self) -> str:
         """Return a setting of the method as ``NAME=VALUE``."""
@@ -383,9 +385,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "protected_number": lambda d: (
         d.listed("number", "group", most=2) if d.wild() else d.listed("number", most=2)
     ),
-    "fail_on": Drawer.check,
-    "require": lambda d: d.check(holds=True),
-    "fail_on_worse": lambda d: d.number(0.02, 0.1) if d.draw.random() < 0.5 else d.check(),
+    "check": Drawer.check,
     "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "guarantee": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "reference": lambda d: (lambda column: f"{column}={d.entry(column)}")(d.column("group")),
@@ -860,7 +860,11 @@ def case(number: int) -> Case:
         ]
     if plan == "baseline":
         made.steps.append(
-            [*made.steps[0][:-1], ("--baseline", "result.json"), ("--fail-on-worse", d.number(0.02, 0.0))]
+            [
+                *made.steps[0][:-1],
+                ("--baseline", "result.json"),
+                ("--check", f"change<={d.number(0.02, 0.0)}"),
+            ]
         )
         made.steps[1] = [
             part

@@ -225,7 +225,7 @@ def _of_counts(name: str) -> Original:
             ("merge", "FILE", f"../{name}.counts", "-o", "out.counts"),
             (*audit, "--format", "json"),
             (*audit, "--detail"),
-            (*audit, "--suppress-below", "20", "--fail-on", "dp.difference>0.3"),
+            (*audit, "--suppress-below", "20", "--check", "dp.difference<=0.3"),
             (*audit, "--format", "html"),
             *((*one, "-o", "out.fairfix") for one in (fit, prove) if name in ("scores", "bands")),
         ),
@@ -247,7 +247,7 @@ def _noise(by_label: bool = False) -> pd.DataFrame:
 
 
 AUDITS: dict[str, Callable[[], Any]] = {
-    "audit": lambda: fairfix.audit(rows(), **_of_data(fail_on=["dp.difference>0.1"])),
+    "audit": lambda: fairfix.audit(rows(), **_of_data(check=["dp.difference<=0.1"])),
     "audit of many": lambda: fairfix.audit(
         rows(), **_of_data(protected=["race", "sex"], strata="town", weight="weight", id="id")
     ),
@@ -260,7 +260,7 @@ AUDITS: dict[str, Callable[[], Any]] = {
         label="race",
         prediction="seen",
         task="multiclass",
-        fail_on="tpr.difference>0.1",
+        check="tpr.difference<=0.1",
     ),
 }
 RESULTS: dict[str, Callable[[], Any]] = {
@@ -310,12 +310,12 @@ def _of_baseline(name: str) -> Original:
         "audit of true groups": (*AUDIT, "--noise-radius", "a=0.1,b=0.1,c=0.1"),
     }
     audit = (*more.get(name, AUDIT), "--baseline", "FILE")
-    distance = "ks>0.1"
+    distance = "ks.change<=0.1"
     if name == "audit of classes":
-        audit, distance = (*CLASSES, "--baseline", "FILE"), "tpr.difference.rms_of_classes>0.1"
+        audit, distance = (*CLASSES, "--baseline", "FILE"), "tpr.difference.rms_of_classes.change<=0.1"
     commands = (
-        (*audit, "--fail-on-worse", "0.02", "--format", "json"),
-        (*audit, "--fail-on", "dp.difference>0.1", "--fail-on-worse", distance, "--gate-on", "point"),
+        (*audit, "--check", "change<=0.02", "--format", "json"),
+        (*audit, "--check", "dp.difference<=0.1", "--check", distance, "--gate-on", "point"),
         (*audit, "--format", "markdown"),
     )
     return Original("baseline", name, "changed.json", _json(AUDITS[name]), mutators.change_json, commands)
@@ -350,7 +350,7 @@ CONFIG: dict[str, Any] = {
     "threshold": 0.5,
     "confidence": 0.9,
     "audit": {
-        "fail-on": ["dp.difference>0.01", "eo.difference[race]>0.9"],
+        "check": ["dp.difference<=0.01", "eo.difference[race]<=0.9"],
         "suppress-below": 5,
         "strata": "town",
         "bands": "p=0.3,0.7",
@@ -361,7 +361,7 @@ CONFIG: dict[str, Any] = {
     "report": {"model": "m", "owner": "o", "purpose": "p", "date": "2026-01-01"},
     "waivers": [
         {"check": "dp.difference[race]", "reason": "known", "expires": "2099-12-31", "limit": 0.9},
-        {"check": "dp.difference[sex]>0.01", "reason": "known too", "expires": "2026-01-01"},
+        {"check": "dp.difference[sex]<=0.01", "reason": "known too", "expires": "2026-01-01"},
     ],
 }
 del CONFIG["audit"]["reports"], CONFIG["audit"]["bands"]

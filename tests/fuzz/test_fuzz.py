@@ -69,7 +69,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ran, pa.Table,
     table = scored(rows=300)
     pa.parquet.write_table(table, "d.parquet")
     words = ["audit", "d.parquet", "--protected", "race", "--label", "label", "--score", "score"]
-    words += ["--fail-on", "dp.difference>0.9", "--out", "json=a.json", "--quiet"]
+    words += ["--check", "dp.difference<=0.9", "--out", "json=a.json", "--quiet"]
     assert run(words) == 0
     made = Ran("audit", words, 0, "", "", 0.1, 0.0, 300, 9000, {}, {"a.json": b"1"}, tmp_path)
     assert list(problems(made, table)) == []

@@ -76,7 +76,7 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     words = ["--weight", "weight", "--prediction", "prediction", "--confidence", confidence]
     words += ["--missing-group", "group"]
     limit = float(rng.choice([0.05, 0.2, 0.8]))
-    words += ["--fail-on", f"dp.ratio<{limit}"] if ratio else []
+    words += ["--check", f"dp.ratio>={limit}"] if ratio else []
     done = shell.run("audit", *TEXT, shell.write(frame), "--protected", "race", *words)
     text = text_of(done)
     inside = frame["prediction"] * frame["weight"]
@@ -126,10 +126,9 @@ def on_the_side_that_is_said(rng: np.random.Generator, shell: Shell) -> Tried:
     frame["prediction"] = (rng.random(code.size) < rate[code]).astype(int)
     if frame["prediction"].nunique() < 2:
         return NOT_SAID
-    side = "--fail-on" if name != "selection_rate.min" else "--require"
-    op = sign if side == "--fail-on" else ">="
+    op = "<=" if sign == ">" else ">="
     words = ["--protected", "race", "--missing-group", "group", "--prediction", "prediction"]
-    done = shell.run("audit", *TEXT, shell.write(frame), *words, side, f"{name}{op}{limit}")
+    done = shell.run("audit", *TEXT, shell.write(frame), *words, "--check", f"{name}{op}{limit}")
     text = text_of(done)
     said = re.search(r"That is (above|below|within) your limit of [^,]*, and so is the whole interval", text)
     told = f"{text[:400]}, true {true:.4f}, limit {limit}, {sizes}"
@@ -161,7 +160,7 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
 
     def of(rows: pd.DataFrame, limit: float) -> Ran:
         words = ["--protected", "race", "--prediction", "prediction", "--label", "label"]
-        return shell.run("audit", *TEXT, shell.write(rows), *words, "--fail-on", f"{name}{sign}{limit:.4f}")
+        return shell.run("audit", *TEXT, shell.write(rows), *words, "--check", f"{name}{sign}{limit:.4f}")
 
     (first,) = of(frame, 0.5).result["checks"]
     if first["value"] is None:

@@ -85,7 +85,7 @@ def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict[
 )
 def blind_scores(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, _ = world(rng, 0.0)
-    status, found = contrast(shell, frame, "--fail-on", "residual_effect>0")
+    status, found = contrast(shell, frame, "--check", "residual_effect<=0")
     if found["value"] is None:
         return NOT_SAID
     return judged(status != 1, f"[{found['low']:.4g}, {found['high']:.4g}] for a blind score: {where}")
@@ -112,7 +112,7 @@ def copy_of(rng: np.random.Generator, score: Floats) -> tuple[str, pd.Series]:
 def copies_hide_no_effect(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, truth = world(rng, float(rng.choice([0.3, 1.0])))
     kind, frame["copied"] = copy_of(rng, frame["score"].to_numpy())
-    status, found = contrast(shell, frame, "--fail-on", f"residual_effect>{abs(truth) / 2}")
+    status, found = contrast(shell, frame, "--check", f"residual_effect<={abs(truth) / 2}")
     held = found["value"] is None or found["low"] <= abs(truth) <= found["high"]
     return judged(
         held and status != 0, f"{truth:.4g}, told {found['low']} to {found['high']}: {kind} of {where}"

@@ -131,8 +131,10 @@ def intervals_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
 def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, options, truth = world(rng)
     metric = str(rng.choice(sorted(truth)))
-    kind = str(rng.choice(["difference.between_groups>0", "difference.to_overall>0", "ratio.to_overall<1"]))
-    done = audited(shell, frame, *options, "--fail-on", f"{metric}.{kind}")
+    kind = str(
+        rng.choice(["difference.between_groups<=0", "difference.to_overall<=0", "ratio.to_overall>=1"])
+    )
+    done = audited(shell, frame, *options, "--check", f"{metric}.{kind}")
     return judged(done.status != 1, f"{metric}.{kind} fails: {where}")
 
 
@@ -151,7 +153,7 @@ def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = pd.DataFrame({"id": np.arange(code.size), "race": [f"g{k}" for k in code], "label": label})
     old = shell.write(frame.assign(score=label + first), "old.parquet")
     new = frame.assign(score=label + better * np.where(kept, first, other))
-    gate = ("--baseline-data", old, "--id", "id", "--fail-on-worse", "absolute_loss[race=g0]>1000")
+    gate = ("--baseline-data", old, "--id", "id", "--check", "absolute_loss.change[race=g0]<=1000")
     done = audited(shell, new, "--task", "regression", *gate)
     change = next(one for one in done.result["baseline"]["changes"] if one["id"] == "absolute_loss[race=g0]")
     if change["low"] is None or change["high"] is None:
@@ -191,8 +193,8 @@ def bounds_of_comparisons(rng: np.random.Generator, shell: Shell) -> Tried:
     }
     name = str(rng.choice(sorted(truth)))
     limit = float(truth[name])
-    beyond = f">{limit + 1e-9}" if "difference" in name else f"<{limit - 1e-9}"
-    above = audited(shell, frame, *reference, "--gate-on", "point", "--fail-on", name + beyond)
+    beyond = f"<={limit + 1e-9}" if "difference" in name else f">={limit - 1e-9}"
+    above = audited(shell, frame, *reference, "--gate-on", "point", "--check", name + beyond)
     found = {one["id"]: one for one in above.result["attributes"][0]["comparisons"]}
     wrong = [
         f"{key}: {exact} is not {one['value']} ± {one.get('bound', 0)}"

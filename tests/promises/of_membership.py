@@ -168,7 +168,7 @@ def worst_case_of_a_group_by_probabilities(rng: np.random.Generator, shell: Shel
 )
 def gate_where_decisions_are_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     world = population(rng, kinds=SHARP[:1], vectors=int(rng.choice([4, 5000], p=[0.2, 0.8])))
-    done, rows = audited(rng, shell, world, "--fail-on", "dp.difference.true_groups>0.995")
+    done, rows = audited(rng, shell, world, "--check", "dp.difference.true_groups<=0.995")
     (check,) = done.result["checks"]
     return judged(check["verdict"] != "pass", f"passes at {check['high']}, {rows} rows, {world.z.shape}")
 
@@ -188,7 +188,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
         return NOT_SAID
     sign, near = (">", 1) if kind == "difference" else ("<", -1)
     limit = float(rng.choice([high - 0.02 * near, true - 0.01 * near, low + 0.01 * near]))
-    done, rows = audited(rng, shell, world, "--fail-on", f"{rate}.{kind}.true_groups{sign}{limit!r}")
+    done, rows = audited(rng, shell, world, "--check", f"{rate}.{kind}.true_groups{sign}{limit!r}")
     assert done.result, done.err
     verdict = done.result["checks"][0]["verdict"]
     bound = next(one for one in done.result["noise"]["comparisons"] if one["name"] == f"{rate}.{kind}")[

@@ -209,7 +209,7 @@ def survey_of_as_many_of_a_minority(rng: np.random.Generator, shell: Shell) -> T
     done = shell.run(
         "repair", shell.write(population.frame(rng, 20_000)), "--method", "robust", "--protected", "race",
         "--score", "score", "--label", "label", "--id", "id", "--noise", shell.write(table, "noise.csv"),
-        "--assumption", "identified", "--slack", "0.02", "--fail-on", "dp.difference.true_groups>0.1",
+        "--assumption", "identified", "--slack", "0.02", "--check", "dp.difference.true_groups<=0.1",
         "-o", "rule.fairfix",
     )
     # fmt: on
@@ -243,7 +243,7 @@ def survey_of_other_people(rng: np.random.Generator, shell: Shell) -> Tried:
     done = shell.run(
         "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
         "--id", "id", "--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack,
-        *assumption, "--fail-on", f"{short}.difference.true_groups>{limit}", "-o", "rule.fairfix",
+        *assumption, "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
     )
     # fmt: on
     if not done.result:
@@ -282,7 +282,7 @@ def worst_noise_by_either_transport(rng: np.random.Generator, shell: Shell) -> T
         "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
         "--id", "id", "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv"), *said,
         "--constraint", constraint, "--slack", slack, "--thresholds", str(rng.choice(["group", "blind"])),
-        "--fail-on", f"{short}.difference.true_groups>{limit}", "-o", "rule.fairfix",
+        "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
     )
     # fmt: on
     if not done.result:
@@ -327,7 +327,7 @@ def audits_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
         "audit", shell.write(population.frame(rng, int(rng.choice([1000, 5000, 50_000])))), "--protected", "race",
         "--score", "score", "--threshold", threshold, "--label", "label",
         "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv"), *stated,
-        "--fail-on", f"{short}.difference.true_groups>{limit}",
+        "--check", f"{short}.difference.true_groups<={limit}",
     )
     # fmt: on
     if not done.result:

@@ -74,12 +74,12 @@ def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> T
     more = ["--assumption", "certified"] if by_label and solver == "soft" else []
     slack, limit = float(rng.choice([0.0, 0.05, 0.1, 0.3])), float(rng.uniform(0.05, 0.6))
     rate, names = RATES[constraint], ",".join([*(f"x{i}" for i in range(columns)), "kind"])
-    check = f"{rate}.difference.true_groups>{limit!r}"
+    check = f"{rate}.difference.true_groups<={limit!r}"
     done = shell.run(
         *["repair", shell.write(frame.drop(columns="true")), "--method", "robust", "--solver", solver, *more],
         *["--protected", "recorded", "--protected-as-feature", "--features", names, "--label", "label"],
         *["--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack],
-        *["-o", "rule.fairfix", "--fail-on", check],
+        *["-o", "rule.fairfix", "--check", check],
     )
     if not done.result:
         return NOT_SAID

@@ -103,7 +103,7 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     # fmt: off
     done = shell.run(
         "audit", shell.write(frame.drop(columns="true")), *protected, "--score", "score", "--threshold", 0.5,
-        "--label", "label", *stated, "--fail-on", f"{short}.difference.true_groups>{limit}",
+        "--label", "label", *stated, "--check", f"{short}.difference.true_groups<={limit}",
     )
     # fmt: on
     if not done.result:

@@ -78,17 +78,15 @@ def waived_up_to_a_limit(rng: np.random.Generator, shell: Shell) -> Tried:
     common += ["--gate-on", str(rng.choice(["interval", "point"]))]
     data = shell.write(frame)
     if kind == "limit":
-        operator = str(rng.choice([">", ">=", "<", "<="]))
         where = f"[{column}=g & 0]" if name == "true_positive_rate" and column == "race" else ""
         if name == "true_positive_rate" and not where:
             name = "true_positive_rate.max"
         strict, loose = sorted(rng.choice(np.round(np.arange(0.0, 1.05, 0.05), 2), 2, replace=False))
-        # what is the wrong way round as what fails is said as what must hold
-        required = operator.startswith(">") if worse_if_smaller(name) else operator.startswith("<")
-        if operator.startswith("<") != required:
+        operator = str(rng.choice([">", ">="] if worse_if_smaller(name) else ["<", "<="]))
+        if operator.startswith(">"):
             strict, loose = loose, strict
         texts = [f"{name}{where}{operator}{limit}" for limit in (strict, loose)]
-        option, of, limit = "--require" if required else "--fail-on", f"{name}{where}", loose
+        of, limit = f"{name}{where}", loose
     else:
         name = "accuracy.min" if name == "true_positive_rate" else name
         old = _people(rng, column, sizes)
@@ -105,11 +103,11 @@ def waived_up_to_a_limit(rng: np.random.Generator, shell: Shell) -> Tried:
             common += ["--baseline-data", shell.write(old, "old.parquet"), "--id", "id"]
         strict, loose = sorted(rng.choice(np.round(np.arange(0.0, 1.05, 0.05), 2), 2, replace=False))
         smaller = ".ratio" in name or name.endswith(".min")
-        texts = [f"{name}>{limit}" for limit in (strict, loose)]
-        option, of, limit = "--fail-on-worse", f"change.{name}", -loose if smaller else loose
+        texts = [f"{name}.change{'>=-' if smaller else '<='}{limit}" for limit in (strict, loose)]
+        of, limit = f"{name}.change", -loose if smaller else loose
     waiver = f'[[waivers]]\ncheck = "{of}"\nreason = "x"\nexpires = {dt.date.max}\nlimit = {limit}\n'
-    plain, at_limit = (_judge(shell, (data, *common, option, text)) for text in texts)
-    found = _judge(shell, (data, *common, option, texts[0]), waiver=waiver)
+    plain, at_limit = (_judge(shell, (data, *common, "--check", text)) for text in texts)
+    found = _judge(shell, (data, *common, "--check", texts[0]), waiver=waiver)
     if plain is None or at_limit is None or found is None:
         return NOT_SAID  # the two files have no row, or nothing that is defined, in common
     wanted = plain["verdict"]

@@ -222,7 +222,7 @@ def test_other_scales_say_the_same(scale: str) -> None:
 
 def test_continuous_scores_are_never_decisions_in_silence() -> None:
     """A raw score without a threshold has no selection rate, and a gate on it is undecided."""
-    checks = (Check.parse("dp.difference>0.9"),)
+    checks = (Check.parse("dp.difference<=0.9"),)
     report = audit(people(4000, 0, SHARES), replace(READING, score_scale="raw"), Settings(checks=checks))
 
     assert "threshold" in report.not_computed["selection_rate"]
@@ -242,21 +242,21 @@ def test_an_infinite_loss_is_undefined_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["eop.difference>0.99", "eo.difference>0.99", "eop.ratio<0.01", "tpr.min<0.001"]
+    "expression", ["eop.difference<=0.99", "eo.difference<=0.99", "eop.ratio>=0.01", "tpr.min>=0.001"]
 )
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_a_check_over_an_undefined_value_cannot_pass(expression: str, gate_on: Any) -> None:
     """However far the limit: a group without positives leaves the check undecided, but it may fail."""
     data = people(4000, 0, SHARES)
     data.loc[data.race == "c", "label"] = 0
-    settings = Settings(checks=(Check.parse(expression), Check.parse("dp.difference>0.99")), gate_on=gate_on)
+    settings = Settings(checks=(Check.parse(expression), Check.parse("dp.difference<=0.99")), gate_on=gate_on)
     report = audit(data, READING, settings)
     verdicts = {(r.check.text, r.attribute): r.verdict for r in report.checks}
 
     assert verdicts[expression, "race"] == "undecided"
     assert verdicts[expression, "sex"] == "pass"
-    assert verdicts["dp.difference>0.99", "race"] == "pass"
-    failing = audit(data, READING, replace(settings, checks=(Check.parse("eop.difference>-1"),)))
+    assert verdicts["dp.difference<=0.99", "race"] == "pass"
+    failing = audit(data, READING, replace(settings, checks=(Check.parse("eop.difference<=-1"),)))
     assert failing.checks[0].verdict == "fail"
 
 
@@ -336,13 +336,13 @@ def test_a_ratio_of_zeros_is_undefined_everywhere(gate_on: Any) -> None:
     """0/0 passes no check: not alone, not as part of equalized odds, not in one of the strata."""
     data = people(4000, 0, SHARES)
     perfect = data.assign(score=np.where(data.label == 1, 0.9, 0.1))  # no false positives at all
-    checks = tuple(map(Check.parse, ("fpr.ratio<0.1", "eo.ratio<0.1", "fpr.ratio.to_overall<0.1")))
+    checks = tuple(map(Check.parse, ("fpr.ratio>=0.1", "eo.ratio>=0.1", "fpr.ratio.to_overall>=0.1")))
     report = audit(perfect, READING, Settings(checks=checks, gate_on=gate_on))
     assert {r.verdict for r in report.checks} == {"undecided"}
     assert all("0" in r.reason for r in report.checks)
 
     nobody = data.assign(score=np.where(data["product"] == "car", 0.1, data.score))
-    within = (Check.parse("dp.ratio.within_strata<0.01"),)
+    within = (Check.parse("dp.ratio.within_strata>=0.01"),)
     report = audit(nobody, READING, Settings(checks=within, gate_on=gate_on))
     assert {r.verdict for r in report.checks} == {"undecided"}
     assert "product=car" in report.checks[0].reason
@@ -433,11 +433,11 @@ def test_a_file_a_frame_and_a_table_give_one_report(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("dp.difference[age]>0", "'age' is not audited; audited are race, sex"),
-        ("tpr[race=q]<0.5", "race has no group 'q'; it has a, b, c"),
-        ("dp.difference.to_reference>0", "name the reference group with `reference=race=GROUP`"),
-        ("dp.difference.within_strata>0", "name the strata with `strata"),
-        ("calibration_gap.ratio<0.8", "makes no sense for this metric"),
+        ("dp.difference[age]<=0", "'age' is not audited; audited are race, sex"),
+        ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
+        ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
+        ("dp.difference.within_strata<=0", "name the strata with `strata"),
+        ("calibration_gap.ratio>=0.8", "makes no sense for this metric"),
     ],
 )
 def test_checks_over_what_is_not_there_are_refused(expression: str, words: str) -> None:

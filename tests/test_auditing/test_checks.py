@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from itertools import product
-from typing import get_args
 
 import pytest
-from fairfix.auditing.checks import OPPOSITE, Check, exit_status
+from fairfix.auditing.checks import OPERATORS, Check, exit_status
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import FLIP_SCOPES, METRICS, NOISE_METRICS
 from fairfix.auditing.results import Value
@@ -20,20 +19,20 @@ from hypothesis import strategies as st
 FLIPS = [name for name, metric in METRICS.items() if metric.scopes == FLIP_SCOPES]
 
 GOOD = {
-    "dp.difference>0.1": ("selection_rate.difference.between_groups", None, None, ">", 0.1),
-    " demographic_parity.ratio <= .8 ": ("selection_rate.ratio.between_groups", None, None, "<=", 0.8),
-    "eo.difference.to_overall>=1e-2": ("equalized_odds.difference.to_overall", None, None, ">=", 0.01),
-    "eop.difference.within_strata[race]>0": (
+    "dp.difference<=0.1": ("selection_rate.difference.between_groups", None, None, "<=", 0.1),
+    " demographic_parity.ratio > .8 ": ("selection_rate.ratio.between_groups", None, None, ">", 0.8),
+    "eo.difference.to_overall<1e-2": ("equalized_odds.difference.to_overall", None, None, "<", 0.01),
+    "eop.difference.within_strata[race]<=0": (
         "true_positive_rate.difference.within_strata",
         "race",
         None,
-        ">",
+        "<=",
         0.0,
     ),
-    "ks>0.05": ("ks.between_groups", None, None, ">", 0.05),
-    "ks.to_overall[race*sex]>0.05": ("ks.to_overall", "race x sex", None, ">", 0.05),
-    "accuracy.min[race x sex]<0.7": ("accuracy.min", "race x sex", None, "<", 0.7),
-    "tpr[race=Black or other]<0.6": ("true_positive_rate", "race", "Black or other", "<", 0.6),
+    "ks<=0.05": ("ks.between_groups", None, None, "<=", 0.05),
+    "ks.to_overall[race*sex]<=0.05": ("ks.to_overall", "race x sex", None, "<=", 0.05),
+    "accuracy.min[race x sex]>=0.7": ("accuracy.min", "race x sex", None, ">=", 0.7),
+    "tpr[race=Black or other]>=0.6": ("true_positive_rate", "race", "Black or other", ">=", 0.6),
 }
 
 
@@ -53,17 +52,17 @@ def test_checks_are_read(text: str) -> None:
         ("", "cannot read"),
         ("dp", "cannot read"),
         ("dp.difference", "cannot read"),
-        ("dp.difference>x", "not a number"),
-        ("dp.difference>nan", "not a number"),
-        ("dp>0.1", "selection_rate.difference"),
-        ("dp.gap>0.1", "unknown part 'gap'"),
-        ("dp.difference.sideways>0.1", "unknown part 'sideways'"),
-        ("selection_rat.difference>0", "did you mean 'selection_rate'"),
-        ("ks.ratio>0.1", "ks is a difference"),
-        ("tpr.min[race=a]<0.5", "drop '.min'"),
-        ("ks[race=a]>0.5", "ks compares groups, one group has none"),
-        ("eo[race=a]>0.5", "equalized_odds compares groups"),
-        ("zzzzzz>0.5", "unknown metric 'zzzzzz'. Known are"),
+        ("dp.difference<=x", "not a number"),
+        ("dp.difference<=nan", "not a number"),
+        ("dp<=0.1", "selection_rate.difference"),
+        ("dp.gap<=0.1", "unknown part 'gap'"),
+        ("dp.difference.sideways<=0.1", "unknown part 'sideways'"),
+        ("selection_rat.difference<=0", "did you mean 'selection_rate'"),
+        ("ks.ratio<=0.1", "ks is a difference"),
+        ("tpr.min[race=a]>=0.5", "drop '.min'"),
+        ("ks[race=a]<=0.5", "ks compares groups, one group has none"),
+        ("eo[race=a]<=0.5", "equalized_odds compares groups"),
+        ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. Known are"),
     ],
 )
 def test_what_is_no_check_is_refused(text: str, words: str) -> None:
@@ -78,35 +77,35 @@ SCOPED = ("ks", "counterfactual_gap", "decision_covariance", *FLIPS)
 @pytest.mark.parametrize("metric", [m for m in METRICS if m not in SCOPED])
 def test_every_metric_can_be_gated(metric: str) -> None:
     """No metric of the report is out of reach."""
-    assert Check.parse(f"{metric}.difference>0.1").comparison.id == f"{metric}.difference.between_groups"
+    assert Check.parse(f"{metric}.difference<=0.1").comparison.id == f"{metric}.difference.between_groups"
 
 
 @pytest.mark.parametrize("metric", FLIPS)
 @pytest.mark.parametrize("scope", FLIP_SCOPES)
 def test_what_flips_do_can_be_gated(metric: str, scope: str) -> None:
     """With a scope, or by default under flips of the attribute; another scope is refused."""
-    assert Check.parse(f"{metric}.{scope}>0.1").comparison.id == f"{metric}.{scope}"
-    assert Check.parse(f"{metric}[sex]>0.1").comparison.id == f"{metric}.under_flips"
+    assert Check.parse(f"{metric}.{scope}<=0.1").comparison.id == f"{metric}.{scope}"
+    assert Check.parse(f"{metric}[sex]<=0.1").comparison.id == f"{metric}.under_flips"
     with pytest.raises(UsageError, match="under_comparable"):
-        Check.parse(f"{metric}.to_overall>0.1")
+        Check.parse(f"{metric}.to_overall<=0.1")
 
 
 def test_the_covariance_with_a_number_has_one_scope() -> None:
     """It is worse where it is larger, and is of no groups."""
-    for text in ("decision_covariance[age]>0.1", "decision_covariance.with_number[age]>0.1"):
+    for text in ("decision_covariance[age]<=0.1", "decision_covariance.with_number[age]<=0.1"):
         assert Check.parse(text).comparison.id == "decision_covariance.with_number"
     with pytest.raises(UsageError, match="with with_number"):
-        Check.parse("decision_covariance.to_overall>0.1")
+        Check.parse("decision_covariance.to_overall<=0.1")
     with pytest.raises(UsageError, match="worse where it is larger"):
-        Check.parse("decision_covariance<0.1")
+        Check.parse("decision_covariance>=0.1")
 
 
 def test_the_counterfactual_gap_has_one_scope() -> None:
     """Under its alias too; it is of copies, and of no flips."""
-    for text in ("ctf>0.1", "counterfactual_gap.under_counterfactuals>0.1"):
+    for text in ("ctf<=0.1", "counterfactual_gap.under_counterfactuals<=0.1"):
         assert Check.parse(text).comparison.id == "counterfactual_gap.under_counterfactuals"
     with pytest.raises(UsageError, match="with under_counterfactuals"):
-        Check.parse("ctf.under_flips>0.1")
+        Check.parse("ctf.under_flips<=0.1")
 
 
 SMALLER_IS_BETTER = {
@@ -121,51 +120,33 @@ LARGER_IS_BETTER = {
 
 
 def fitting_signs(metric: str, part: str) -> str:
-    """Return how a condition may begin that fails what is worse."""
+    """Return how the operator of a condition may begin that does not demand what is worse."""
     if part.startswith("ratio"):
-        return "<"
-    if part not in ("min", "max", "one group"):
         return ">"
-    return "<" * (metric not in SMALLER_IS_BETTER) + ">" * (metric not in LARGER_IS_BETTER)
+    if part not in ("min", "max", "one group"):
+        return "<"
+    return ">" * (metric not in SMALLER_IS_BETTER) + "<" * (metric not in LARGER_IS_BETTER)
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_check_that_fails_what_is_better_is_refused_with_the_right_one(metric: str) -> None:
-    """So for every comparison of every metric; both proposals are read, and fail what is worse."""
+def test_a_check_that_demands_what_is_worse_is_refused_with_the_right_one(metric: str) -> None:
+    """So for every comparison of every metric; the proposal is read, and has the same limit."""
     entry = METRICS[metric]
     parts = [*entry.comparisons, *(["one group"] if entry.of_groups else [])]
     parts += ["ratio.true_groups", "min.under_n1"] if metric in NOISE_METRICS and entry.of_groups else []
-    for part, sign in product(parts, OPPOSITE):
+    for part, sign in product(parts, OPERATORS):
         subject = f"{metric}[g=a]" if part == "one group" else f"{metric}.{part}[g]"
         text = f"{subject}{sign}0.25"
         fits = fitting_signs(metric, part.split(".")[0] if "min." in part else part)
-        for option, first in (("fail_on", sign), ("require", OPPOSITE[sign])):
-            if first[0] in fits:
-                check = Check.parse(text, required=option == "require")
-                assert (check.operator, check.limit, check.text) == (first, 0.25, text)
-                continue
-            with pytest.raises(UsageError) as refused:
-                Check.parse(text, required=option == "require")
-            proposed = re.findall(r"`(fail_on|require)=([^`]+)`", str(refused.value))
-            assert [name for name, _ in proposed] == [option, *({"fail_on", "require"} - {option})]
-            for name, written in proposed:
-                assert Check.parse(written, required=name == "require").operator[0] in fits
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.sampled_from(list(OPPOSITE)), st.booleans())
-def test_what_must_hold_is_the_opposite_of_what_fails(
-    a: float, b: float, limit: float, sign: str, complete: bool
-) -> None:
-    """The same verdict, code and reason, whatever the interval is; the text is that of the user."""
-    low, high = sorted((a, b))
-    value = Value((low + high) / 2, low, high)
-    must, fails = (f"selection_rate.min{s}{limit!r}" for s in (sign, OPPOSITE[sign]))
-    one, other = Check.parse(must, required=True), Check.parse(fails)
-
-    for gate_on in get_args(GateOn):
-        rulings = [check.judge(value, complete=complete, gate_on=gate_on) for check in (one, other)]
-        assert rulings[0] == rulings[1]
-    assert one.text == must
+        if sign[0] in fits:
+            check = Check.parse(text)
+            assert (check.operator, check.limit, check.text) == (sign, 0.25, text)
+            continue
+        with pytest.raises(UsageError) as refused:
+            Check.parse(text)
+        (proposed,) = re.findall(r"`check=([^`]+)`", str(refused.value))
+        right = Check.parse(proposed)
+        assert (right.operator[0] in fits, right.limit) == (True, 0.25)
 
 
 VERDICTS = [
@@ -184,8 +165,8 @@ VERDICTS = [
 def test_three_verdicts(
     numbers: tuple[float, float, float], complete: bool, by_interval: str, by_point: str
 ) -> None:
-    """Against > 0.1: the whole interval beyond, within, or neither; undefined never passes."""
-    check = Check.parse("dp.difference>0.1")
+    """Against <= 0.1: the whole interval beyond, within, or neither; undefined never passes."""
+    check = Check.parse("dp.difference<=0.1")
 
     assert check.judge(Value(*numbers), complete=complete, gate_on="interval").verdict == by_interval
     assert check.judge(Value(*numbers), complete=complete, gate_on="point").verdict == by_point
@@ -193,12 +174,12 @@ def test_three_verdicts(
 
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 @pytest.mark.parametrize(
-    ("operator", "at_the_limit"), [(">", "pass"), (">=", "fail"), ("<", "pass"), ("<=", "fail")]
+    ("operator", "at_the_limit"), [(">", "fail"), (">=", "pass"), ("<", "fail"), ("<=", "pass")]
 )
 def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on: GateOn) -> None:
-    """A value at the limit fails where the operator has the equals sign, and there alone."""
+    """A value at the limit passes where the operator has the equals sign, and there alone."""
     check = Check.parse(f"selection_rate.min{operator}0.1")
-    beyond, within = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
+    within, beyond = (0.2, 0.05) if ">" in operator else (0.05, 0.2)
 
     for value, verdict in ((0.1, at_the_limit), (beyond, "fail"), (within, "pass")):
         assert check.judge(Value(value, value, value), complete=True, gate_on=gate_on).verdict == verdict
@@ -210,7 +191,7 @@ def test_what_is_exactly_at_the_limit(operator: str, at_the_limit: str, gate_on:
 )
 def test_a_point_is_known_to_its_numerical_error(value: float, bound: float, verdict: str) -> None:
     """Within the error of a number it cannot be told on which side of the limit it lies."""
-    check = Check.parse("auc.difference>0.1")
+    check = Check.parse("auc.difference<=0.1")
 
     assert check.judge(Value(value, 0.0, 1.0, bound=bound), complete=True, gate_on="point").verdict == verdict
 

@@ -77,10 +77,10 @@ def test_merged_counts_give_the_report_of_the_files_together(
     """Counted one by one, saved, merged in any nesting: the bytes of the JSON are those of one audit of the folder."""
     reading = READINGS[name]
     settings = replace(
-        ONE_PASS, intersect=True, reference={"race": "a"}, checks=(Check.parse("dp.difference>0.1"),)
+        ONE_PASS, intersect=True, reference={"race": "a"}, checks=(Check.parse("dp.difference<=0.1"),)
     )
     if reading.task == "regression":
-        settings = replace(settings, checks=(Check.parse("ks>0.1"),))
+        settings = replace(settings, checks=(Check.parse("ks<=0.1"),))
     for path in files:
         count(path, reading).save(path.with_suffix(".counts"))
     a, b, c, d = ((path.stem, CountFile.load(path.with_suffix(".counts"))) for path in files)
@@ -398,7 +398,7 @@ def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest
     assert run(["audit", "data/1.csv", *audit_, "--counts-out", "1.counts"]) == 0
     assert run(["merge", "0.counts", "1.counts", "-o", "all.counts", "--name", "data (2 files)"]) == 0
     assert "800 rows read, 800 counted, from 2 files" in capsys.readouterr().err
-    checked = ["--fail-on", "dp.difference>0.5", "--undecided", "pass"]
+    checked = ["--check", "dp.difference<=0.5", "--undecided", "pass"]
     assert run(["audit", "data", *audit_, "--one-pass", *checked]) == 0
     wanted = capsys.readouterr().out
     status = run(["audit", "--from-counts", "all.counts", *checked, "--quiet", "--format", "json"])
@@ -414,7 +414,7 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
     frame[frame.race != "a"].to_parquet("b.parquet")
     given = ["--protected", "race", "--quiet", "--counts-out"]
 
-    assert run(["audit", "a.parquet", *given, "a.counts", "--fail-on", "ks>0.5"]) == 2
+    assert run(["audit", "a.parquet", *given, "a.counts", "--check", "ks<=0.5"]) == 2
     assert run(["audit", "a.parquet", *given[:2], "--counts-out", "a.counts"]) == 0
     assert "the counts are saved, but they make no report of their own" in capsys.readouterr().err
     assert run(["audit", "b.parquet", *given, "b.counts"]) == 0

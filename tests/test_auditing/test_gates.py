@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing.as_json import check_dict
-from fairfix.auditing.baseline import Allowance, change, likeliest
+from fairfix.auditing.baseline import Allowance, change, likeliest, read_checks
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.auditing.waivers import Waiver, apply
@@ -71,7 +72,7 @@ def old(call: Call) -> str:
     return "old.json"
 
 
-GATE = ("--baseline", "old.json", "--fail-on-worse", "dp.difference>0.02")
+GATE = ("--baseline", "old.json", "--check", "dp.difference.change<=0.02")
 
 # ---------------------------------------------------------------------- baselines
 
@@ -96,17 +97,19 @@ def test_a_gate_on_worse(call: Call, old: str, rates: dict[str, float], rows: in
 
     assert found == status
     assert check["verdict"] == {0: "pass", 1: "fail", 3: "undecided"}[status]
-    assert check["id"] == "change.selection_rate.difference.between_groups[race]"
+    assert check["id"] == "selection_rate.difference.between_groups.change[race]"
     assert check["value"] == pytest.approx(rates["a"] - rates["b"] - 0.1)
 
 
-@pytest.mark.parametrize("amount", ["0", "0.02", "dp.ratio>0", "accuracy.min>0.5"])
+@pytest.mark.parametrize(
+    "amount", ["change<=0", "change<=0.02", "dp.ratio.change>=0", "accuracy.min.change>=-0.5"]
+)
 def test_a_result_against_itself_is_unchanged(call: Call, old: str, amount: str) -> None:
     """Every check of a change passes, at any amount and at any number of rows that shows the counts to be the same."""
     for rows in (50, 4000):
         decided("new.parquet", {"a": 0.5, "b": 0.4}, rows)
         call("audit", "new.parquet", *RACE, "--out", f"json={old}")
-        gate = ("--baseline", old, "--fail-on-worse", amount, "--fail-on", "accuracy.min<0.1")
+        gate = ("--baseline", old, "--check", amount, "--check", "accuracy.min>=0.1")
         status, result = audit_of(call, "new.parquet", *gate)
         changes = [check for check in result["checks"] if check["of"] == "change"]
 
@@ -121,7 +124,7 @@ def test_unchanged_is_so_where_a_group_is_undefined(call: Call, old: str) -> Non
     label = np.where(np.arange(6000) < 4000, np.arange(6000) % 2, 0)
     decided("new.parquet", {"a": 0.5, "b": 0.4, "c": 0.3}, 2000, label=pa.array(label))
     call("audit", "new.parquet", *RACE, "--out", f"json={old}")
-    gate = ("--baseline", old, "--fail-on-worse", "tpr.difference>0.01", "--fail-on", "tpr.difference>0.5")
+    gate = ("--baseline", old, "--check", "tpr.difference.change<=0.01", "--check", "tpr.difference<=0.5")
     status, result = audit_of(call, "new.parquet", *gate)
     codes = {check["of"]: (check["verdict"], check["code"]) for check in result["checks"]}
 
@@ -148,7 +151,7 @@ def test_alike_is_not_the_same(call: Call, old: str, new: dict[str, float]) -> N
         decided("old.parquet", new, **more)
         call("audit", "old.parquet", *RACE, "--out", f"json={old}")
     _, result = audit_of(
-        call, decided("new.parquet", new, **more), "--baseline", old, "--fail-on-worse", "0.02"
+        call, decided("new.parquet", new, **more), "--baseline", old, "--check", "change<=0.02"
     )
     gap = next(c for c in result["checks"] if c["comparison"] == "selection_rate.difference.between_groups")
 
@@ -180,90 +183,80 @@ def test_the_change_of_one_difference_is_newcombes() -> None:
 
 def test_ratios_are_worse_when_smaller(call: Call, old: str) -> None:
     """A ratio that fell fails, one that rose passes, both written as an amount."""
-    gate = ("--baseline", old, "--fail-on-worse", "dp.ratio>0.05")
+    gate = ("--baseline", old, "--check", "dp.ratio.change>=-0.05")
     fell, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *gate)
     rose, _ = audit_of(call, decided("up.parquet", {"a": 0.5, "b": 0.48}), *gate)
 
     assert (fell, rose) == (1, 0)
-    assert (result["checks"][0]["operator"], result["checks"][0]["limit"]) == ("<", -0.05)
-    assert result["checks"][0]["check"] == "change.dp.ratio<-0.05"
+    assert (result["checks"][0]["operator"], result["checks"][0]["limit"]) == (">=", -0.05)
+    assert result["checks"][0]["check"] == "dp.ratio.change>=-0.05"
 
 
-def test_an_amount_the_other_way_is_refused_with_the_right_one(call: Call, old: str) -> None:
-    """What is written is by how much it may become worse, whichever way that is; the proposal is taken."""
+def test_a_change_the_other_way_is_refused_with_the_right_one(call: Call, old: str) -> None:
+    """The proposal is taken; a check that fails where nothing has changed is refused too."""
     new = decided("new.parquet", {"a": 0.5, "b": 0.2})
-    for check in ("dp.ratio<0.05", "dp.difference<0.05", "accuracy[race=b]<=0.1"):
-        gate = ("audit", new, "--protected", "race", "--baseline", old, "--fail-on-worse")
+    gate = ("audit", new, "--protected", "race", "--baseline", old, "--check")
+    for check in ("dp.ratio.change<=0.05", "dp.difference.change>=0.05", "accuracy.change[race=b]<=0.1"):
         status, _, err = call(*gate, check)
-        assert (status, f"--fail-on-worse '{check.replace('<', '>')}'" in err) == (2, True)
+        proposed = re.search(r"--check '?([^'\s]+)'?", err.partition("write")[2])
+        assert (status, proposed is not None) == (2, True)
+    for check in (
+        "dp.ratio.change>=0.05",
+        "dp.difference.change<=-0.05",
+        "change<=-0.1",
+        "change>=0.1",
+        "change<x",
+    ):
+        assert call(*gate, check)[0] == 2, check
 
 
-def test_what_must_hold_gates(call: Call) -> None:
-    """--require fails where --fail-on of the opposite fails; every format has it as the user wrote it."""
+@pytest.mark.parametrize(("limit", "status"), [(0.3, 0), (0.7, 1), (0.4, 3)])
+def test_every_format_shows_a_check_as_it_was_written(call: Call, limit: float, status: int) -> None:
     data = decided("d.parquet", {"a": 0.5, "b": 0.2})
     outs = [part for kind in ("json", "html", "junit", "sarif") for part in ("--out", f"{kind}=o.{kind}")]
-    for limit, status in ((0.3, 0), (0.7, 1), (0.4, 3)):
-        checks = {}
-        for option, sign in (("--require", ">="), ("--fail-on", "<")):
-            gate = (option, f"dp.ratio{sign}{limit}")
-            found, text, _ = call("audit", data, *RACE, "-q", *gate, *outs)
-            page, cases = Path("o.html").read_text(), Path("o.junit").read_text()
-            assert found == status
-            assert (f"not dp.ratio>={limit}" in text) == (option == "--require")
-            assert (f"not dp.ratio&gt;={limit}" in page) == (option == "--require")
-            assert (f"require dp.ratio&gt;={limit} [race]" in cases) == (option == "--require")
-            checks[option] = json.loads(Path("o.json").read_text())["checks"][0]
-        must, fails = checks.values()
-        assert must.pop("required") is True
-        assert must.pop("check").replace(">=", "<") == fails.pop("check")
-        assert must == fails
+    found, text, _ = call("audit", data, *RACE, "-q", "--check", f"dp.ratio>={limit}", *outs)
 
-
-@pytest.mark.parametrize("columns", ["20", "40", "60", "80", "200"])
-def test_not_stays_with_its_condition(call: Call, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    """Without its `not` a condition reads as the opposite, so no width parts the two."""
-    monkeypatch.setenv("COLUMNS", columns)
-    data = decided("d.parquet", {"a": 0.5, "b": 0.2})
-    _, text, _ = call(
-        "audit", data, *RACE, "-q", "--require", "dp.ratio>=0.7", "--fail-on", "dp.difference>0.4"
-    )
-
-    assert 0 < text.count("dp.ratio>=0.7") == text.count("not dp.ratio>=0.7")
+    assert found == status
+    assert f"dp.ratio>={limit}" in text
+    assert f"dp.ratio&gt;={limit}" in Path("o.html").read_text()
+    assert f"dp.ratio&gt;={limit} [race]" in Path("o.junit").read_text()
+    check = json.loads(Path("o.json").read_text())["checks"][0]
+    assert (check["check"], check["operator"], check["limit"]) == (f"dp.ratio>={limit}", ">=", limit)
 
 
 @pytest.mark.parametrize(
-    "waived",
-    ["dp.ratio", "dp.ratio>=0.7", "dp.ratio<0.7", "dp.ratio[race]>=0.7", "dp.ratio<=0.7", "dp.ratio>0.7"],
+    ("waived", "covers"),
+    [("dp.ratio", True), ("dp.ratio>=0.7", True), ("dp.ratio[race]>=0.7", True), ("dp.ratio>0.7", False)],
 )
-def test_a_waiver_names_what_must_hold_as_it_is_written(call: Call, waived: str) -> None:
-    """Or as what fails; with another sign it is another check. The configuration has the option too."""
+def test_a_waiver_names_a_check_as_it_is_written(call: Call, waived: str, covers: bool) -> None:
+    """With another sign it is another check."""
     Path("fairfix.toml").write_text(
-        f'protected = "race"\n[audit]\nrequire = ["dp.ratio>=0.7"]\n[[waivers]]\ncheck = "{waived}"\n'
+        f'protected = "race"\n[audit]\ncheck = ["dp.ratio>=0.7"]\n[[waivers]]\ncheck = "{waived}"\n'
         'reason = "x"\nexpires = 2999-12-31\n'
     )
     status, _, _ = call("audit", decided("d.parquet", {"a": 0.5, "b": 0.2}), "-q")
 
-    assert status == int(waived in ("dp.ratio<=0.7", "dp.ratio>0.7"))
+    assert status == int(not covers)
 
 
 def test_a_bare_amount_is_for_the_short_report_and_what_is_limited(call: Call, old: str) -> None:
-    """0.02 holds for every usual comparison and for those of --fail-on, whose operator says what is worse."""
-    arguments = ("--baseline", old, "--fail-on-worse", "0.02", "--fail-on", "selection_rate.min<0.1")
+    """0.02 holds for every usual comparison and for those of other checks, whose operator says what is worse."""
+    arguments = ("--baseline", old, "--check", "change<=0.02", "--check", "selection_rate.min>=0.1")
     _, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *arguments)
-    changed = {c["id"]: c for c in result["checks"] if c["id"].startswith("change.")}
+    changed = {c["id"]: c for c in result["checks"] if ".change[" in c["id"]}
 
-    assert changed["change.selection_rate.difference.between_groups[race]"]["verdict"] == "fail"
-    assert changed["change.selection_rate.min[race]"]["verdict"] == "fail"
-    assert changed["change.selection_rate.min[race]"]["operator"] == "<"
-    assert changed["change.accuracy.difference.between_groups[race]"]["limit"] == 0.02
+    assert changed["selection_rate.difference.between_groups.change[race]"]["verdict"] == "fail"
+    assert changed["selection_rate.min.change[race]"]["verdict"] == "fail"
+    assert changed["selection_rate.min.change[race]"]["operator"] == ">="
+    assert changed["accuracy.difference.between_groups.change[race]"]["limit"] == 0.02
     assert len(changed) == len(result["baseline"]["changes"]) > 5
 
 
 def test_an_amount_for_one_goes_before_one_for_all(call: Call, old: str) -> None:
     """Each comparison is gated once."""
-    both = ("--baseline", old, "--fail-on-worse", "0.02", "--fail-on-worse", "dp.difference>0.5")
+    both = ("--baseline", old, "--check", "change<=0.02", "--check", "dp.difference.change<=0.5")
     _, result = audit_of(call, decided("new.parquet", {"a": 0.5, "b": 0.2}), *both)
-    gaps = [c for c in result["checks"] if c["id"] == "change.selection_rate.difference.between_groups[race]"]
+    gaps = [c for c in result["checks"] if c["id"] == "selection_rate.difference.between_groups.change[race]"]
 
     assert [(c["limit"], c["verdict"]) for c in gaps] == [(0.5, "pass")]
 
@@ -273,7 +266,7 @@ def test_one_group_can_be_held(call: Call, old: str) -> None:
     label = pa.array([1] * 4000 + [0] * 4000)
     decided("new.parquet", {"a": 0.5, "b": 0.9}, label=label)
     status, result = audit_of(
-        call, "new.parquet", "--baseline", old, "--fail-on-worse", "accuracy[race=b]>0.1"
+        call, "new.parquet", "--baseline", old, "--check", "accuracy.change[race=b]>=-0.1"
     )
 
     assert status == 1
@@ -310,16 +303,14 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--fail-on-worse", "0.02"), "goes with --baseline or --baseline-data"),
+        (("--check", "change<=0.02"), "goes with --baseline or --baseline-data"),
         (("--baseline", "no.json"), "does not exist"),
         (("--baseline", "new.parquet"), "is not a JSON result"),
         (("--baseline", "empty.json"), "is no result of 'fairfix audit'"),
         (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
         (("--baseline", "old.json", "--positive-label", "0"), "--positive-label 1, this audit with 0"),
-        (("--baseline", "old.json", "--fail-on-worse", "-1"), "at least 0"),
-        (("--baseline", "old.json", "--fail-on-worse", "dp.ratio<0.1"), "by how much"),
-        (("--baseline", "old.json", "--fail-on-worse", "selection_rate.min>0.1"), "which way is worse"),
-        (("--baseline", "old.json", "--fail-on-worse", "ks[sex]>0.1"), "not audited"),
+        (("--baseline", "old.json", "--check", "change<=-1"), "where nothing has changed"),
+        (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
     ],
 )
 def test_baselines_that_do_not_fit_are_refused(
@@ -386,17 +377,17 @@ def test_configuration_and_environment_speak_too(
     decided("new.parquet", {"a": 0.5, "b": 0.3})
     Path("fairfix.toml").write_text(
         'protected = "race"\nprediction = "prediction"\nquiet = true\n'
-        f'[audit]\nbaseline = "{old}"\nfail-on-worse = [0.02]\n'
+        f'[audit]\nbaseline = "{old}"\ncheck = ["change<=0.02"]\n'
     )
     assert call("audit", "new.parquet")[0] == 1
-    monkeypatch.setenv("FAIRFIX_FAIL_ON_WORSE", "0.5 dp.difference>0.9")
+    monkeypatch.setenv("FAIRFIX_CHECK", "change<=0.5 dp.difference.change<=0.9")
     assert call("audit", "new.parquet")[0] == 0
 
 
 # ---------------------------------------------------------------------- waivers
 
 
-def waive(*tables: str, gate: str = 'fail-on = ["dp.difference>0.05"]') -> None:
+def waive(*tables: str, gate: str = 'check = ["dp.difference<=0.05"]') -> None:
     """Write a configuration with waivers."""
     text = 'protected = "race"\nprediction = "prediction"\n[audit]\n' + gate + "\n"
     Path("fairfix.toml").write_text(text + "".join(f"[[waivers]]\n{table}\n" for table in tables))
@@ -503,7 +494,7 @@ def test_waivers_that_do_nothing_are_said(call: Call, data: str, monkeypatch: py
     waive(
         ONE.format(expires="2027-01-01"),
         ONE.format(expires="2027-01-01").replace("dp", "eo"),
-        gate='fail-on = ["dp.difference>0.5"]',
+        gate='check = ["dp.difference<=0.5"]',
     )
     status, out, err = call("audit", "data.parquet")
 
@@ -514,10 +505,10 @@ def test_waivers_that_do_nothing_are_said(call: Call, data: str, monkeypatch: py
 
 
 def test_a_change_can_be_waived(call: Call, old: str) -> None:
-    """change.dp.difference is another check than dp.difference."""
+    """dp.difference.change is another check than dp.difference."""
     decided("data.parquet", {"a": 0.5, "b": 0.2})
-    gate = f'fail-on = ["dp.difference>0.9"]\nbaseline = "{old}"\nfail-on-worse = ["dp.difference>0.02"]'
-    waive(ONE.format(expires="2027-01-01").replace("dp", "change.dp"), gate=gate)
+    gate = f'check = ["dp.difference<=0.9", "dp.difference.change<=0.02"]\nbaseline = "{old}"'
+    waive(ONE.format(expires="2027-01-01").replace("difference", "difference.change"), gate=gate)
     status, result = waived(call)
 
     assert status == 0
@@ -531,7 +522,7 @@ def test_a_repair_can_be_waived(call: Call, tmp_path: Path, expires: str, status
     table = {"race": ["a", "b"] * 400, "score": rng.random(800), "label": rng.integers(0, 2, 800)}
     pq.write_table(pa.table(table), tmp_path / "data.parquet")
     Path("fairfix.toml").write_text(
-        'protected = "race"\nquiet = true\n[repair]\nmethod = "ramp"\nfail-on = ["accuracy.min<0.9"]\n'
+        'protected = "race"\nquiet = true\n[repair]\nmethod = "ramp"\ncheck = ["accuracy.min>=0.9"]\n'
         f'[[waivers]]\ncheck = "accuracy.min"\nreason = "labels are noise"\nexpires = {expires}\n'
     )
     found, out, err = call("repair", "data.parquet", "--format", "json")
@@ -554,7 +545,7 @@ def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name:
     both = (ONE.format(expires="2027-01-01"), ONE.format(expires="2026-01-01").replace("dp", "eo"))
     waive(
         *both,
-        gate=f'fail-on = ["dp.difference>0.05"]\nbaseline = "{old}"\nfail-on-worse = ["dp.difference>0.02"]',
+        gate=f'check = ["dp.difference<=0.05", "dp.difference.change<=0.02"]\nbaseline = "{old}"',
     )
     content = json.loads(Path(old).read_text())
     content["attributes"][0]["comparisons"] = [
@@ -569,7 +560,7 @@ def test_every_format_tells_of_waivers_and_baselines(call: Call, old: str, name:
     assert "2027-01-01" in plain
     assert "eo.difference" in plain
     assert "it is not in the baseline" in plain
-    assert "change.dp.difference" in plain or "change." in plain
+    assert ".change" in plain
 
 
 def test_sarif_suppresses_what_is_waived(call: Call, data: str) -> None:
@@ -618,10 +609,10 @@ def test_waivers_are_tables(call: Call, data: str) -> None:
 
 def test_a_waiver_can_name_one_limit() -> None:
     """With operator and limit it covers that check alone."""
-    table = {"check": "dp.difference>0.1", "reason": "x", "expires": date(2027, 1, 1)}
+    table = {"check": "dp.difference<=0.1", "reason": "x", "expires": date(2027, 1, 1)}
     found = Waiver.parse(table, "here")
     judged = {"of": "value", "comparison": "selection_rate.difference.between_groups", "attribute": "race"}
-    judged["operator"] = ">"
+    judged["operator"] = "<="
 
     assert found.covers({**judged, "limit": 0.1})
     assert not found.covers({**judged, "limit": 0.2})
@@ -641,8 +632,8 @@ def test_a_waiver_does_not_pass_within_the_error_of_a_number() -> None:
 
 
 def waived_verdict(value: float, bound: float, limit: float, *, complete: bool) -> str:
-    """Return the verdict of ``auc.difference>0.1``, by its value, under a waiver up to a limit."""
-    check = Check.parse("auc.difference>0.1")
+    """Return the verdict of ``auc.difference<=0.1``, by its value, under a waiver up to a limit."""
+    check = Check.parse("auc.difference<=0.1")
     number = Value(value, value, value, bound=bound)
     ruling = check.judge(number, complete=complete, gate_on="point")
     assert ruling.verdict == "fail"
@@ -666,10 +657,20 @@ def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_amounts_are_read() -> None:
-    """A number alone, or a check."""
-    assert Allowance.parse("0.02") == Allowance("0.02", 0.02)
-    assert Allowance.parse("ks>0.1").check == Check.parse("ks>0.1")
-    for text in ("nan", "inf", "-0.1", "ks>-1"):
+    """Of all usual comparisons, or of one; a metric called change is none."""
+    assert Allowance.parse("change<=0.02") == Allowance("change<=0.02", 0.02)
+    fallen = Allowance.parse("dp.ratio.change[race] >= -0.1")
+    assert (fallen.amount, fallen.larger, fallen.check.comparison.attribute) == (0.1, False, "race")
+    assert read_checks(["ks<=0.1", "ks.change<=0.2"])[0] == (Check.parse("ks<=0.1"),)
+    for text in (
+        "change<=nan",
+        "change<=inf",
+        "change<=-0.1",
+        "ks.change<=-1",
+        "change",
+        "ks<=0.1",
+        "change[race]<=1",
+    ):
         with pytest.raises(UsageError):
             Allowance.parse(text)
 
@@ -680,7 +681,7 @@ SCRIPT = """
 for case in "worse 0.3" "same 0.3" "same 0.05" "few 0.3"; do
     set -- $case
     status=0; fairfix audit $1.parquet --protected race --prediction prediction --quiet --baseline old.json \\
-        --fail-on-worse 'dp.difference>0.02' --fail-on "dp.difference>$2" > report.txt || status=$?
+        --check 'dp.difference.change<=0.02' --check "dp.difference<=$2" > report.txt || status=$?
     echo "$status"
 done
 """
@@ -736,17 +737,15 @@ def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
         '[[waivers]]\ncheck = "dp.difference"\nreason = "known"\nexpires = 2027-01-01\n'
     )
     more = ("--suppress-below", "20", "--profile", "ll144", "--baseline", "old.json")
-    gates = ("--fail-on-worse", "dp.difference>0.2", "--fail-on", "dp.difference>0.0001")
+    gates = ("--check", "dp.difference.change<=0.2", "--check", "dp.difference<=0.0001")
     status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json", *more, *gates)
     result = json.loads(out)
 
     assert status in (0, 3), err
     assert {block["attribute"] for block in result["attributes"]} == {"race", "sex", "race x sex"}
     assert '"few"' not in out
-    assert {check["verdict"] for check in result["checks"] if not check["id"].startswith("change.")} == {
-        "waived"
-    }
-    assert {check["verdict"] for check in result["checks"] if check["id"].startswith("change.")} <= {
+    assert {check["verdict"] for check in result["checks"] if ".change[" not in check["id"]} == {"waived"}
+    assert {check["verdict"] for check in result["checks"] if ".change[" in check["id"]} <= {
         "pass",
         "undecided",
     }

@@ -90,7 +90,7 @@ def test_values_are_those_of_other_programs(rows: pd.DataFrame) -> None:
 
 def test_undefined_is_not_zero(rows: pd.DataFrame) -> None:
     """A group without selected rows has no gain from them, and no check on all groups passes."""
-    result = audited(rows, OWN, fail_on=["gain.difference>9", "cost.max>9"])
+    result = audited(rows, OWN, check=["gain.difference<=9", "cost.max<=9"])
     gain = result.to_frame().set_index(["group", "metric"]).loc[("c", "gain")]
     assert np.isnan(gain.value)
     assert gain.reason == "no rows that its denominator counts"
@@ -99,7 +99,7 @@ def test_undefined_is_not_zero(rows: pd.DataFrame) -> None:
 
 def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: Path) -> None:
     """By name, in every format, and after the audit nothing of it is left."""
-    result = audited(rows, OWN, fail_on=["cost.difference>0.05", "f1[race=a]<0.99"], strata="town")
+    result = audited(rows, OWN, check=["cost.difference<=0.05", "f1[race=a]>=0.99"], strata="town")
     assert [check["verdict"] for check in result.to_dict()["checks"]][1] == "fail"
     assert not set(OWN) & set(METRICS)
     schema = Path(fairfix.__file__).parent / "report" / "audit.schema.json"
@@ -119,10 +119,10 @@ def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: 
 def test_an_earlier_result_may_have_it_or_not(rows: pd.DataFrame) -> None:
     """Where both have it, its change is judged."""
     old = audited(rows[:600], OWN)
-    both = audited(rows, OWN, baseline=old, fail_on_worse="0.5").to_dict()
-    assert any(check["id"].startswith("change.cost") for check in both["checks"])
+    both = audited(rows, OWN, baseline=old, check="change<=0.5").to_dict()
+    assert any(check["id"].startswith("cost") and check["of"] == "change" for check in both["checks"])
     for one, other in ((old, {}), (audited(rows[:600], {}), OWN)):
-        checks = audited(rows, other, baseline=one, fail_on_worse="0.5").to_dict()["checks"]
+        checks = audited(rows, other, baseline=one, check="change<=0.5").to_dict()["checks"]
         assert checks
         assert not [check for check in checks if "cost" in check["id"]]
 
@@ -134,9 +134,9 @@ def test_changes_of_the_same_rows_are_paired(rows: pd.DataFrame, more: dict[str,
     moved = np.random.default_rng(3).normal(0, 0.1, len(rows))
     before = rows.assign(score=(rows["score"] + moved).clip(0, 1))
     own = dict(TWINS.values()) | {"thrice": lambda c: 3 * c.selected / c.rows - 1} | OWN
-    limits = [f"{one}.difference>0.5" for one in (*own, *TWINS)]
-    result = audited(rows, own, baseline_data=before, id="person", fail_on_worse=limits, **more).to_dict()
-    found = {check["id"].split(".")[1]: check for check in result["checks"]}
+    limits = [f"{one}.difference.change<=0.5" for one in (*own, *TWINS)]
+    result = audited(rows, own, baseline_data=before, id="person", check=limits, **more).to_dict()
+    found = {check["id"].split(".")[0]: check for check in result["checks"]}
 
     ends = {name: np.array([found[name][end] for end in ("value", "low", "high")]) for name in found}
     for name, (twin, _) in TWINS.items():

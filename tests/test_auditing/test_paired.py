@@ -20,6 +20,7 @@ import pytest
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import Allowance, compare
+from fairfix.auditing.checks import named
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.paired import Changes, Matched, Reaches, _change_of_largest, _reach, match
 from fairfix.data.reading import Columns, Reading
@@ -79,7 +80,7 @@ def compared(found: Matched, *names: str) -> list[tuple[dict[str, Any], dict[str
     old, new = (audit_dict(audit(table, table.reading)) for table in (found.old, found.new))
     out = []
     for limits in (Changes(found, 0.95, {}).limits, None):
-        section, _ = compare(old, new, (Allowance.parse("0"),), names, "interval", limits)
+        section, _ = compare(old, new, (Allowance.parse("change<=0"),), names, "interval", limits)
         out.append(section["changes"])
     return list(zip(*out, strict=True))
 
@@ -228,9 +229,7 @@ def test_other_comparisons_hold_their_value(name: str) -> None:
     """Every kind gives limits that hold the estimate."""
     rng = np.random.default_rng(6)
     found = matched_of(*two_models(rng, SIZES, [0.5, 0.4, 0.4], [0.5, 0.4, 0.3], 0.9))
-    identifier = Allowance.parse(f"{name}>0").check
-    assert identifier is not None
-    one = compared(found, identifier.comparison.id)[0][0]
+    one = compared(found, named(name).id)[0][0]
 
     assert "not_paired" not in one
     assert one["low"] < one["value"] < one["high"]
@@ -292,7 +291,7 @@ ARGUMENTS = (
     "--id",
     "id",
 )
-GATE = ("--baseline-data", "old.parquet", "--fail-on-worse", "dp.difference>0.05")
+GATE = ("--baseline-data", "old.parquet", "--check", "dp.difference.change<=0.05")
 
 
 @pytest.mark.parametrize(("worse", "status"), [(0.3, 1), (0.4, 0), (0.35, 3)])
@@ -335,7 +334,7 @@ def test_what_is_not_paired_is_said(call: Call) -> None:
         "--baseline-data",
         "old.parquet",
     )
-    gate = ("--fail-on-worse", "0.1", "--undecided", "pass")
+    gate = ("--check", "change<=0.1", "--undecided", "pass")
     result = json.loads(call(*arguments, *gate, "--format", "json")[1])
     apart = {one["id"].partition(".")[0] for one in result["baseline"]["changes"] if "not_paired" in one}
 

@@ -16,7 +16,7 @@ from fairfix.errors import DataError
 from tests.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("away")
-GATE = "dp.difference>0.05"
+GATE = "dp.difference.change<=0.05"
 
 
 def two_decisions(
@@ -45,7 +45,7 @@ def change(path: str, baseline: Any, **more: Any) -> Any:
         "protected": "g",
         "prediction": "v2",
         "baseline": baseline,
-        "fail_on_worse": GATE,
+        "check": GATE,
         **more,
     }
     return fairfix.audit(path, **asked).to_dict()
@@ -124,7 +124,7 @@ def test_an_undecided_change_says_why_and_how_to_pair(call: Call) -> None:
     frame.drop(columns="v1").rename(columns={"v2": "prediction"}).to_csv("new.csv", index=False)
     status, _, err = call("audit", "old.csv", "--protected", "g", "--out", "json=old.json", "-q")
     assert status == 0, err
-    gate = ("--baseline", "old.json", "--fail-on-worse", GATE)
+    gate = ("--baseline", "old.json", "--check", GATE)
     status, out, err = call("audit", "new.csv", "--protected", "g", "--format", "json", *gate)
     assert status == 3, err
     content = json.loads(out)
@@ -146,7 +146,7 @@ def test_nothing_is_proposed_where_all_is_decided_or_rows_cannot_be_paired() -> 
     frame.to_csv("d.csv", index=False)
     old = fairfix.audit("d.csv", protected="g", prediction="v1")
     codes = [
-        one["code"] for one in change("d.csv", old, fail_on_worse="dp.difference>0.9").get("messages", [])
+        one["code"] for one in change("d.csv", old, check="dp.difference.change<=0.9").get("messages", [])
     ]
     assert "unpaired" not in codes
     with pytest.raises(DataError, match="may name smaller groups"):

@@ -228,7 +228,7 @@ def names_in(node: Any) -> Iterator[str]:
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_format_names_a_small_group(name: str) -> None:
     """A small race is nowhere: in no table, comparison, curve or check."""
-    checks = tuple(Check.parse(text) for text in ("dp.difference>0.5", "ks>0.01"))
+    checks = tuple(Check.parse(text) for text in ("dp.difference<=0.5", "ks<=0.01"))
     result = audited(people(700, 1), 40, OF_RACE, checks=checks)
     text = renderer(name)(result)
 
@@ -272,7 +272,7 @@ def test_attributes_with_too_little_to_show_are_left_out() -> None:
     checks = tuple(
         map(
             Check.parse,
-            ("dp.difference>0.9", "accuracy[race=Elm]<0.1", "accuracy[race=Nobody]<0.1"),
+            ("dp.difference<=0.9", "accuracy[race=Elm]>=0.1", "accuracy[race=Nobody]>=0.1"),
         )
     )
     result = audited(data, LEAST, reading, checks=checks[:1])
@@ -327,7 +327,7 @@ def spoilt(where: str) -> pa.Table:
     [
         (),
         ("--reference", "race=Nobody"),
-        ("--fail-on", "accuracy[race=Nobody]<0.5"),
+        ("--check", "accuracy[race=Nobody]>=0.5"),
         ("--counts-out", "x.counts"),
         ("--positive-label", "Nobody"),
         ("--strata", "race"),

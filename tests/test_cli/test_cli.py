@@ -86,7 +86,7 @@ def test_audit_runs_with_nothing_but_the_protected_column(call: Call, data: str)
 
 def test_status_0_when_every_check_passes(call: Call, data: str) -> None:
     """A check whose whole interval lies within the limit passes."""
-    status, out, _ = call(AUDIT, "--fail-on", "dp.difference>0.9")
+    status, out, _ = call(AUDIT, "--check", "dp.difference<=0.9")
 
     assert status == 0
     assert "PASS" in out
@@ -94,7 +94,7 @@ def test_status_0_when_every_check_passes(call: Call, data: str) -> None:
 
 def test_status_1_when_a_check_fails(call: Call, data: str) -> None:
     """A check whose whole interval lies beyond the limit fails."""
-    status, out, _ = call(AUDIT, "--fail-on", "dp.difference>0.05")
+    status, out, _ = call(AUDIT, "--check", "dp.difference<=0.05")
 
     assert status == 1
     assert "FAIL" in out
@@ -103,7 +103,7 @@ def test_status_1_when_a_check_fails(call: Call, data: str) -> None:
 def test_status_3_when_a_check_is_undecided(call: Call, tmp_path: Path) -> None:
     """Too few rows to tell: status 3, which --undecided turns into 0 or 1."""
     pq.write_table(people(60, gap=0.1), tmp_path / "few.parquet")
-    gate = ("audit", "few.parquet", "--protected", "race", "--fail-on", "dp.difference>0.1")
+    gate = ("audit", "few.parquet", "--protected", "race", "--check", "dp.difference<=0.1")
 
     assert call(*gate)[0] == 3
     assert call(*gate, "--undecided", "pass")[0] == 0
@@ -112,22 +112,22 @@ def test_status_3_when_a_check_is_undecided(call: Call, tmp_path: Path) -> None:
 
 def test_fail_beats_undecided(call: Call, data: str) -> None:
     """1 beats 3: one failing check decides."""
-    checks = ("--fail-on", "dp.difference>0.05", "--fail-on", "dp.difference>0.27")
+    checks = ("--check", "dp.difference<=0.05", "--check", "dp.difference<=0.27")
     status, out, _ = call(AUDIT, *checks)
     verdicts = [line.split()[:2] for line in out.splitlines() if line.startswith("  dp.difference")]
 
     assert status == 1
-    assert ["dp.difference>0.05", "FAIL"] in verdicts
-    assert ["dp.difference>0.27", "UNDECIDED"] in verdicts
+    assert ["dp.difference<=0.05", "FAIL"] in verdicts
+    assert ["dp.difference<=0.27", "UNDECIDED"] in verdicts
 
 
 def test_gate_on_point_compares_the_estimate(call: Call, tmp_path: Path) -> None:
     """--gate-on point never waits for certainty."""
     pq.write_table(people(60, gap=0.1), tmp_path / "few.parquet")
-    gate = ("audit", "few.parquet", "--protected", "race", "--gate-on", "point", "--fail-on")
+    gate = ("audit", "few.parquet", "--protected", "race", "--gate-on", "point", "--check")
 
-    assert call(*gate, "dp.difference>0.9")[0] == 0
-    assert call(*gate, "dp.difference>0.0001")[0] == 1
+    assert call(*gate, "dp.difference<=0.9")[0] == 0
+    assert call(*gate, "dp.difference<=0.0001")[0] == 1
 
 
 def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +167,9 @@ BAD_CALLS = {
     "one column twice": (f"{AUDIT} --label race", "one part"),
     "text as score": (f"{AUDIT} --score sex", "numbers are needed"),
     "real labels": (f"{AUDIT} --label score --prediction label", "binary"),
-    "bad check": (f"{AUDIT} --fail-on 'dp>>1'", "cannot read the check"),
-    "unknown metric": (f"{AUDIT} --fail-on 'acuracy.min<1'", "did you mean"),
-    "check of nobody": (f"{AUDIT} --fail-on 'ks[age]>1'", "not audited"),
+    "bad check": (f"{AUDIT} --check 'dp<<1'", "cannot read the check"),
+    "unknown metric": (f"{AUDIT} --check 'acuracy.min>=1'", "did you mean"),
+    "check of nobody": (f"{AUDIT} --check 'ks[age]<=1'", "not audited"),
     "bad out": (f"{AUDIT} --out pdf=x", "FORMAT=FILE"),
     "no folder": (f"{AUDIT} --out json=no/x.json", "does not exist"),
     "bad threshold": (f"{AUDIT} --threshold half", "is not a number"),
@@ -303,7 +303,7 @@ def test_a_group_without_positives_cannot_pass(call: Call) -> None:
     red = np.array(table["race"].to_pylist()) == "red"
     label = np.where(red, 0, table["label"].to_numpy())
     write(table.set_column(3, "label", pa.array(label)), "none.parquet")
-    status, out, _ = call("audit none.parquet --protected race --fail-on 'eop.difference>0.99' --format json")
+    status, out, _ = call("audit none.parquet --protected race --check 'eop.difference<=0.99' --format json")
     result = json.loads(out)
     group = next(g for g in result["attributes"][0]["groups"] if g["group"] == "red")
 
@@ -345,7 +345,7 @@ def test_one_scan_several_outputs(call: Call, data: str) -> None:
 
 def test_a_saved_result_renders_again(call: Call, data: str) -> None:
     """`report` gives the same text as the audit did."""
-    _, text, _ = call(AUDIT, "--fail-on", "ks>0.9", "--out", "json=a.json")
+    _, text, _ = call(AUDIT, "--check", "ks<=0.9", "--out", "json=a.json")
 
     assert call("report", "a.json")[1] == text
     assert call("report", "a.json", "--format", "json")[1] == Path("a.json").read_text()
@@ -391,7 +391,7 @@ def test_flag_beats_environment_beats_file(call: Call, data: str, monkeypatch: p
 def test_commands_run_from_the_configuration_alone(call: Call, data: str) -> None:
     """With the file in place nothing else has to be on the line; its paths are relative to it."""
     Path("fairfix.toml").write_text(
-        'data = "data.parquet"\nprotected = ["race"]\nfail-on = ["dp.difference>0.05"]\n'
+        'data = "data.parquet"\nprotected = ["race"]\ncheck = ["dp.difference<=0.05"]\n'
         '[repair]\nid = "id"\noutput = "from_config.fairfix"\n[repair.ramp]\ngamma = 0.1\n'
     )
     Path("below").mkdir()
@@ -457,7 +457,7 @@ def test_pyproject_table_is_read(call: Call, data: str) -> None:
     ("text", "words"),
     [
         ('protectd = "race"', "did you mean 'protected'"),
-        ("[audit]\nfail_onn = []", "unknown key"),
+        ("[audit]\nchekc = []", "unknown key"),
         ("[repair]\nmethod='ramp'\n[repair.ramp]\ngama = 1", "did you mean 'gamma'"),
         ("data = [", "not valid TOML"),
         ('data = ["a", "b"]', "takes one value"),
@@ -495,13 +495,13 @@ def test_repair_predict_audit(call: Call, data: str) -> None:
     assert table.column_names == [*pq.read_schema(data).names, *OUTPUT.names]
     assert table.num_rows == 3000
     audit = "audit out.parquet --protected race"
-    assert call(f"{audit} --probability p_positive --fail-on 'dp.difference>0.15'")[0] == 0
+    assert call(f"{audit} --probability p_positive --check 'dp.difference<=0.15'")[0] == 0
     assert call(f"{audit} --prediction decision")[0] == 0
 
 
 def test_the_repaired_model_that_still_fails_gives_1(call: Call, data: str) -> None:
     """Slack as large as the gap leaves the gap, and the gate sees it on held-out rows."""
-    gate = ("--fail-on", "dp.difference>0.01")
+    gate = ("--check", "dp.difference<=0.01")
     status, _, _ = call(REPAIR, "--slack", "1", *gate)
 
     assert status == 1
@@ -775,7 +775,7 @@ def test_regression_targets(call: Call) -> None:
 def test_a_pipe_gets_no_colours_and_ascii_where_it_must(data: str) -> None:
     """Words carry every verdict; where the locale cannot show them, lines and dashes are plain."""
     done = subprocess.run(
-        [sys.executable, "-m", "fairfix", *AUDIT.split(), "--fail-on", "ks>0.01"],
+        [sys.executable, "-m", "fairfix", *AUDIT.split(), "--check", "ks<=0.01"],
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -799,7 +799,7 @@ def shell(line: str, data: str) -> tuple[int, str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
 def test_an_output_that_takes_nothing(data: str) -> None:
     """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
-    audit = "$F audit $D --protected race --no-config -q --fail-on 'dp.difference>0.9'"
+    audit = "$F audit $D --protected race --no-config -q --check 'dp.difference<=0.9'"
     assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
     status, err = shell(f"{audit} > /dev/full", data)
     assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device [output]\n")
@@ -847,7 +847,7 @@ def test_a_repair_within_strata_from_end_to_end(call: Call, tmp_path: Path) -> N
     for name in ("out.parquet", "out.csv"):
         given = ("--protected", "race", "--strata", "sex", "--probability", "p_positive")
         status, out, _ = call(
-            "audit", name, *given, "--format", "json", "--fail-on", "dp.difference.within_strata>0.1"
+            "audit", name, *given, "--format", "json", "--check", "dp.difference.within_strata<=0.1"
         )
         assert status == 0
         assert json.loads(out)["verdict"] == "pass"
@@ -904,7 +904,7 @@ def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data
 
 def test_covariance_is_audited_and_gated(call: Call, data: str) -> None:
     """The covariance of selection and group is a comparison of the audit, and bounded by the repair."""
-    status, out, _ = call(f"{AUDIT} --format json --fail-on 'dp.covariance>0.01'")
+    status, out, _ = call(f"{AUDIT} --format json --check 'dp.covariance<=0.01'")
     block = json.loads(out)["attributes"][0]
     found = {c["id"]: c["value"] for c in block["comparisons"]}
     share = [g["share"] for g in block["groups"]]

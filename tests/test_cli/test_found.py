@@ -288,7 +288,7 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
         ]
         assert run(made) in (0, 1, 3)
     line = {
-        "audit": ["audit", "d.parquet", "--protected", "race", "--fail-on", "dp.difference>0.9"],
+        "audit": ["audit", "d.parquet", "--protected", "race", "--check", "dp.difference<=0.9"],
         "repair": ["repair", "d.parquet", "--protected", "race", "--method", "ramp"],
         "compare": ["compare", "d.parquet", "--protected", "race", "--methods", "ramp", "--slacks", "0.1"],
         "predict": ["predict", "r.fairfix", "d.parquet"],

@@ -87,10 +87,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(place)
     pq.write_table(pa.table(frame), FILE)
     reason = json.dumps(WHOLE.replace("\x7f", "").replace("\udcff", ""))
-    checks = ", ".join(json.dumps(one) for one in ("dp.difference>0.01", "ks>0.9", "eo.difference>0.3"))
+    checks = ", ".join(json.dumps(one) for one in ("dp.difference<=0.01", "ks<=0.9", "eo.difference<=0.3"))
     Path("hostile.toml").write_text(
-        f"fail-on = [{checks}]\n[report]\nmodel = {reason}\nowner = {reason}\n"
-        f'[[waivers]]\ncheck = "dp.difference>0.01"\nreason = {reason}\nexpires = 2999-01-01\n'
+        f"check = [{checks}]\n[report]\nmodel = {reason}\nowner = {reason}\n"
+        f'[[waivers]]\ncheck = "dp.difference<=0.01"\nreason = {reason}\nexpires = 2999-01-01\n'
     )
     assert run(["audit", FILE, *ROLES, *QUIET, "--quiet", "--out", "json=result.json"]) in (0, 1, 3)
     assert run(["repair", FILE, *ROLES, *QUIET, *METHOD, "-o", "r.fairfix", "--quiet"]) in (0, 1, 3)

@@ -71,7 +71,7 @@ def test_a_run_that_ends_with_an_error_leaves_no_counts(rows: pd.DataFrame) -> N
     Path("old.json").write_text('{"schema": "fairfix.audit/1"}')
     given = ["audit", "d.parquet", "--protected", "race", "--counts-out", "c.counts", "--quiet"]
 
-    for wrong in (["--fail-on", "fpr.covariance>0.1"], ["--baseline", "old.json"]):
+    for wrong in (["--check", "fpr.covariance<=0.1"], ["--baseline", "old.json"]):
         assert run([*given, *wrong]) == 2
         assert not Path("c.counts").exists()
     assert run(given) == 0
@@ -176,14 +176,14 @@ def test_the_remedy_of_a_check_leads_to_one_that_is_there(
     rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An option is named only for what it brings; a covariance or a ratio that no option brings makes no sense."""
-    for check in ("base_rate.covariance.to_reference>0", "calibration_gap.ratio.to_reference>0"):
-        assert run(["audit", "d.parquet", "--protected", "race", "--fail-on", check]) == 2
+    for check in ("base_rate.covariance.to_reference<=0", "calibration_gap.ratio.to_reference>0"):
+        assert run(["audit", "d.parquet", "--protected", "race", "--check", check]) == 2
         assert "makes no sense" in capsys.readouterr().err
-    for check in ("base_rate.ratio.to_reference<0", "selection_rate.covariance.within_strata>1"):
-        assert run(["audit", "d.parquet", "--protected", "race", "--fail-on", check]) == 2
+    for check in ("base_rate.ratio.to_reference>=0", "selection_rate.covariance.within_strata<=1"):
+        assert run(["audit", "d.parquet", "--protected", "race", "--check", check]) == 2
         assert "name the" in capsys.readouterr().err
         more = ["--reference", "r0", "--strata", "town"]
-        assert run(["audit", "d.parquet", "--protected", "race", "--fail-on", check, *more]) in (0, 3)
+        assert run(["audit", "d.parquet", "--protected", "race", "--check", check, *more]) in (0, 3)
 
 
 def trusted(frame: pd.DataFrame, labels: Any) -> list[str]:

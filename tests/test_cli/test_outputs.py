@@ -243,7 +243,7 @@ def reported(folder: Path, away: None, call: Call) -> None:
         ((*AUDIT[:3], "rase", "-q"), "no column 'rase'", "column"),
         ((*AUDIT, "--no-such"), "No such option '--no-such'", "usage"),
         ((*AUDIT, "--confidence", "high"), "'high' is not a number", "usage"),
-        ((*AUDIT, "--fail-on", "nothing>1"), "unknown metric 'nothing'", "usage"),
+        ((*AUDIT, "--check", "nothing<=1"), "unknown metric 'nothing'", "usage"),
         (("audit", "e.parquet", "--protected", "race"), "e.parquet does not exist", "data"),
         (("report", "d.parquet"), "is not a JSON result", "data"),
     ],
@@ -326,7 +326,7 @@ def test_what_is_printed_says_so_but_for_text(reported: None, call: Call) -> Non
 
 def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
     """Neither rendered nor taken for a baseline; the message is that of its run."""
-    assert call(*AUDIT, "--fail-on", "nothing>1", "--out", "json=a.json")[0] == 2
+    assert call(*AUDIT, "--check", "nothing<=1", "--out", "json=a.json")[0] == 2
     for line in (("report", "a.json"), (*AUDIT, "--baseline", "a.json")):
         status, _, err = call(*line)
         assert status == 2

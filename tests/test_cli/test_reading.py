@@ -250,7 +250,7 @@ def test_a_score_of_the_other_label_is_the_first_thing_said(
     outs = [f"{name}=out.{name}" for name in ("json", "html", "markdown", "github", "junit", "sarif")]
     options = [part for out in outs for part in ("--out", out)]
     status, text, err = call(
-        "audit", "d.csv", "--protected", "race", "--fail-on", "dp.difference>0.9", *options
+        "audit", "d.csv", "--protected", "race", "--check", "dp.difference<=0.9", *options
     )
     assert status in (0, 3), err
     lines = text.splitlines()
@@ -424,7 +424,7 @@ def test_a_decimal_comma_between_commas_is_asked_for(rows: pd.DataFrame, call: C
 
 GUIDED: dict[str, tuple[dict[str, str], str]] = {
     "no groups": ({}, ""),
-    "settings are kept": ({}, "--fail-on 'dp.difference>0.9' --confidence 0.9 --missing drop --one-pass"),
+    "settings are kept": ({}, "--check 'dp.difference<=0.9' --confidence 0.9 --missing drop --one-pass"),
     "capitals": ({}, "--protected RACE"),
     "a typing error": ({}, "--protected sexx,race --weight wieght"),
     "a label that is not there": ({}, "--protected race --label labl"),

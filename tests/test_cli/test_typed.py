@@ -181,14 +181,14 @@ def test_no_value_of_a_configuration_is_a_bug(name: str, key: str, here: Path) -
         assert configured(name, key, text) in (0, 1, 2, 3), text
 
 
-WAIVER = {"check": '"ks>0.1"', "reason": '"r"', "expires": "2999-01-01", "limit": "0.5"}
+WAIVER = {"check": '"ks<=0.1"', "reason": '"r"', "expires": "2999-01-01", "limit": "0.5"}
 
 
 @pytest.mark.parametrize("key", WAIVER)
 def test_no_value_of_a_waiver_is_a_bug(key: str, here: Path) -> None:
     for text in ODD:
         lines = "\n".join(f"{one} = {text if one == key else other}" for one, other in WAIVER.items())
-        Path("fairfix.toml").write_text(f"fail-on = 'ks>0.1'\n[[waivers]]\n{lines}\n", encoding="utf-8")
+        Path("fairfix.toml").write_text(f"check = 'ks<=0.1'\n[[waivers]]\n{lines}\n", encoding="utf-8")
         came = status("audit")
         assert came == 2 if key == "limit" and text in (*NOT_NUMBERS, *INFINITE) else came in (0, 1, 2, 3), (
             text

@@ -259,7 +259,7 @@ def numbers_of(text: str) -> Any:
 def test_an_audit_of_bands_is_that_of_their_names(people: pd.DataFrame, call: Call, more: str) -> None:
     """As protected column, crossed and as stratum, from the lowest band on; from Parquet, CSV and the library."""
     by_hand(people).to_parquet("named.parquet")
-    gate = ("--fail-on", "dp.difference>0.1", "--format", "json", "-q")
+    gate = ("--check", "dp.difference<=0.1", "--format", "json", "-q")
     results = []
     for name in ("d.parquet", "d.csv"):
         status, out, err = call("audit", name, *more.split(), *CUT, *gate)
@@ -272,7 +272,7 @@ def test_an_audit_of_bands_is_that_of_their_names(people: pd.DataFrame, call: Ca
     assert json.loads(results[0])["settings"]["bands"] == {"age": [25, 40, 60]}
     if more == "--protected age":
         library = fairfix.audit(
-            people, protected="age", bands={"age": [25, 40, 60]}, fail_on="dp.difference>0.1"
+            people, protected="age", bands={"age": [25, 40, 60]}, check="dp.difference<=0.1"
         )
         assert numbers_of(library.to_json()) == numbers_of(named)
 

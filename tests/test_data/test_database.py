@@ -486,7 +486,7 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        (("audit", "--id", "no", "--fail-on-worse", "0.02"), "--baseline-data"),
+        (("audit", "--id", "no", "--check", "change<=0.02"), "--baseline-data"),
         (("compare", "--id", "no"), "--against-data"),
         (("repair", "--method", "ramp", "-o", "x.fairfix"), "--unlabelled"),
     ],
@@ -750,7 +750,7 @@ def test_a_query_a_table_and_the_configuration_say_the_same(
 def test_earlier_data_may_be_a_table_too(data: tuple[str, str], tmp_path: Path) -> None:
     frame = make_frame(600).assign(no=np.arange(600))
     path, url = both(tmp_path, frame, "ids")
-    asked: Any = {"protected": "race", "id": "no", "fail_on_worse": 0.02}
+    asked: Any = {"protected": "race", "id": "no", "check": "change<=0.02"}
     one, other = (fairfix.audit(source, baseline_data=source, **asked).to_dict() for source in (path, url))
 
     for content in (one, other):

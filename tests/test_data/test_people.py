@@ -62,7 +62,7 @@ AUDITS: dict[str, dict[str, Any]] = {
     "classes": {"label": "x", "prediction": "yes", "task": "multiclass", "missing": "drop"},
     "noise": {"prediction": "yes", "noise_radius": "a=0.05,b=0.05,c=0.05"},
     "suppressed": {"score": "score", "suppress_below": 30},
-    "checks": {"score": "score", "fail_on": ["dp.difference>0.1"], "profile": "ugesp"},
+    "checks": {"score": "score", "check": ["dp.difference<=0.1"], "profile": "ugesp"},
     "individual": {"score": "score", "individual": True, "features": ["x", "town"]},
 }
 

@@ -224,8 +224,8 @@ def test_counts_and_results_are_read_from_a_store(
         *AUDIT,
         "--baseline",
         "s3://loans/old.json",
-        "--fail-on-worse",
-        "dp.difference>0.5",
+        "--check",
+        "dp.difference.change<=0.5",
     )
 
     assert status == 0

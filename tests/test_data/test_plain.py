@@ -232,7 +232,7 @@ def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call:
         pq.write_table(pa.Table.from_pandas(plainly), "d.parquet")
         names.append("d.parquet")
     asked: dict[str, Any] = {"protected": "g", "missing_group": "drop", "reference": f"g={printed[0]}"}
-    asked["require"] = [f"selection_rate[g={printed[0]}]>=0"]
+    asked["check"] = [f"selection_rate[g={printed[0]}]>=0"]
 
     def blocks(result: dict[str, Any]) -> Any:
         return result["attributes"], result["checks"]
@@ -252,6 +252,6 @@ def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call:
             "--reference",
             asked["reference"],
         ]
-        line += ["--require", asked["require"][0], "--format", "json", "--no-config"]
+        line += ["--check", asked["check"][0], "--format", "json", "--no-config"]
         run = subprocess.run([sys.executable, "-c", IN_NEW_PROCESS, *line], capture_output=True, check=True)
         assert blocks(json.loads(run.stdout)) == expected

@@ -374,7 +374,7 @@ def test_an_audit_with_a_model_gates_on_flips(
     """The joint flips, the comparable values and the exit status; the proposal is said and not used."""
     path, options = modelled
     pair = ["--comparable", "role=husband,wife", "--radius", "0.01"]
-    checks = ["--fail-on", "decision_flips>0.01", "--fail-on", "decision_flips.under_comparable>0.9"]
+    checks = ["--check", "decision_flips<=0.01", "--check", "decision_flips.under_comparable<=0.9"]
     status = run(["audit", str(path), *options, "--individual", *pair, *checks, "--format", "json"])
     result = json.loads(capsys.readouterr().out)
     verdicts = {check["id"]: check["verdict"] for check in result["checks"]}
@@ -396,9 +396,9 @@ def test_an_audit_with_a_model_gates_on_flips(
         (["--comparable", "role=husband,wife"], "--comparable goes with --individual"),
         (["--individual", "--comparable", "role=husband,boss"], "no row has the value 'boss'"),
         (["--radius", "0.1"], "--radius goes with --individual"),
-        (["--fail-on", "decision_flips>0.1"], "ask for it with --individual"),
-        (["--individual", "--fail-on", "decision_flips.under_comparable>0.1"], "name comparable values"),
-        (["--individual", "--fail-on", "matched_effect>0.1"], "ask for it with --individual"),
+        (["--check", "decision_flips<=0.1"], "ask for it with --individual"),
+        (["--individual", "--check", "decision_flips.under_comparable<=0.1"], "name comparable values"),
+        (["--individual", "--check", "matched_effect<=0.1"], "ask for it with --individual"),
     ],
 )
 def test_what_cannot_be_asked_is_said(

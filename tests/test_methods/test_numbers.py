@@ -70,7 +70,7 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     data, artifact, decided = (str(tmp_path / name) for name in ("data.csv", "r.fairfix", "decided.csv"))
     frame().to_csv(data, index=False)
     words = ["--method", "ramp", "--protected-number", "age,income", "--slack", "0.02", "--id", "id"]
-    check = ["--fail-on", "decision_covariance[age]>0.15", "--fail-on", "decision_covariance[income]>0.0001"]
+    check = ["--check", "decision_covariance[age]<=0.15", "--check", "decision_covariance[income]<=0.0001"]
     status = run(
         [
             "repair",

@@ -606,7 +606,7 @@ def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.Capt
         str(artifact),
         "--no-config",
     ]
-    status = run(["repair", str(data), *words, "--require", "dp.ratio>=0.9", "--format", "json"])
+    status = run(["repair", str(data), *words, "--check", "dp.ratio>=0.9", "--format", "json"])
     result = json.loads(capsys.readouterr().out)
     fit, held = (
         next(row["after"] for row in result["proof"][part]["table"] if row["id"] == result["criterion"])
@@ -652,7 +652,7 @@ def test_each_column_alone_from_the_shell(
         "--no-config",
     ]
     words += ["--protected", "race,sex", "--slack", "0.02", "-o", str(artifact)]
-    status = run(["repair", str(data), *words, "--fail-on", "dp.difference[sex]>0.3"])
+    status = run(["repair", str(data), *words, "--check", "dp.difference[sex]<=0.3"])
     text = " ".join(capsys.readouterr().out.split())
     loaded = Repaired.load(artifact)
     rows = {

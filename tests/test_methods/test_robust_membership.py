@@ -304,7 +304,7 @@ def test_in_a_shell(
     common = ["--protected", "likely", "--noise-membership", "a=p_a,p_b", "--no-config", "--id", "id"]
     base = ["repair", str(data), "--method", "robust", *common, "-q", "--format", "json"]
     assert (
-        run([*base, "-o", rule, "--slack", "0.1", "--fail-on", "dp.difference.true_groups[likely]>0.6"]) == 0
+        run([*base, "-o", rule, "--slack", "0.1", "--check", "dp.difference.true_groups[likely]<=0.6"]) == 0
     )
     told = json.loads(capsys.readouterr().out)
     assert told["requires"]["columns"] == ["likely", "score", "id"]

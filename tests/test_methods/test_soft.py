@@ -61,7 +61,7 @@ def test_from_the_shell_to_the_decisions(
         "id",
         "--no-config",
     ]
-    check = ["--fail-on", "dp.difference.true_groups>0.3", "--fail-on", "dp.difference.under_n1>0.001"]
+    check = ["--check", "dp.difference.true_groups<=0.3", "--check", "dp.difference.under_n1<=0.001"]
     status = run(["repair", data, *words, *check, "-o", artifact, "--format", "json"])
     result = json.loads(capsys.readouterr().out)
     rows = {part: {row["id"]: row for row in result["proof"][part]["table"]} for part in ("fit", "holdout")}
@@ -217,7 +217,7 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
         "--id",
         "id",
     ]
-    checks = ["--fail-on", "tpr.difference.true_groups>0.3"]
+    checks = ["--check", "tpr.difference.true_groups<=0.3"]
     status = run(["repair", data, *words, *checks, "--no-config", "-o", artifact, "--format", "json"])
     result = json.loads(capsys.readouterr().out)
     rows = {part: {row["id"]: row for row in result["proof"][part]["table"]} for part in ("fit", "holdout")}

@@ -620,12 +620,12 @@ def test_checks_have_three_verdicts() -> None:
     """Pass only if the whole worst case with sampling error is within, fail only if all of it is beyond."""
     found = verdicts(
         MILD,
-        "eo.difference.true_groups>0.5",
-        "tpr.difference.true_groups>0.1",
-        "tpr.difference.true_groups>0.24",
-        "tpr.min.true_groups<0.3",
+        "eo.difference.true_groups<=0.5",
+        "tpr.difference.true_groups<=0.1",
+        "tpr.difference.true_groups<=0.24",
+        "tpr.min.true_groups>=0.3",
         "accuracy.max.true_groups<0.5",
-        "dp.ratio.true_groups<0.8",
+        "dp.ratio.true_groups>=0.8",
     )
 
     assert [verdict for verdict, _ in found] == ["pass", "fail", "undecided", "pass", "pass", "pass"]
@@ -637,7 +637,7 @@ def test_a_check_can_ask_for_a_weaker_assumption() -> None:
     """Under N4 the gap is near its estimate, under N1 anything is possible; each says what it rests on."""
     rough = "true,noisy,count\na,a,800\na,b,200\nb,a,200\nb,b,800\n"
     found = verdicts(
-        rough, "tpr.difference.true_groups>0.6", "tpr.difference.under_n1>0.6", class_conditional=True
+        rough, "tpr.difference.true_groups<=0.6", "tpr.difference.under_n1<=0.6", class_conditional=True
     )
 
     assert [verdict for verdict, _ in found] == ["pass", "undecided"]
@@ -674,19 +674,19 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
         ("dp.true_groups>0.1", "unknown part|difference, ratio, min and max"),
-        ("eo.true_groups[noisy=a]>0.1|ks.true_groups[noisy=a]>0.1", "of one true group there are"),
+        ("eo.true_groups[noisy=a]<=0.1|ks.true_groups[noisy=a]<=0.1", "of one true group there are"),
     ):
         for part in text.split("|"):
             with pytest.raises(UsageError, match=said):
                 noisy_check(source, noise, part)
-    plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]>0.1"),))
+    plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]<=0.1"),))
     with pytest.raises(UsageError, match=r"noise.membership"):
         audit(source, READING, plain)
 
 
 def test_an_assumption_that_was_not_stated_is_undecided() -> None:
     """It cannot pass, and the reason tells how to state it."""
-    ((verdict, reason),) = verdicts(MILD, "dp.difference.under_n4>0.6")
+    ((verdict, reason),) = verdicts(MILD, "dp.difference.under_n4<=0.6")
 
     assert verdict == "undecided"
     assert "`noise_class_conditional`" in reason
@@ -697,10 +697,10 @@ def test_breakdown_points_agree_with_bisection() -> None:
     noise, _ = noisy_audit(
         rows_of(CELLS, 20_000),
         Noise(read_noise(written(MILD))),
-        "tpr.difference.true_groups>0.26",
-        "tpr.difference>0.24",
-        "tpr.difference.true_groups>0.2",
-        "accuracy.min.true_groups<0.1",
+        "tpr.difference.true_groups<=0.26",
+        "tpr.difference<=0.24",
+        "tpr.difference.true_groups<=0.2",
+        "accuracy.min.true_groups>=0.1",
     )
     kept, plain, broken, loose = noise["breakdown"]
     joint = np.array(noise["table"]["joint"])
@@ -714,7 +714,7 @@ def test_breakdown_points_agree_with_bisection() -> None:
     assert kept["fails_up_to"] is None
     assert broken["holds_up_to"] is None
     assert broken["fails_up_to"] > 0
-    assert plain["check"] == "tpr.difference>0.24"
+    assert plain["check"] == "tpr.difference<=0.24"
     assert loose["holds_up_to"] == 1
     certain = figure(noise, "true_positive_rate.difference")["certain_up_to"]
     assert certain >= broken["fails_up_to"]
@@ -765,7 +765,7 @@ def test_an_assumption_that_the_data_refute_is_not_used() -> None:
     """An eps below what the data allow: no numbers, the least eps in words, and no pass."""
     sharp = np.array([[60.0, 0, 0, 40], [0, 50, 50, 0]]) / 200
     table = read_noise(written("true,noisy,count\na,a,60\na,b,40\nb,a,40\nb,b,60\n"))
-    noise, report = noisy_audit(rows_of(sharp), Noise(table, epsilon=0.01), "dp.difference.true_groups>0.99")
+    noise, report = noisy_audit(rows_of(sharp), Noise(table, epsilon=0.01), "dp.difference.true_groups<=0.99")
 
     assert noise["smallest_eps"] > 0.01
     assert "refute" in noise["unavailable"]["N3"]
@@ -779,7 +779,7 @@ def test_an_eps_that_is_stated_lies_between_table_and_inversion() -> None:
     """N3 is inside N1 and around N4; its draws are few and seeded."""
     data = blurred(people(2000), "uniform", 0.1)
     noise, report = noisy_audit(
-        data, Noise(read_noise(written(table_of(data))), epsilon=0.05), "dp.difference.true_groups>0.9"
+        data, Noise(read_noise(written(table_of(data))), epsilon=0.05), "dp.difference.true_groups<=0.9"
     )
 
     assert noise["rests_on"] == "N3"
@@ -844,7 +844,7 @@ def test_groups_without_a_denominator_are_undefined() -> None:
     noise, report = noisy_audit(
         rows_of(cells),
         Noise(read_noise(written("true,noisy,count\na,a,9\nb,b,9\n"))),
-        "tpr.difference.true_groups>0.9",
+        "tpr.difference.true_groups<=0.9",
     )
 
     assert figure(noise, "true_positive_rate", "b")["bounds"]["N1"]["low"] is None
@@ -934,10 +934,10 @@ def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
     status, text, err = call(
         *RECORDED,
         *[
-            "--fail-on",
-            "dp.difference.true_groups>0.1",
-            "--fail-on",
-            "dp.difference>0.3",
+            "--check",
+            "dp.difference.true_groups<=0.1",
+            "--check",
+            "dp.difference<=0.3",
             "--undecided",
             "pass",
         ],
@@ -957,7 +957,7 @@ def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
 
     assert status == 0
     assert (
-        "dp.difference>0.3' is about the recorded groups; of the true ones: selection_rate.difference.true"
+        "dp.difference<=0.3' is about the recorded groups; of the true ones: selection_rate.difference.true"
         in err
     )
     for told in (text, Path("a.md").read_text(), Path("a.html").read_text()):
@@ -974,8 +974,8 @@ def test_all_formats_tell_of_true_groups(call: Call, sample: Path) -> None:
     result = json.loads(Path("a.json").read_text())
     assert renderer("text")(result).count("True groups behind race_recorded") == 1
     assert {b["check"] for b in result["noise"]["breakdown"]} == {
-        "dp.difference.true_groups>0.1",
-        "dp.difference>0.3",
+        "dp.difference.true_groups<=0.1",
+        "dp.difference<=0.3",
     }
     assert (
         "under the strongest noise assumption"
@@ -1027,8 +1027,8 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
         (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
         (["--noise-radius", "a:0.1"], "GROUP=NUMBER"),
         (["--noise-radius", "a=0.1"], "says nothing of the group 'b'"),
-        (["--fail-on", "dp.difference.true_groups>0.1"], "say what is known of the noise with --noise FILE"),
-        (["--fail-on", "ks.difference.true_groups>0.1"], "of true groups there are"),
+        (["--check", "dp.difference.true_groups<=0.1"], "say what is known of the noise with --noise FILE"),
+        (["--check", "ks.difference.true_groups<=0.1"], "of true groups there are"),
         (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
     ],
 )

@@ -359,14 +359,14 @@ def test_checks_of_true_groups() -> None:
         "dp.true_groups[membership=a]>0.95",
         "true_positive_rate.under_n1[membership=b]<0.01",
         "dp.under_n4[membership=a]<0.1",
-        "eo.difference.under_n1>0.001",
+        "eo.difference.under_n1<=0.001",
     ]
     _, report = audited(data, *checks)
     verdicts = {result.check.text: result.verdict for result in report.checks}
     assert verdicts["dp.min.true_groups>0.99"] == "pass"
     assert verdicts["dp.true_groups[membership=a]>0.95"] == "pass"
     assert verdicts["dp.under_n4[membership=a]<0.1"] == "undecided"
-    assert verdicts["eo.difference.under_n1>0.001"] == "undecided"
+    assert verdicts["eo.difference.under_n1<=0.001"] == "undecided"
     assert "`noise_independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
 
     result, report = audited(data, *checks, independent=True)
@@ -384,17 +384,17 @@ def test_plain_checks_are_of_protected_columns() -> None:
     """Beside a protected column each check goes to the attribute that it can be about."""
     data = frame(people(), sex=["f", "m"] * 900)
     reading = Reading(Columns(("sex",), label="label", prediction="yhat"))
-    _, report = audited(data, "dp.difference>0.5", "dp.min.true_groups>0.99", reading=reading)
+    _, report = audited(data, "dp.difference<=0.5", "dp.min.true_groups>0.99", reading=reading)
     assert [(r.attribute, r.verdict) for r in report.checks] == [("sex", "pass"), ("membership", "pass")]
 
 
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ("dp.difference>0.1", "known by chances alone"),
+        ("dp.difference<=0.1", "known by chances alone"),
         ("dp[membership=a]>0.1", "known by chances alone"),
         ("dp.true_groups[membership=z]>0.1", "no true group 'z'; it has a, b, c"),
-        ("dp.difference.true_groups[race]>0.1", "'race' is not audited"),
+        ("dp.difference.true_groups[race]<=0.1", "'race' is not audited"),
     ],
 )
 def test_checks_that_make_no_sense(check: str, said: str) -> None:
@@ -500,7 +500,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
     assert [g["group"] for g in one["membership"]["groups"]] == ["p_a", "b", "p_c"]
 
     status, text, _ = call(
-        *["audit", "data.csv", *plain[:-2], "--fail-on", "dp.min.true_groups>0.99"],
+        *["audit", "data.csv", *plain[:-2], "--check", "dp.min.true_groups>0.99"],
         *["--out", "html=a.html", "--out", "markdown=a.md", "--out", "junit=a.xml", "--out", "sarif=a.sarif"],
     )
     assert status == 0
@@ -559,7 +559,7 @@ def test_in_a_shell() -> None:
     data = people(vectors=8, each=400, seed=4)
     pq.write_table(frame(data), "data.parquet")
     base = [sys.executable, "-m", "fairfix", "audit", "data.parquet", "--prediction", "yhat", "-q"]
-    base += ["--noise-membership", "a=p_a,b=p_b,c=p_c", "--fail-on", "dp.min.true_groups<0.3"]
+    base += ["--noise-membership", "a=p_a,b=p_b,c=p_c", "--check", "dp.min.true_groups>=0.3"]
     assert subprocess.run(base, capture_output=True, check=False).returncode == 3
     stated = subprocess.run([*base, "--noise-independent"], capture_output=True, check=False, text=True)
     assert stated.returncode == 0, stated.stdout

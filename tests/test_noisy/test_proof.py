@@ -203,10 +203,10 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
         Robust(constraint="equal_opportunity"),
         data,
         noise,
-        "tpr.difference.true_groups>0.9",
-        "tpr.difference.true_groups>0.01",
-        "tpr.difference.under_n1>0.3",
-        "tpr.difference.under_n4>0.9",
+        "tpr.difference.true_groups<=0.9",
+        "tpr.difference.true_groups<=0.01",
+        "tpr.difference.under_n1<=0.3",
+        "tpr.difference.under_n4<=0.9",
     )
     verdicts = [check.verdict for check in outcome.checks]
     assert verdicts == ["pass", "undecided", "undecided", "undecided"]
@@ -227,7 +227,7 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
         if note.startswith("on held-out rows the worst")
     )
     assert "error of rows; the slack" in said
-    assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups>0.9")
+    assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups<=0.9")
     (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows the worst"))
     assert "under N4 (up to" in said  # what the fit was held to
     assert "rests on N4" in assumed.checks[0].reason
@@ -283,11 +283,11 @@ def test_in_a_shell(
         return code, json.loads(capsys.readouterr().out)
 
     call: Callable[..., tuple[int, Any]] = status
-    code, result = call("--fail-on", "dp.difference.true_groups>0.5")
+    code, result = call("--check", "dp.difference.true_groups<=0.5")
     assert code == 0
     names = [row["name"] for row in result["proof"]["holdout"]["table"]]
     assert "selection_rate.difference.true_groups [group]" in names
-    assert call("--fail-on", "dp.difference.true_groups>0.01")[0] == 3
-    assert call("--fail-on", "dp.min.true_groups<0.99")[0] == 1
-    assert call("--fail-on", "dp.true_groups[group=b]<0.05")[0] == 0
-    assert call("--fail-on", "dp.under_n1[group=b]<0.99")[0] == 1
+    assert call("--check", "dp.difference.true_groups<=0.01")[0] == 3
+    assert call("--check", "dp.min.true_groups>=0.99")[0] == 1
+    assert call("--check", "dp.true_groups[group=b]>=0.05")[0] == 0
+    assert call("--check", "dp.under_n1[group=b]>=0.99")[0] == 1

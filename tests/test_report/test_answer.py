@@ -153,7 +153,7 @@ def test_every_metric_has_a_phrase_of_its_own() -> None:
 @pytest.mark.parametrize("gate_on", ["interval", "point"])
 def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any) -> None:
     """Above, within or inside: as the numbers of the check are."""
-    of = result(f"dp.difference>{percent_limit / 100}", gate_on=gate_on)
+    of = result(f"dp.difference<={percent_limit / 100}", gate_on=gate_on)
     (check,) = of["checks"]
     text = judgement(check, 4000)
     low, high = (check["value"],) * 2 if gate_on == "point" else (check["low"], check["high"])
@@ -187,7 +187,7 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
     needed = rows_to_decide(check, rows)
     if needed is None or not low < limit < high:
         return
-    own = Check.parse(f"dp.difference>{limit!r}") if limit >= 1e-4 else None
+    own = Check.parse(f"dp.difference<={limit!r}") if limit >= 1e-4 else None
     if own is None:
         return
 
@@ -202,7 +202,7 @@ def test_so_many_rows_decide(value: float, limit: float, below: float, above: fl
 
 def test_a_value_at_its_limit_has_no_number_of_rows() -> None:
     """Nor has an open end, a group without a value, or a change."""
-    (check,) = result("dp.difference>0.2")["checks"]
+    (check,) = result("dp.difference<=0.2")["checks"]
     assert check["code"] == "limit_inside"
     assert rows_to_decide(check, 4000)
 
@@ -234,7 +234,7 @@ def test_a_confidence_has_all_its_digits() -> None:
 
 def test_of_checks_that_pass_the_nearest_to_its_limit_is_said() -> None:
     """The worst attribute is the one that is furthest beyond its limit, or least within it."""
-    (check,) = result("dp.difference>0.9")["checks"]
+    (check,) = result("dp.difference<=0.9")["checks"]
     worse = {**check, "attribute": "h", "value": check["value"] + 0.1}
 
     for checks in ([check, worse], [worse, check]):
@@ -253,12 +253,12 @@ def test_nothing_is_judged_without_limits() -> None:
 
 def test_the_worst_verdict_comes_first() -> None:
     """A failing check is the first sentence wherever it was asked; the others are counted by verdict."""
-    of = result("dp.difference>0.9", "dp.difference>0.2", "ks>0.01")
+    of = result("dp.difference<=0.9", "dp.difference<=0.2", "ks<=0.01")
     first, others, *more = answer(of)
 
     assert "scores of a and c" in first
     assert "above your limit of 1 point," in first
-    assert "1 other check is undecided: dp.difference>0.2 by g" in others
+    assert "1 other check is undecided: dp.difference<=0.2 by g" in others
     assert "1 other check passes" in others
     assert "rows like these would decide it" in " ".join(more)
 
@@ -266,7 +266,7 @@ def test_the_worst_verdict_comes_first() -> None:
 def test_what_is_undefined_says_why() -> None:
     """A group without positives: the check is undecided for that reason, not for want of rows."""
     of = result_of("plain")
-    check = next(c for c in of["checks"] if c["check"] == "eo.difference>0.9" and c["attribute"] == "race")
+    check = next(c for c in of["checks"] if c["check"] == "eo.difference<=0.9" and c["attribute"] == "race")
     text = judged_statement(check, of, 500)
 
     assert check["code"] == "group_undefined"
@@ -277,7 +277,7 @@ def test_what_is_undefined_says_why() -> None:
 
 def test_an_undefined_value_says_its_reason_once() -> None:
     """And that it cannot pass, whatever its limit."""
-    (check,) = result("dp.difference>0.05")["checks"]
+    (check,) = result("dp.difference<=0.05")["checks"]
     nothing = {"value": None, "low": None, "high": None, "verdict": "undecided", "code": "value_undefined"}
     one = {**check, **nothing, "reason": "no rows"}
     text = f"{statement(one, {}, 'g')} {judgement(one)}"
@@ -321,12 +321,12 @@ def test_verdicts_stand_by_attribute_where_there_are_several() -> None:
     for check in of["checks"]:
         row = page.partition(f">{check['attribute']}</th>")[2].partition("</tr>")[0]
         assert f'class="mark {check["verdict"]}"' in row
-    assert "Verdicts by attribute" not in renderer("text")(result("dp.difference>0.1", "ks>0.1"))
+    assert "Verdicts by attribute" not in renderer("text")(result("dp.difference<=0.1", "ks<=0.1"))
 
 
 def test_a_waived_check_is_not_within_its_limit() -> None:
     """The verdict without the waiver, its last day and its reason are said."""
-    (check,) = result("dp.difference>0.05")["checks"]
+    (check,) = result("dp.difference<=0.05")["checks"]
     waived = {
         "verdict": "fail",
         "code": "beyond_limit",
@@ -370,7 +370,7 @@ def test_text_fits_its_width(name: str, width: int) -> None:
 
 
 def test_every_format_for_people_opens_with_the_answer() -> None:
-    of = result("dp.difference>0.05")
+    of = result("dp.difference<=0.05")
     (first,) = answer(of)
     for name in ("text", "markdown", "html"):
         text = re.sub(r"<[^>]*>|\\", "", renderer(name)(of))
@@ -380,7 +380,7 @@ def test_every_format_for_people_opens_with_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "beyond"), [("dp.difference>0.13", 1), ("dp.ratio<0.5", 0), ("dp.ratio<0.99", 2)]
+    ("check", "beyond"), [("dp.difference<=0.13", 1), ("dp.ratio>=0.5", 0), ("dp.ratio>=0.99", 2)]
 )
 def test_a_limit_is_drawn_that_far_from_the_best_group(check: str, beyond: int) -> None:
     """So many groups lie on the far side of the dashed line as are further from the highest than the limit allows."""

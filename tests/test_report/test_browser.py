@@ -34,7 +34,7 @@ FLAGS = (
     "--disable-sync",
 )
 LOANS = str(Path(__file__).parents[2] / "sample_data" / "loans.parquet")
-GATES = ("--fail-on", "dp.difference>0.1", "--fail-on", "eo.difference>0.2", "--fail-on", "ks>0.9")
+GATES = ("--check", "dp.difference<=0.1", "--check", "eo.difference<=0.2", "--check", "ks<=0.9")
 OTHER = str(Path(LOANS).with_suffix(".csv"))
 REPORTS = {
     "audit": ("audit", LOANS, "--protected", "race", *GATES),

@@ -19,7 +19,7 @@ from fairfix.report import renderer
 LOANS = Path(__file__).parents[2] / "sample_data" / "loans.csv"
 RECORD = {"model": "loans *2*", "owner": "Credit risk", "purpose": "Who gets a loan", "date": "2024"}
 RUNS = {
-    "audit": ("audit", "--fail-on", "dp.difference>0.1"),
+    "audit": ("audit", "--check", "dp.difference<=0.1"),
     "repair": ("repair", "--method", "ramp"),
     "compare": ("compare", "--methods", "ramp", "--slacks", "0.05"),
     "models": ("compare", "--against", "debt_ratio"),

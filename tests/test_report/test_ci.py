@@ -23,7 +23,7 @@ from tests.conftest import Call
 from tests.test_report.test_report import rows
 
 HOSTILE = "\x07<b>&\"'%,:]](x){0}\r\n::error::d"
-CHECKS = ("dp.difference>0.01", "ks>0.9", "eo.difference>0.3", "selection_rate[race=<i>c</i>]<0.9")
+CHECKS = ("dp.difference<=0.01", "ks<=0.9", "eo.difference<=0.3", "selection_rate[race=<i>c</i>]>=0.9")
 GATED = tuple(filter(is_gated, FORMATS))
 WORDS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
 
@@ -105,7 +105,7 @@ def test_junit_of_nothing_gated_is_an_empty_suite() -> None:
 
 
 def test_hostile_names_stay_inside_the_xml() -> None:
-    hostile = audited("dp.difference>0.01", "ks>0.2", "dp.difference>0.9", hostile=True)
+    hostile = audited("dp.difference<=0.01", "ks<=0.2", "dp.difference<=0.9", hostile=True)
     assert any(group["group"] == HOSTILE for group in hostile["attributes"][0]["groups"])
     hostile["checks"][0].update(verdict="fail", groups=[HOSTILE, "b"])
     suite = assert_junit(ET.fromstring(renderer("junit")(hostile).encode()))  # noqa: S314  our own XML
@@ -146,7 +146,7 @@ def test_annotations_are_errors_and_warnings(result: dict[str, Any]) -> None:
 
 
 def test_hostile_names_stay_inside_their_annotation() -> None:
-    hostile = audited("dp.difference>0.01")
+    hostile = audited("dp.difference<=0.01")
     name = "50%,a:b\n::error::x\r"
     hostile["checks"][0].update(verdict="fail", groups=[name, "b"], attribute=name)
     found = commands(renderer("github")(hostile))
@@ -204,7 +204,7 @@ def test_sarif_tells_of_what_did_not_pass(result: dict[str, Any]) -> None:
 
 
 def test_hostile_names_are_neither_links_nor_placeholders() -> None:
-    hostile = audited("dp.difference>0.01", "selection_rate.max>2")
+    hostile = audited("dp.difference<=0.01", "selection_rate.max<=2")
     hostile["checks"][0]["groups"] = ["[x](https://example.org)", "{0}"]
     text = json.loads(renderer("sarif")(hostile))["runs"][0]["results"][0]["message"]["text"]
 
@@ -213,7 +213,7 @@ def test_hostile_names_are_neither_links_nor_placeholders() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["fail-on = ['dp.difference>0.01', 'ks>0.9']", "fail-on = [\n 'dp.difference>0.01', 'ks>0.9' ]"]
+    "how", ["check = ['dp.difference<=0.01', 'ks<=0.9']", "check = [\n 'dp.difference<=0.01', 'ks<=0.9' ]"]
 )
 def test_a_check_is_shown_where_its_limit_is_written(how: str, call: Call) -> None:
     """In SARIF and annotations: the line of the configuration; for a check of the command line, the data."""
@@ -224,7 +224,7 @@ def test_a_check_is_shown_where_its_limit_is_written(how: str, call: Call) -> No
     out = ("--out", "sarif=a.sarif", "--out", "github=a.txt", "--quiet")
     for more, file, number in (
         ((), "fairfix.toml", line),
-        (("--fail-on", "dp.difference>0.01"), "d.parquet", 1),
+        (("--check", "dp.difference<=0.01"), "d.parquet", 1),
     ):
         assert run(["audit", "d.parquet", *out, *more]) in (1, 3)
         (one,) = json.loads(Path("a.sarif").read_text())["runs"]
@@ -256,7 +256,7 @@ def test_a_comment_opens_with_what_did_not_pass(result: dict[str, Any]) -> None:
 
 
 def test_hostile_names_stay_inside_a_comment() -> None:
-    hostile = audited("dp.difference>0.01", hostile=True)
+    hostile = audited("dp.difference<=0.01", hostile=True)
     hostile["checks"][0].update(verdict="fail", groups=["</details><img src=x>", "a|b\n# c"])
     text = renderer("comment")(hostile)
 
@@ -309,7 +309,7 @@ def call(call: Call, away: None, monkeypatch: pytest.MonkeyPatch) -> Call:
 
 def test_a_saved_result_gives_the_same_report(call: Call) -> None:
     """All from one scan, or rendered later: the same bytes."""
-    command = ("audit", "d.parquet", "--protected", "race", "--fail-on", "dp.difference>0.01")
+    command = ("audit", "d.parquet", "--protected", "race", "--check", "dp.difference<=0.01")
     call(*command, *(f"--out={name}=a.{name}" for name in ("json", *GATED)))
     for name in GATED:
         status, out, _ = call("report", "a.json", "--format", name)
@@ -320,7 +320,7 @@ def test_a_saved_result_gives_the_same_report(call: Call) -> None:
 def test_a_repair_has_checks_for_ci(call: Call) -> None:
     command = ("repair", "d.parquet", "--protected", "race", "--method", "ramp", "-o", "r.fairfix")
     outs = [part for one in GATED for part in ("--out", f"{one}=r.{one}")]
-    status, out, _ = call(*command, *outs, "--fail-on", "dp.difference>0.9", "--format", "json")
+    status, out, _ = call(*command, *outs, "--check", "dp.difference<=0.9", "--format", "json")
     checks = json.loads(out)["checks"]
 
     assert status == 0
@@ -352,7 +352,7 @@ def test_the_step_summary_is_the_markdown_report(call: Call, monkeypatch: pytest
     """It is appended, once, and only for the format of GitHub."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     Path("summary.md").write_text("before\n")
-    command = ("audit", "d.parquet", "--protected", "race", "--fail-on", "dp.difference>0.01")
+    command = ("audit", "d.parquet", "--protected", "race", "--check", "dp.difference<=0.01")
     assert call(*command)[0] != 2
     assert Path("summary.md").read_text() == "before\n"
     _, out, _ = call(*command, "--format", "github", "--out", "markdown=a.md", "--out", "github=a.txt")

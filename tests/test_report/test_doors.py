@@ -38,7 +38,7 @@ def results(rows: pd.DataFrame) -> dict[str, Result]:
     """A result of every kind."""
     given: dict[str, Any] = {"protected": ["race", "sex"]}
     return {
-        "audit": fairfix.audit(rows, **given, strata="town", fail_on="dp.difference>0.1"),
+        "audit": fairfix.audit(rows, **given, strata="town", check="dp.difference<=0.1"),
         "repair": fairfix.repair(rows, protected="race", method="ramp", gamma=0.2),
         "compare": fairfix.compare(rows, protected="race", methods="ramp", slacks=[0.02, 0.1]),
         "noise": fairfix.audit(rows, protected="sex", noise_radius={"f": 0.1, "m": 0.1}),
@@ -235,7 +235,7 @@ def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[
 
 def test_frames_hold_the_bound_of_a_number_from_counts() -> None:
     """A column ``bound``: that of the JSON form, and 0 where a value is exact."""
-    audit = fairfix.audit(people(2000, 1), protected="race", one_pass=True, fail_on="ks>0.9")
+    audit = fairfix.audit(people(2000, 1), protected="race", one_pass=True, check="ks<=0.9")
     content = audit.to_dict()
     comparisons = audit.to_frame("comparisons")
     wanted = [one.get("bound", 0.0) for one in content["attributes"][0]["comparisons"]]

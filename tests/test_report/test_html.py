@@ -108,7 +108,7 @@ def hostile_audit(**settings: Any) -> dict[str, Any]:
     data = rows()
     data[HOSTILE] = pa.array([HOSTILE if x == "a|b" else x for x in data["race"].to_pylist()])
     reading = Reading(Columns((HOSTILE,), label="label", score="score"))
-    return audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>0.1"),), **settings)))
+    return audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=0.1"),), **settings)))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     folder = tmp_path_factory.mktemp("saved")
     data = str(ROOT / "sample_data" / "loans.parquet")
     common = [data, "--protected", "race", "--no-config", "--quiet"]
-    gate = ["--fail-on", "dp.difference>0.1", "--fail-on", "eo.difference>0.2"]
+    gate = ["--check", "dp.difference<=0.1", "--check", "eo.difference<=0.2"]
     run(["audit", *common, *gate, "--out", f"json={folder / 'audit.json'}"])
     method = ["--method", "ramp", "-o", str(folder / "r.fairfix")]
     run(["repair", *common, *gate, *method, "--out", f"json={folder / 'repair.json'}"])
@@ -138,7 +138,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "--no-config",
         "--quiet",
     ]
-    gate = ["--fail-on", "tpr.difference>0.1", "--fail-on", "tpr.difference.rms_of_classes>0.9"]
+    gate = ["--check", "tpr.difference<=0.1", "--check", "tpr.difference.rms_of_classes<=0.9"]
     out = ["--out", f"json={folder / 'classes.json'}"]
     run(["audit", str(folder / "classes.parquet"), "--protected", "race,sex", *of_classes, *gate, *out])
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
@@ -374,7 +374,7 @@ def test_a_group_called_like_a_verdict_is_none() -> None:
         "score": pa.array(np.linspace(0, 1, 200)),
     }
     reading = Reading(Columns(("g",), label="label", score="score"))
-    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>2"),))))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=2"),))))
     assert len(re.findall('class="mark', renderer("html")(result))) == 2  # of the whole, and of the check
     plain, coloured = (renderer("text")(result, color=colour) for colour in (False, True))
     assert plain.count("PASS") > 3

@@ -41,9 +41,9 @@ def results(names: list[str], columns: list[str]) -> Iterator[Any]:
     kinds = sorted(set(table[group]))
     table[group] = table[group].map(dict(zip(kinds, names, strict=True)))
     ways: dict[str, Any] = {"label": label, "score": score}
-    yield fairfix.audit(table, protected=[group, town], intersect=True, fail_on="dp.difference>0.1", **ways)
+    yield fairfix.audit(table, protected=[group, town], intersect=True, check="dp.difference<=0.1", **ways)
     yield fairfix.audit(table, protected=group, strata=town, **ways)
-    yield fairfix.repair(table, protected=group, method="ramp", fail_on="dp.difference>0.1", **ways)
+    yield fairfix.repair(table, protected=group, method="ramp", check="dp.difference<=0.1", **ways)
     yield fairfix.compare(table, protected=group, methods="ramp", slacks=0.1, **ways)
 
 

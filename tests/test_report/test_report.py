@@ -35,7 +35,7 @@ from rich.cells import cell_len
 
 SETTINGS = Settings(
     intersect=True,
-    checks=(Check.parse("dp.difference>0.01"), Check.parse("eo.difference>0.9"), Check.parse("ks>0.2")),
+    checks=(Check.parse("dp.difference<=0.01"), Check.parse("eo.difference<=0.9"), Check.parse("ks<=0.2")),
 )
 
 
@@ -119,7 +119,7 @@ def test_every_repair_holds_to_the_schema(tmp_path: Path, capsys: pytest.Capture
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table(rows(900)), tmp_path / "d.parquet")
-    line = "--protected race --method ramp --no-config --format json --fail-on 'dp.ratio<0.1' --gamma 0.1,0.5"
+    line = "--protected race --method ramp --no-config --format json --check 'dp.ratio>=0.1' --gamma 0.1,0.5"
     run(["repair", str(tmp_path / "d.parquet"), "-o", str(tmp_path / "r.fairfix"), *shlex.split(line)])
     schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
 
@@ -262,7 +262,7 @@ def test_names_do_nothing_to_terminals_logs_and_lines() -> None:
         "score": pa.array(rng.random(800)),
     }
     reading = Reading(Columns(("::g",), label="label", score="score"))
-    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference>0.01"),))))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=0.01"),))))
     for name in ("text", "markdown", "html"):
         shown = renderer(name)(result)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown), name

@@ -48,8 +48,8 @@ def test_what_contradicts_itself_is_refused(change: str, gate_on: Any, away: Non
     n = 200
     frame = pd.DataFrame({"g": ["a", "b"] * n, "label": [0, 1, 1, 0] * (n // 2), "score": [0.9, 0.1] * n})
     frame.to_csv("d.csv", index=False)
-    limits = ["dp.difference>0.5", "ks>1", "accuracy.min<0.5"]
-    content = fairfix.audit("d.csv", protected="g", fail_on=limits, gate_on=gate_on).to_dict()
+    limits = ["dp.difference<=0.5", "ks<=1", "accuracy.min>=0.5"]
+    content = fairfix.audit("d.csv", protected="g", check=limits, gate_on=gate_on).to_dict()
     assert {check["verdict"] for check in content["checks"]} >= {"fail", "pass"}
     baseline = ("audit", "d.csv", "--protected", "g", "--no-config", "--baseline")
     Path("sound.json").write_text(json.dumps(content))

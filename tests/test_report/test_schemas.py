@@ -51,7 +51,13 @@ def result() -> dict[str, Any]:
     label = rng.integers(0, 2, 3000)
     score = np.clip(0.5 * rng.random(3000) + 0.08 * group + 0.1 * label, 0, 1)
     data = {"g": pa.array([NAMES[i] for i in group]), "label": pa.array(label), "score": pa.array(score)}
-    texts = ("dp.difference>0.1", "ks>0.1", "auc.difference>0.06", "selection_rate.max>2", "dp.ratio[g]<0.5")
+    texts = (
+        "dp.difference<=0.1",
+        "ks<=0.1",
+        "auc.difference<=0.06",
+        "selection_rate.max<=2",
+        "dp.ratio[g]>=0.5",
+    )
     checks = tuple(Check.parse(text) for text in texts)
     reading = Reading(Columns(("g",), label="label", score="score"))
     found = audit_dict(audit(data, reading, Settings(checks=checks)))

@@ -159,7 +159,7 @@ def test_scores_of_0_and_1_leave_no_limit_given_the_scores() -> None:
 def test_a_check_is_not_decided_by_the_interval_given_the_scores() -> None:
     """It is said with the verdict, and in the report."""
     frame = pd.DataFrame({"g": ["a", "b"] * 8, "score": [0.2, 0.4, 0.8, 0.6] * 4, "label": [0, 0, 1, 1] * 4})
-    result = fairfix.audit(frame, protected="g", fail_on="log_loss.max>3")
+    result = fairfix.audit(frame, protected="g", check="log_loss.max<=3")
     (check,) = result.to_dict()["checks"]
     assert check["verdict"] == "undecided"
     assert check["given_scores"][1] < 3

@@ -164,21 +164,21 @@ def test_a_database_counts_as_a_file_does(tmp_path: Path) -> None:
 def test_checks_are_judged_for_each_class() -> None:
     """Of each class, but of accuracy and class gaps together; the worst class is named, and text and exit say so."""
     checks = [
-        "tpr.difference>0.1",
-        "accuracy.min<0.2",
-        "tpr.difference.rms_of_classes>0.02",
+        "tpr.difference<=0.1",
+        "accuracy.min>=0.2",
+        "tpr.difference.rms_of_classes<=0.02",
         "tpr[sex=f]<0.1",
     ]
-    result = fairfix.audit(workers(), protected="sex", fail_on=checks, **MANY)  # type: ignore[call-arg]
+    result = fairfix.audit(workers(), protected="sex", check=checks, **MANY)  # type: ignore[call-arg]
     verdicts = {(one["check"], one.get("class")): one["verdict"] for one in result.to_dict()["checks"]}
 
-    assert {job: verdicts["tpr.difference>0.1", job] for job in JOBS} == {
+    assert {job: verdicts["tpr.difference<=0.1", job] for job in JOBS} == {
         **dict.fromkeys(JOBS, "pass"),
-        **{job: "undecided" for job in JOBS if verdicts["tpr.difference>0.1", job] == "undecided"},
+        **{job: "undecided" for job in JOBS if verdicts["tpr.difference<=0.1", job] == "undecided"},
         "poet": "fail",
     }
-    assert verdicts["accuracy.min<0.2", None] == "pass"
-    assert verdicts["tpr.difference.rms_of_classes>0.02", None] == "fail"
+    assert verdicts["accuracy.min>=0.2", None] == "pass"
+    assert verdicts["tpr.difference.rms_of_classes<=0.02", None] == "fail"
     assert len(verdicts) == 2 * len(JOBS) + 2
     assert result.verdict == "fail"
     assert result.exit_status() == 1
@@ -188,7 +188,7 @@ def test_checks_are_judged_for_each_class() -> None:
     assert "root mean square of the gaps of all classes" in text
     assert len({one["id"] for one in result.to_dict()["checks"]}) == len(verdicts)
     github = renderer("github")(result.to_dict())
-    assert "title=tpr.difference>0.1 [sex]%2C class poet::FAIL" in github
+    assert "title=tpr.difference<=0.1 [sex]%2C class poet::FAIL" in github
     assert set(result.classes) == set(JOBS)
     assert result.report is not None
     assert result.report.verdict == "fail"
@@ -198,7 +198,7 @@ def test_a_class_that_no_label_has_leaves_the_gap_open() -> None:
     """Its rate is undefined: the mean is over the rest, may be anything there, and no check of it passes."""
     frame = workers().copy()
     frame.loc[frame.index[:5], "told"] = "dancer"
-    result = audited(frame, fail_on="tpr.difference.mean_of_classes>0.9")
+    result = audited(frame, check="tpr.difference.mean_of_classes<=0.9")
     (block,) = result["attributes"]
     mean = next(one for one in block["comparisons"] if one["id"] == f"{TPR}.difference.mean_of_classes")
     each = [gap_of(one) for one in result["classes"]]
@@ -218,7 +218,7 @@ def test_a_class_that_no_label_has_leaves_the_gap_open() -> None:
     assert "'dancer'" in message["text"]
 
 
-@pytest.mark.parametrize("more", [{}, {"strata": "town", "fail_on": ["tpr.difference>0.1", "ppv.min<0.5"]}])
+@pytest.mark.parametrize("more", [{}, {"strata": "town", "check": ["tpr.difference<=0.1", "ppv.min>=0.5"]}])
 def test_the_result_fits_its_schema_and_every_format(
     more: dict[str, Any], tmp_path: Path, call: Call
 ) -> None:
@@ -264,7 +264,7 @@ def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp
     asked |= {"counterfactuals": str(tmp_path / "copies.csv"), "id": "person"}
     asked |= {
         "label": "job" if column == "told" else "code",
-        "fail_on": "decision_flips.under_counterfactuals>0.05",
+        "check": "decision_flips.under_counterfactuals<=0.05",
     }
     result = audited(frame, **asked)
     (block,) = result["attributes"]
@@ -331,8 +331,8 @@ def test_without_a_gap_none_is_said_to_be_the_largest() -> None:
 
 def test_a_comment_says_of_which_class_a_check_is() -> None:
     """Each row has its class, one of all together says so; without classes there is no such column."""
-    checks = ["tpr.difference>0.1", "accuracy.min<0.9"]
-    result = audited(fail_on=checks)
+    checks = ["tpr.difference<=0.1", "accuracy.min>=0.9"]
+    result = audited(check=checks)
     lines = renderer("comment")(result).partition("The whole report")[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("|")]
     assert ["verdict", "class", "fails if"] in rows
@@ -341,7 +341,7 @@ def test_a_comment_says_of_which_class_a_check_is() -> None:
         "label": "job",
         "prediction": "told",
         "positive_label": "poet",
-        "fail_on": checks[0],
+        "check": checks[0],
     }
     assert "| class" not in renderer("comment")(fairfix.audit(workers(), protected="sex", **two).to_dict())
 
@@ -354,8 +354,8 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
     then, frame = audited(), workers().copy()
     worse = (frame["job"] == "nurse") & (frame["sex"] == "f") & (frame.index % 2 == 0)
     frame.loc[worse, "told"] = "poet"
-    asked = ["tpr.difference>0.05", "tpr.difference.rms_of_classes>0.05", "accuracy.difference>0.9"]
-    result = audited(frame, baseline=then, fail_on_worse=asked)
+    asked = ["tpr.difference<=0.05", "tpr.difference.rms_of_classes<=0.05", "accuracy.difference<=0.9"]
+    result = audited(frame, baseline=then, check=asked)
     schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
     jsonschema.validate(result, schema)
 
@@ -369,7 +369,7 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
         two: dict[str, Any] = {"protected": "sex", "label": "job", "prediction": "told", "confidence": sure}
         two |= {"positive_label": job, "positive_prediction": job}
         was = fairfix.audit(workers(), **two).to_dict()
-        now = fairfix.audit(frame, baseline=was, fail_on_worse=asked[0], **two).to_dict()
+        now = fairfix.audit(frame, baseline=was, check=asked[0], **two).to_dict()
         own = [
             {**one, "id": f"{one['id']}, class {job}", "class": job}
             for one in now["baseline"]["changes"]
@@ -387,7 +387,7 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
 
 def test_an_unchanged_audit_of_classes_has_not_become_worse() -> None:
     """Every number is the baseline's: all pass, with any allowance."""
-    result = audited(baseline=audited(), fail_on_worse=0)
+    result = audited(baseline=audited(), check="change<=0")
     assert {one["code"] for one in result["checks"]} == {"unchanged"}
     assert result["verdict"] == "pass"
     assert result["baseline"]["unchanged"]
@@ -397,30 +397,32 @@ def test_a_class_without_labels_is_unchanged_as_well() -> None:
     """It is the same rows, though a class of five predictions could give its counts twice by chance."""
     frame = workers().copy()
     frame.loc[frame.index[:5], "told"] = "dancer"
-    result = audited(frame, baseline=audited(frame), fail_on_worse=["accuracy.min>0.001", "dp.difference>0"])
+    result = audited(
+        frame, baseline=audited(frame), check=["accuracy.min.change>=-0.001", "dp.difference.change<=0"]
+    )
     assert {(one["verdict"], one["code"]) for one in result["checks"]} == {("pass", "unchanged")}
 
 
 def test_other_copies_are_a_change() -> None:
     """What copies are predicted is no number of a class: the same classes do not make it unchanged."""
     frame, copies, _ = copied()
-    plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals>0.01"
+    plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals<=0.01"
     then = audited(frame, counterfactuals=plain, id="person")
     for of, code in ((plain, "unchanged"), (copies[["person", "told"]], "beyond_limit")):
-        result = audited(frame, counterfactuals=of, id="person", baseline=then, fail_on_worse=asked)
+        result = audited(frame, counterfactuals=of, id="person", baseline=then, check=asked)
         assert [one["code"] for one in result["checks"]] == [code]
 
 
 def test_other_classes_are_not_compared() -> None:
     """Gaps are means over the classes, and limits hold for all at once: no check of a change passes."""
     frame = workers().replace({"poet": "dancer"})
-    result = audited(frame, baseline=audited(), fail_on_worse="tpr.difference>0.9")
+    result = audited(frame, baseline=audited(), check="tpr.difference.change<=0.9")
     assert {one["code"] for one in result["checks"]} == {"not_comparable"}
     assert not result["baseline"]["changes"]
     reason = "the classes are not the same: 'poet' only in the baseline; 'dancer' only now"
     assert {one["reason"] for one in result["baseline"]["not_comparable"]} == {reason}
     with pytest.raises(DataError, match=f"nothing in the baseline given can be compared .*: {reason}"):
-        audited(frame, baseline=audited(), fail_on_worse=0.02)
+        audited(frame, baseline=audited(), check="change<=0.02")
 
 
 def test_a_baseline_of_another_kind_is_refused() -> None:
@@ -466,8 +468,8 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
         ({"score": "weight"}, "leave out `score`"),
         ({"baseline_data": "x.csv", "id": "row"}, "leave out `baseline_data`"),
         ({"metrics": {"own": len}}, "`metrics`"),
-        ({"fail_on": "ks>0.1"}, "of classes there are predictions alone"),
-        ({"fail_on": "ppv.difference.rms_of_classes>0.1"}, "over the classes there are differences of"),
+        ({"check": "ks<=0.1"}, "of classes there are predictions alone"),
+        ({"check": "ppv.difference.rms_of_classes<=0.1"}, "over the classes there are differences of"),
         ({"prediction": None}, "no column of predicted classes"),
         ({"prediction": "code"}, "no prediction is a class of the labels"),
         ({"prediction": "row"}, f"more than {MOST_CLASSES} distinct values"),
@@ -476,7 +478,7 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
         ({"label": None, "prediction": "only"}, "the single class 'one'"),
         ({"label": "gone"}, "missing class \\(gone\\) in 3 of"),
         (
-            {"task": "classification", "fail_on": "tpr.difference.rms_of_classes>0.1", "positive_label": "nurse"},
+            {"task": "classification", "check": "tpr.difference.rms_of_classes<=0.1", "positive_label": "nurse"},
             "it is of labels of many classes, with `task=multiclass`",
         ),
         ({"task": "classification"}, "an audit compares every class with the rest by `task=multiclass`"),
@@ -515,7 +517,7 @@ def test_the_shell_says_what_the_library_does(tmp_path: Path, call: Call) -> Non
     """The prediction is found by its name, and so is the label."""
     workers().rename(columns={"job": "label", "told": "prediction"}).to_parquet(tmp_path / "w.parquet")
     asked = ("--protected", "sex", "--task", "multiclass", "--no-config")
-    status, out, err = call("audit", str(tmp_path / "w.parquet"), *asked, "--require", "tpr.difference<=0.1")
+    status, out, err = call("audit", str(tmp_path / "w.parquet"), *asked, "--check", "tpr.difference<=0.1")
     assert status == 1
     assert "fairfix audit of w.parquet: 4 classes" in out
     assert "prediction is column 'prediction' (by its name)" in err

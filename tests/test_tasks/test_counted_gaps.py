@@ -14,7 +14,7 @@ from fairfix.cli import run
 from fairfix.report import renderer
 
 ROWS = 700
-EASY = "dp.difference[race]>0.95"
+EASY = "dp.difference[race]<=0.95"
 
 
 def hospital(groups: str, seed: int, rare: str = "") -> pd.DataFrame:
@@ -41,27 +41,27 @@ def both_sexes(frame: pd.DataFrame) -> pd.DataFrame:
 
 FIT, HELD = hospital("AB", 1), hospital("AB", 2)
 WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[str, str]]] = {
-    "all there": (FIT, HELD, {}, "", {EASY: "pass", "dp.difference>0.95": "pass"}),
+    "all there": (FIT, HELD, {}, "", {EASY: "pass", "dp.difference<=0.95": "pass"}),
     "no rule": (
         FIT,
         hospital("AB", 3, rare="D"),
         {},
         "groups 'D & f' and 'D & m' of 'race x sex' are in the held-out counts alone",
-        {EASY: "undecided", "selection_rate[race=A]<0.01": "pass", "accuracy.min[race]<0.99": "fail"},
+        {EASY: "undecided", "selection_rate[race=A]>=0.01": "pass", "accuracy.min[race]>=0.99": "fail"},
     ),
     "no held-out rows": (
         hospital("ABC", 4),
         HELD,
         {},
         "group 'C' of 'race' has no held-out rows",
-        {EASY: "undecided", "dp.difference[sex]>0.95": "pass", "selection_rate[race=A]<0.01": "pass"},
+        {EASY: "undecided", "dp.difference[sex]<=0.95": "pass", "selection_rate[race=A]>=0.01": "pass"},
     ),
     "crossed": (
         FIT,
         both_sexes(HELD),
         {},
         "group 'B & f' of 'race x sex' has no held-out rows",
-        {EASY: "pass", "dp.difference[race x sex]>0.95": "undecided", "dp.difference[sex]>0.95": "pass"},
+        {EASY: "pass", "dp.difference[race x sex]<=0.95": "undecided", "dp.difference[sex]<=0.95": "pass"},
     ),
     "hidden": (
         hospital("AB", 5, rare="D"),
@@ -70,7 +70,7 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
         "held-out rows of small groups are hidden, nobody can tell of which",
         {
             EASY: "undecided",
-            "dp.difference[sex]>0.95": "undecided",
+            "dp.difference[sex]<=0.95": "undecided",
             "selection_rate[race=A]<0.01": "undecided",
         },
     ),
@@ -90,7 +90,7 @@ def test_no_check_passes_for_groups_that_nothing_is_proven_for(name: str, tmp_pa
     """The status is 3, the reason names the groups, and so does the first sentence; what fails still fails."""
     fit, held, how, words, checks = WORLDS[name]
     files = [counted(one, tmp_path / f"{i}.counts", **how) for i, one in enumerate((fit, held))]
-    status, result = repaired(files, tmp_path, *(f"--fail-on={check}" for check in checks))
+    status, result = repaired(files, tmp_path, *(f"--check={check}" for check in checks))
     verdicts = {one["check"]: one["verdict"] for one in result["checks"]}
 
     assert verdicts == checks

@@ -108,15 +108,15 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "strata, a reference, checks": (
         "audit",
         (
-            "--protected race,member --intersect --strata town --reference race=r0 --fail-on dp.difference>0.1 "
-            "--fail-on ks[race]>0.05 --threshold 1 --confidence 0.9 --gate-on point --weight weight"
+            "--protected race,member --intersect --strata town --reference race=r0 --check 'dp.difference<=0.1' "
+            "--check 'ks[race]<=0.05' --threshold 1 --confidence 0.9 --gate-on point --weight weight"
         ),
         {
             "protected": ["race", "member"],
             "intersect": True,
             "strata": "town",
             "reference": {"race": "r0"},
-            "fail_on": ["dp.difference>0.1", "ks[race]>0.05"],
+            "check": ["dp.difference<=0.1", "ks[race]<=0.05"],
             "threshold": 1,
             "confidence": 0.9,
             "gate_on": "point",
@@ -145,8 +145,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "an earlier model": (
         "audit",
-        "--protected race --baseline-data old.parquet --id person --fail-on-worse 0.02 --suppress-below 0",
-        {"protected": "race", "baseline_data": "old.parquet", "id": "person", "fail_on_worse": 0.02},
+        "--protected race --baseline-data old.parquet --id person --check 'change<=0.02' --suppress-below 0",
+        {"protected": "race", "baseline_data": "old.parquet", "id": "person", "check": "change<=0.02"},
     ),
     "a profile": (
         "audit",
@@ -156,8 +156,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ramp": (
         "repair",
         (
-            "--protected race --method ramp --gamma 0.05,0.2 --slack 0.02 --id person -o r.fairfix --fail-on "
-            "dp.difference>0.1"
+            "--protected race --method ramp --gamma 0.05,0.2 --slack 0.02 --id person -o r.fairfix --check "
+            "dp.difference<=0.1"
         ),
         {
             "protected": "race",
@@ -166,7 +166,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "slack": 0.02,
             "id": "person",
             "output": "r.fairfix",
-            "fail_on": "dp.difference>0.1",
+            "check": "dp.difference<=0.1",
         },
     ),
     "features": (
@@ -205,12 +205,12 @@ def test_waivers_are_those_of_the_configuration(rows: pd.DataFrame, call: Call) 
     """A table of each; the day may be given."""
     tables = '[[waivers]]\ncheck = "dp.difference"\nreason = "known"\nexpires = 2030-01-01\n'
     Path("fairfix.toml").write_text(tables)
-    check = "dp.difference>0.001"
-    _, out, _ = call("audit", "d.parquet", "--protected", "race", "--fail-on", check, "--format", "json")
+    check = "dp.difference<=0.001"
+    _, out, _ = call("audit", "d.parquet", "--protected", "race", "--check", check, "--format", "json")
     today = json.loads(out)["waivers"]["today"]
     waiver = {"check": "dp.difference", "reason": "known", "expires": "2030-01-01"}
     day = date.fromisoformat(today)
-    result = fairfix.audit("d.parquet", protected="race", fail_on=check, waivers=[waiver], today=day)
+    result = fairfix.audit("d.parquet", protected="race", check=check, waivers=[waiver], today=day)
     assert result.to_json() == out
 
 
@@ -269,7 +269,7 @@ def test_an_earlier_result_may_be_in_memory(rows: pd.DataFrame) -> None:
     Path("old.json").write_text(old.to_json())
     forms = [old, old.to_dict(), "old.json", Path("old.json"), fairfix.load("old.json")]
     results = [
-        fairfix.audit(rows, protected="race", baseline=form, fail_on_worse=["0.5"]).to_json()
+        fairfix.audit(rows, protected="race", baseline=form, check=["change<=0.5"]).to_json()
         for form in forms
     ]
     assert len(set(results)) == 1
@@ -289,7 +289,7 @@ VALUES: dict[str, Any] = {
     "radius": 0.1,
     "profile": "ll144",
     "exclude_small": "few",
-    "fail_on_worse": "0.1",
+    "check": "change<=0.1",
     "baseline": "old.json",
     "baseline_data": "old.parquet",
     "against": "older",

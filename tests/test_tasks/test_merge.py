@@ -81,7 +81,7 @@ def test_what_looks_alike_is_found_unless_it_is_stated() -> None:
 def test_no_verdict_comes_without_the_question(form: str) -> None:
     """In every format both warnings are there, before the table of the checks where there is one."""
     _, data = spelled()
-    result = fairfix.audit(data, protected="race", fail_on="dp.difference>0.9").to_dict()
+    result = fairfix.audit(data, protected="race", check="dp.difference<=0.9").to_dict()
     assert result["verdict"] == "pass"
     assert [one["code"] for one in result["messages"]] == ["alike_groups", "missing_marks"]
     text = renderer(form)(result) if form != "json" else json.dumps(result)

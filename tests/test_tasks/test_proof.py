@@ -132,7 +132,7 @@ def test_selection_needs_labels() -> None:
 def test_checks_are_judged_on_the_held_out_rows() -> None:
     """A gap of zero on the rows of the fit proves nothing: the gate looks at the others."""
     outcome = repair_table(
-        table(), Ramp(), settings=Settings(checks=(Check.parse("dp.difference>0.000001"),))
+        table(), Ramp(), settings=Settings(checks=(Check.parse("dp.difference<=0.000001"),))
     )
     fit = {row.name: row for row in outcome.fit.table}
 
@@ -158,8 +158,8 @@ def test_no_check_passes_for_a_group_that_nothing_is_known_of(
     frame = pd.DataFrame({**groups, "score": score, "label": (rng.random(600) < score).astype(int)})
     frame.to_csv(tmp_path / "people.csv", index=False)
     verdicts = {
-        "dp.difference[race]>0.9": "undecided",
-        "dp.difference[race x sex]>0.99": "undecided",
+        "dp.difference[race]<=0.9": "undecided",
+        "dp.difference[race x sex]<=0.99": "undecided",
         "selection_rate[race=A]<0.01": "pass",
     }
     base = [
@@ -173,7 +173,7 @@ def test_no_check_passes_for_a_group_that_nothing_is_known_of(
         str(seed),
     ]
     base += ["--no-config", "-q", "-o", str(tmp_path / "x.fairfix"), "--protected", "race,sex"]
-    out, asked = tmp_path / "out.json", [part for check in verdicts for part in ("--fail-on", check)]
+    out, asked = tmp_path / "out.json", [part for check in verdicts for part in ("--check", check)]
 
     assert run([*base, *asked, "--out", f"json={out}"]) == 3
     result = json.loads(out.read_text())

@@ -209,7 +209,7 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
         ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
         ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
         ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
-        ({"fail_on": "auc.difference>0.1"}, UsageError, "needs more"),
+        ({"check": "auc.difference<=0.1"}, UsageError, "needs more"),
     ],
 )
 def test_what_there_is_not_is_refused(
@@ -247,7 +247,7 @@ def test_reports_name_the_class_of_a_check(form: str) -> None:
         solver="linear",
         protected_as_feature=True,
         rho=0.1,
-        fail_on=["tpr.difference>0.01", "decision_flips.under_flips>0.9", "accuracy.min<0.1"],
+        check=["tpr.difference<=0.01", "decision_flips.under_flips<=0.9", "accuracy.min>=0.1"],
     )
     content = result.to_dict()
     schema = json.loads((files("fairfix.report") / "repair.schema.json").read_text())
@@ -349,16 +349,16 @@ def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
     with pytest.raises(
         UsageError, match=r"there are base_rate.*decision_flips\.under_flips and decision_flips"
     ):
-        repaired(fail_on=["ks>0.1"], solver="network", hidden=1000)
+        repaired(check=["ks<=0.1"], solver="network", hidden=1000)
     with pytest.raises(UsageError, match=r"under_everybody and"):
-        repaired(fail_on=["ks>0.1"], features=["skill", "role"], comparable="role=wife,husband")
+        repaired(check=["ks<=0.1"], features=["skill", "role"], comparable="role=wife,husband")
 
 
 def test_the_answer_says_of_which_class_other_checks_are() -> None:
-    text = renderer("text")(repaired(fail_on=["tpr.difference>0.01"]).to_dict())
+    text = renderer("text")(repaired(check=["tpr.difference<=0.01"]).to_dict())
     answer = " ".join(text.split("Checks: ")[0].split())
     assert "label 1 is the class" in answer
-    assert answer.count("tpr.difference>0.01 by sex of ") == 2
+    assert answer.count("tpr.difference<=0.01 by sex of ") == 2
 
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:

@@ -343,7 +343,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_hospitals_repair_without_a_row(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the command line: a proof on held-out counts, an artifact that predicts, is inspected and exported."""
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "out.fairfix"))
-    asked = ["--method", "ramp", "--fail-on", "dp.difference>0.2", "--no-config"]
+    asked = ["--method", "ramp", "--check", "dp.difference<=0.2", "--no-config"]
     formats = [f"--out={name}={people / f'out.{name}'}" for name in ("json", "html", "markdown", "github")]
     status = run(["repair", "--from-counts", fit, "--proof-counts", test, *asked, "-o", out, *formats])
     result, text = json.loads((people / "out.json").read_text()), capsys.readouterr().out
@@ -409,11 +409,11 @@ def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixt
     """A gate that holds on the counts of the fit is undecided, one that fails there fails; the answer says so."""
     base = ["repair", "--from-counts", str(people / "fit.counts"), "--method", "ramp", "--no-config"]
     base += ["-o", str(people / "fit-only.fairfix"), "--format", "json"]
-    assert run([*base, "--fail-on", "dp.difference>0.9"]) == 3
+    assert run([*base, "--check", "dp.difference<=0.9"]) == 3
     held = json.loads(capsys.readouterr().out)
     jsonschema.validate(held, SCHEMA)
     assert [check["code"] for check in held["checks"]] == ["fit_only"]
-    assert run([*base, "--require", "accuracy.min>=0.99"]) == 1
+    assert run([*base, "--check", "accuracy.min>=0.99"]) == 1
     assert "holdout" not in held["proof"]
     assert held["counts"]["no_proof"]
     assert held["messages"][0]["code"] == "nothing_proven"

@@ -105,7 +105,7 @@ ASKED: dict[str, Any] = {
     "score": "score",
     "threshold": 0.5,
     "reference": ("group=1.0", "member=true"),
-    "fail_on": ("true_positive_rate[group=1.0]<0.1", "dp.difference>0.5"),
+    "check": ("true_positive_rate[group=1.0]>=0.1", "dp.difference<=0.5"),
     "intersect": True,
 }
 

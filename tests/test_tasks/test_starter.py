@@ -55,7 +55,7 @@ def test_what_is_written_runs(kind: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "#   age" not in text
     assert '# id = "applicant_id"' in text
     assert "LIMIT" in text
-    assert "fail-on" not in content["audit"]
+    assert "check" not in content["audit"]
     assert "wrote fairfix.toml" in capsys.readouterr().err
 
 
@@ -90,7 +90,7 @@ def test_real_labels_are_a_regression() -> None:
     content, text = written(people(label=np.random.default_rng(1).normal(size=400), score=np.arange(400.0)))
 
     assert content["task"] == "regression"
-    assert '# fail-on = ["ks>LIMIT"]' in text
+    assert '# check = ["ks<=LIMIT"]' in text
 
 
 def test_scores_that_are_no_probabilities() -> None:
