@@ -240,31 +240,31 @@ def _individual(
 
 
 _ENTRIES: tuple[Metric, ...] = (
-    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), phrase="the share with label 1"),
+    _rate("base_rate", "base rate", "P(y = 1)", (TP, FN), (FP, TN), phrase="the base rate (label 1)"),
     _rate(
         *("selection_rate", "selection rate", "P(decision = 1)", (TP, FP), (FN, TN), ""),
         *("dp", "demographic_parity", "statistical_parity"),
-        phrase="the share with a positive decision",
+        phrase="the selection rate",
         parity="demographic parity",
     ),
     _rate(
         *("true_positive_rate", "TPR", "P(decision = 1 | y = 1)", (TP,), (FN,), "larger"),
         *("equal_opportunity", "eop", "tpr", "recall"),
-        phrase="the share with a positive decision among those with label 1",
+        phrase="the true positive rate",
         parity="equal opportunity",
     ),
     _rate(
         *("false_positive_rate", "FPR", "P(decision = 1 | y = 0)", (FP,), (TN,), "smaller"),
         *("fpr", "predictive_equality"),
-        phrase="the share with a positive decision among those with label 0",
+        phrase="the false positive rate",
     ),
     _rate(
         *("true_negative_rate", "TNR", "P(decision = 0 | y = 0)", (TN,), (FP,), "larger", "tnr"),
-        phrase="the share with a negative decision among those with label 0",
+        phrase="the true negative rate",
     ),
     _rate(
         *("false_negative_rate", "FNR", "P(decision = 0 | y = 1)", (FN,), (TP,), "smaller", "fnr"),
-        phrase="the share with a negative decision among those with label 1",
+        phrase="the false negative rate",
     ),
     _rate(
         "positive_predictive_value",
@@ -275,15 +275,15 @@ _ENTRIES: tuple[Metric, ...] = (
         "larger",
         "ppv",
         "precision",
-        phrase="the share with label 1 among positive decisions",
+        phrase="the precision (label 1 among positive decisions)",
     ),
     _rate(
         *("negative_predictive_value", "NPV", "P(y = 0 | decision = 0)", (TN,), (FN,), "larger", "npv"),
-        phrase="the share with label 0 among negative decisions",
+        phrase="the negative predictive value (label 0 among negative decisions)",
     ),
     _rate(
         *("accuracy", "accuracy", "P(decision = y)", (TP, TN), (FP, FN), "larger"),
-        phrase="the share of right decisions",
+        phrase="the accuracy",
     ),
     _mean("mean_score", "E[score]", "score", ("score",), "data", phrase="the mean score"),
     _mean("mean_label", "E[y]", "label", ("real label",), "data", phrase="the mean label"),
@@ -295,7 +295,7 @@ _ENTRIES: tuple[Metric, ...] = (
         "signed",
         (-1.0, 1.0),
         error=True,
-        phrase="the mean score minus the share with label 1",
+        phrase="the mean score minus the base rate",
     ),
     _mean(
         "mean_error",
@@ -333,7 +333,7 @@ _ENTRIES: tuple[Metric, ...] = (
     Metric(
         name="auc",
         title="AUC",
-        phrase="the AUC (how often a random row with label 1 has the higher score than one with label 0)",
+        phrase="the AUC (probability that a row with label 1 has a higher score than one with label 0)",
         formula="P(score of a positive > score of a negative), ties half",
         needs=("label", "score"),
         undefined="no positives or no negatives",
@@ -343,7 +343,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="calibration_error",
-        phrase="the calibration error (how far scores are from the share with label 1)",
+        phrase="the calibration error (distance between scores and observed rates of label 1)",
         formula="sum over 16 score bins of share * |rate of y = 1 - mean score|",
         needs=("label", "bins"),
         undefined="no rows",
@@ -354,7 +354,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="scoring_rate",
-        phrase="the share with a score above everybody's median",
+        phrase="the scoring rate (scores above the overall median)",
         percent=True,
         formula="P(score > median score of everybody)",
         needs=("score", "second pass"),
@@ -364,7 +364,7 @@ _ENTRIES: tuple[Metric, ...] = (
     ),
     Metric(
         name="equalized_odds",
-        phrase="the share with a positive decision among those with the same label",
+        phrase="the selection rate among rows with the same label",
         percent=True,
         formula="the larger gap of true_positive_rate and false_positive_rate",
         needs=("decision", "label"),
@@ -377,7 +377,7 @@ _ENTRIES: tuple[Metric, ...] = (
     Metric(
         name="ks",
         title="KS distance",
-        phrase="the share with a score up to the same number",
+        phrase="the fraction of scores up to one value",
         percent=True,
         formula="largest distance between distribution functions of the score",
         needs=("score",),

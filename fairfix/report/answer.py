@@ -27,8 +27,8 @@ HEADLINE = (
 OTHERS = 4
 """So many further checks, or attributes without checks, are named; beyond, they are counted."""
 
-SIDES = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
-"""Operator of a check -> the side of the limit where it does not hold."""
+BREAKS = {"<=": "exceed", "<": "reach", ">=": "fall below", ">": "do not exceed"}
+"""Operator of a check -> verb of values that break it."""
 
 FURTHER = 6
 """Decimals that may be added to keep numbers apart."""
@@ -41,7 +41,7 @@ SURER = 2.0
 nearer. With twice the rows the interval ends 0.29 of the distance before it, of which 0.36 is a deviation (95 %): a
 value decides 4 times in 5, and still every other time where the largest of many gaps is larger by chance."""
 
-NOT_JUDGED = "No limit was given, so nothing is judged."
+NOT_CHECKED = "No checks were set, so there is no pass or fail."
 
 CHANGED = {
     "under_flips": "with {attribute} alone, all other columns being equal,",
@@ -109,7 +109,7 @@ class Amounts:
 
     def share(self, number: float) -> str:
         """Return the number of a group."""
-        return self.bare(number) + (" %" if self.percent else "")
+        return self.bare(number) + ("%" if self.percent else "")
 
     def gap(self, number: float) -> str:
         """Return a difference, a limit of one, or a distance."""
@@ -165,7 +165,7 @@ def sides(one: Json, of: Comparison, result: Json, attribute: str) -> Sides | No
         everybody = result.get("overall", {}).get("metrics", {}).get(metric, {}).get("value")
         reference = result.get("settings", {}).get("reference", {}).get(attribute)
         if of.scope == "to_overall" and everybody is not None:
-            pair = [*pair[:1], ("everybody", everybody)]
+            pair = [*pair[:1], ("all rows", everybody)]
         elif of.scope == "to_reference" and reference in by_group:
             pair = [*pair[:1], (f"{reference} (the reference)", by_group[reference])]
         if len(pair) != 2:
@@ -205,7 +205,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     of = Comparison.parse(one.get("comparison") or one["id"], attribute, one.get("group"))
     where = f"by {attribute}" + (f" within {one['stratum']}" if one.get("stratum") else "")
     confidence = result.get("settings", {}).get("confidence")
-    sure = f", {in_percent(confidence)} interval".replace("%", " %") if confidence else ""
+    sure = f"{in_percent(confidence)} CI " if confidence else ""
     if one.get("of") == "change":
         return _change(one, of, attribute, sure)
     value, low, high = one["value"], one["low"], one["high"]
@@ -224,7 +224,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     given = ""
     if "given_scores" in one:
         given = f"; {amounts.between(*one['given_scores'])} for people with the scores of these rows"
-    interval = f" ({amounts.between(low, high)}{sure}{given})"
+    interval = f" ({sure}{amounts.between(low, high)}{given})"
     if of.of_true_groups:
         return _of_true_groups(of, amounts, (value, low, high), result)
     if of.scope in FLIP_SCOPES:
@@ -238,7 +238,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     names = " and ".join(one["groups"])
     phrase = of.entry.phrase
     if of.metric == "ks":
-        pair = names if of.scope != "to_overall" else f"{names} and everybody"
+        pair = names if of.scope != "to_overall" else f"{names} and all rows"
         at = f", at score {one['at_score']:.4g}" if one.get("at_score") is not None else ""
         text = (
             f"the scores of {pair} are furthest apart{at}: {phrase} differs by {amounts.gap(value)}{interval}"
@@ -248,7 +248,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         text = f"the {mean} of the gaps of all classes in {phrase} is {amounts.gap(value)}{interval}"
     elif of.kind == "covariance":
         text = (
-            f"the share of {names} in all rows, times the difference of {phrase} to that of everybody, is "
+            f"the fraction of rows in {names}, times its difference from all rows in {phrase}, is "
             f"{amounts.bare(value)}{interval}"
         )
     elif of.kind in ("min", "max"):
@@ -295,7 +295,7 @@ def _of_true_groups(
         else "under the assumption on the noise"
     )
     write = amounts.gap if of.kind == "difference" else amounts.bare if of.kind == "ratio" else amounts.share
-    unit = "" if not amounts.percent else " points" if of.kind == "difference" else " %"
+    unit = "" if not amounts.percent else " points" if of.kind == "difference" else "%"
     whole = {"min": "smallest value of", "max": "largest value of"}.get(of.kind, f"{of.kind} in")
     what = f"the {whole} {of.entry.phrase}" if of.kind else of.entry.phrase
     whom = f"for the true group {of.group}" if of.group else f"between the true groups behind {of.attribute}"
@@ -318,7 +318,7 @@ def _change(one: Json, of: Comparison, attribute: str, sure: str) -> str:
     ends = amounts.between(one["low"], one["high"])
     return sentence(
         f"by {attribute}, since the baseline the {title} {way} {amounts.gap(abs(one['value']))} "
-        f"(a change in {ends}{sure})"
+        f"({sure}{ends})"
     )
 
 
@@ -329,27 +329,32 @@ def _limit(check: Json) -> str:
     percent = of.entry.percent and not plain
     scaled = 100.0 * check["limit"] if percent else check["limit"]
     gap = percent and (of.kind == "difference" or of.metric == "ks" or check.get("of") == "change")
-    return f"{scaled:.10g}" + ((" point" if scaled == 1 else " points") if gap else " %" if percent else "")
+    return f"{scaled:.10g}" + ((" point" if scaled == 1 else " points") if gap else "%" if percent else "")
 
 
 def judgement(check: Json, rows: int | None = None) -> str:
     """Return what the limit of a check says of its value; ``rows``, from which it comes, give what would decide it."""
-    limit, side = _limit(check), SIDES[check["operator"]]
+    limit, breaks = _limit(check), BREAKS[check["operator"]]
     if check["verdict"] == "waived":
         waived = check.get("waived", {})
-        what = {"fail": "fails", "undecided": "is undecided"}.get(str(waived.get("verdict")), "is waived")
-        return (
-            f"Against your limit of {limit} this {what}; it is waived until {waived.get('expires')}: "
+        would = {"fail": "would fail", "undecided": "would be undecided"}.get(
+            str(waived.get("verdict")), "is waived"
+        )
+        return sentence(
+            f"against your limit of {limit}, this check {would}; it is waived until {waived.get('expires')}: "
             f"{waived.get('reason')}"
-        ).rstrip(".") + "."
+        )
     at_point = check.get("gate_on") == "point"
-    whole = "; only the value is judged, not its interval" if at_point else ", and so is the whole interval"
     if check["verdict"] == "fail":
-        return f"That is {side} your limit of {limit}{whole}."
+        if at_point:
+            return f"Your limit of {limit} is broken; only the value is checked, not its interval."
+        return f"The value and its whole interval {breaks} your limit of {limit}."
     if check["verdict"] == "pass":
-        return f"That is within your limit of {limit}{whole}."
+        if at_point:
+            return f"This meets your limit of {limit}; only the value is checked, not its interval."
+        return f"The value and its whole interval meet your limit of {limit}."
     if check["value"] is None:
-        return f"Against your limit of {limit} this is undecided: what is undefined cannot pass."
+        return f"Against your limit of {limit} this is undecided, because an undefined value cannot pass."
     if check["code"] != "limit_inside":
         return sentence(f"against your limit of {limit} this is undecided: {check['reason']}")
     text = f"Your limit of {limit} lies inside the interval, so this is undecided."
@@ -358,14 +363,11 @@ def judgement(check: Json, rows: int | None = None) -> str:
 
 def _what_decides(check: Json, rows: int | None) -> str:
     if Comparison.parse(check["comparison"]).of_true_groups:
-        return "More rows alone may not decide it: it is open how the groups were recorded."
+        return "More rows alone may not decide it, because it is open how the groups were recorded."
     needed = None if rows is None else rows_to_decide(check, rows)
     if needed is None:
         return ""
-    return (
-        f"About {needed:,} rows like these would decide it in most samples, if the true value is this one (an "
-        "estimate)."
-    )
+    return f"If the population value equals this estimate, about {needed:,} rows would be needed to decide."
 
 
 def rows_to_decide(check: Json, rows: int) -> int | None:
@@ -410,7 +412,7 @@ def rows_to_decide(check: Json, rows: int) -> int | None:
 def answer(result: Json) -> tuple[str, ...]:
     """Return the sentences with which the report of an audit opens, a paragraph each."""
     if not result["checks"]:
-        return (*_unjudged(result), NOT_JUDGED)
+        return (*_unjudged(result), NOT_CHECKED)
     return judged(result, result["data"]["rows"]["used"])
 
 
@@ -428,6 +430,8 @@ def judged(result: Json, rows: int | None = None) -> tuple[str, ...]:
 
 
 ORDER = ("fail", "undecided", "waived", "pass")
+OTHER_CHECKS = {"fail": "Also failing", "undecided": "Also undecided", "waived": "Also waived", "pass": ""}
+"""Verdict, the worst first -> opening of the list of further checks; none where they are counted."""
 
 
 def judged_statement(check: Json, result: Json, rows: int | None = None) -> str:
@@ -455,26 +459,23 @@ def _beyond(check: Json) -> float:
 
 
 def _counted(checks: Sequence[Json]) -> Iterator[str]:
-    """Yield how many other checks have each verdict, and which."""
-    for verdict in ORDER:
-        these = [
-            f"{check['check']} by {check['attribute']}"
-            + (f" of {check['class']}" if "class" in check else "")
-            for check in checks
-            if check["verdict"] == verdict
-        ]
-        if not these:
-            continue
-        more = f" and {len(these) - OTHERS:,} more" if len(these) > OTHERS else ""
-        many = "1 other check" if len(these) == 1 else f"{len(these):,} other checks"
-        word = {"fail": "fail", "pass": "pass"}.get(verdict)
-        does = (
-            f"{word}{'s' if len(these) == 1 and word == 'fail' else 'es' if len(these) == 1 else ''}"
-            if word
-            else (f"{'is' if len(these) == 1 else 'are'} {verdict}")
-        )
-        names = "" if verdict == "pass" else f": {', '.join(these[:OTHERS])}{more}"
-        yield f"{many} {does}{names}."
+    """Yield the other checks of each verdict: those that pass as a number, all others by their titles."""
+    for verdict, words in OTHER_CHECKS.items():
+        these = [check for check in checks if check["verdict"] == verdict]
+        if these and not words:
+            yield "1 other check passes." if len(these) == 1 else f"{len(these):,} other checks pass."
+        elif these:
+            more = f", and {len(these) - OTHERS:,} more" if len(these) > OTHERS else ""
+            yield f"{words}: {'; '.join(map(_brief, these[:OTHERS]))}{more}."
+
+
+def _brief(check: Json) -> str:
+    """Return a check in a few words: title, attribute and limit."""
+    of = Comparison.parse(check["comparison"])
+    title = of.title if of.part else f"{of.title} of {check.get('group')}"
+    change = "change of " if check.get("of") == "change" else ""
+    where = f" by {check['attribute']}" + (f" of {check['class']}" if "class" in check else "")
+    return f"{change}{title}{where} (limit {_limit(check)})"
 
 
 def _unjudged(result: Json) -> Iterator[str]:
@@ -490,14 +491,14 @@ def _unjudged(result: Json) -> Iterator[str]:
         if true is not None:
             yield statement(true, result, block["attribute"])
     if len(blocks) > OTHERS:
-        yield f"{len(blocks) - OTHERS:,} more attributes are below."
+        yield f"{len(blocks) - OTHERS:,} more attributes follow in the tables."
 
 
 def _perhaps_none(one: Json) -> str:
     """Return a sentence where the interval of a difference reaches 0."""
     if one["value"] is None or one["low"] is None or one["low"] > 0:
         return ""
-    return " The interval reaches 0: there may be no difference."
+    return " The interval includes 0, so there may be no difference."
 
 
 # ---------------------------------------------------------------------- in tables
@@ -522,7 +523,7 @@ def between_whom(one: Json, result: Json, attribute: str) -> str:
         top = top if of.scope in ("between_groups", "within_strata") and high > low else ""
         text = f"{less} {decimal(low)} against {more} {decimal(high)}{top}"
     else:
-        text = " and ".join(one["groups"]) + (" against everybody" if of.scope == "to_overall" else "")
+        text = " and ".join(one["groups"]) + (" against all rows" if of.scope == "to_overall" else "")
     if one.get("stratum"):
         text += f" in {one['stratum']}"
     if one.get("at_score") is not None:

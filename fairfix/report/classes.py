@@ -9,7 +9,7 @@ from typing import Any
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS
 from fairfix.auditing.results import in_percent
-from fairfix.report.answer import NOT_JUDGED, ORDER, OTHERS, between_whom, judgement, statement
+from fairfix.report.answer import NOT_CHECKED, ORDER, OTHERS, between_whom, judgement, statement
 from fairfix.report.audits import (
     GROUP,
     attribute_section,
@@ -135,7 +135,7 @@ def _badness(check: Json) -> tuple[int, float]:
 def _answer(result: Json) -> Iterator[str]:
     if not result["checks"]:
         yield from _unjudged(result)
-        yield NOT_JUDGED
+        yield NOT_CHECKED
         return
     asked = sorted(_asked(result), key=lambda own: ORDER.index(own[0]["verdict"]))
     for these in asked[: OTHERS + 1]:
@@ -169,10 +169,10 @@ def _unjudged(result: Json) -> Iterator[str]:
         many = len(gaps)
         yield _largest(one["class"], gap["value"], gaps) + statement(gap, _as_audit(one, result), attribute)
         apart = sum((own["low"] or 0.0) > 0 for own in gaps)
-        sure = in_percent(result["settings"]["confidence"]).replace("%", " %")
+        sure = in_percent(result["settings"]["confidence"])
         if apart:
             yield (
-                f"By {attribute}, this share differs between groups in at least {apart} of {many} classes "
+                f"By {attribute}, this rate differs between groups in at least {apart} of {many} classes "
                 f"({sure} confidence)."
             )
         mean = Comparison(name, "difference", CLASS_SCOPES[0]).id
@@ -192,7 +192,7 @@ def _largest(name: str, value: float | None, gaps: Sequence[Json]) -> str:
 
 CHECKS: Columns = {
     "verdict": lambda these: Verdict(these[0]["verdict"]),
-    "fails if": lambda these: failing(these[0]),
+    "check": lambda these: failing(these[0]),
     "attribute": lambda these: these[0]["attribute"],
     "worst class": lambda these: class_of(these[0]),
     "value": lambda these: interval(these[0]),

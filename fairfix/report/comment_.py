@@ -20,7 +20,7 @@ LONGEST = 60_000
 
 COLUMNS: Columns = {
     "verdict": lambda one: MARKS[one["verdict"]],
-    "fails if": lambda one: str(one["check"]),
+    "check": lambda one: str(one["check"]),
     "attribute": lambda one: str(one["attribute"]),
     "value": interval,
     "groups": lambda one: ", ".join(one["groups"]),

@@ -71,12 +71,12 @@ def _of_gap(
 
     What the report opens with, the advice for a gap that ``leads``, is not said again.
     """
-    on = [point for point in points if point["title"] == "base" or f"{gap}|{main}" in point["front"]]
+    on = [point for point in points if point["title"] == ORIGINAL or f"{gap}|{main}" in point["front"]]
     shown = on if main else points
     ordered = sorted(shown, key=lambda point: point["gaps"][gap]["value"] or 0.0)
     columns: dict[str, str | Callable[[Json], str]] = {
         "method": "title",
-        "slack": slack_of,
+        "allowed gap": slack_of,
         "gap, points": _shortly(lambda point: point["gaps"][gap]),
     }
     if main:
@@ -85,7 +85,7 @@ def _of_gap(
             lambda point: point["qualities"].get(main, NONE)
         )
     columns |= {
-        "random": lambda point: f"{100 * point['randomized']:.1f} %",
+        "randomized": lambda point: f"{100 * point['randomized']:.1f}%",
         "uses group": lambda point: "yes" if point["protected_at_predict"] else "no",
     }
     attribute = parted(gap)[1].strip("[]")
@@ -96,20 +96,20 @@ def _of_gap(
     lines = [] if leads else list(advised(result, gap))
     if left := len(points) - len(shown):
         lines.append(
-            f"{left} other {'point is' if left == 1 else 'points are'} no better in the gap, nor in {main}, than "
-            "one of these" + ("" if detail else " (shown with --detail)")
+            f"{left} dominated {'candidate' if left == 1 else 'candidates'} hidden"
+            + ("" if detail else " (--detail shows them)")
         )
     if detail:
         qualities = dict.fromkeys(name for point in points for name in point["qualities"])
         every: Columns = {
             "method": "title",
-            "slack": slack_of,
+            "allowed gap": slack_of,
             "gap": _gap_of(gap),
             **{name: _quality_of(gap, name) for name in qualities},
         }
         every = {**every, **selected} if any("selection_rate" in point for point in points) else every
         every = {**every, **_WARNED} if any(map(_codes, points)) else every
-        grids.append(replace(Grid.of(every, points, 2, f"All points: {titled(gap)}"), folded=True))
+        grids.append(replace(Grid.of(every, points, 2, f"All candidates: {titled(gap)}"), folded=True))
     return Section(titled(gap), tuple(lines), tuple(grids), "gap" if leads else "other gap")
 
 
@@ -119,7 +119,7 @@ def _of_gap(
 def answer(result: Json) -> Iterator[str]:
     """Yield the advice for the leading gap of every attribute, and what it rests on."""
     leading = _leading(result)
-    base: Json | None = next((one for one in result["points"] if one["title"] == "base"), None)
+    base: Json | None = next((one for one in result["points"] if one["title"] == ORIGINAL), None)
     lines = [
         line
         for gap in leading
@@ -127,16 +127,16 @@ def answer(result: Json) -> Iterator[str]:
     ]
     lines += _of_advised(result, leading)
     if lines and base is None:
-        yield "There is no score of a model as it is, so what a method changes beside one is not known."
+        yield "There is no original model to compare with, so changes are not shown."
     yield from lines
     if lines:
         many = sum("failure" not in point for point in result["points"])
         confidence = in_percent(result["settings"]["confidence"])
-        one_gap = ", of the gap of one attribute," if len(leading) > 1 else ""
+        one_gap = ", for the gap of one attribute" if len(leading) > 1 else ""
         rows = f"{result['split']['holdout']:,}"
         yield (
-            f"The choice is by the same {rows} held-out rows, so what is chosen looks better here than on other rows; "
-            f"the intervals of the advice are wider for that, and hold for all {many} points at once{one_gap} "
+            f"Candidates are chosen and evaluated on the same {rows} held-out rows, so expect somewhat worse results "
+            f"on new data. The intervals above allow for that: they hold for all {many} candidates at once{one_gap} "
             f"({confidence})."
         )
 
@@ -154,13 +154,13 @@ def _leading(result: Json) -> list[str]:
 def _as_is(base: Json, gap: str) -> str:
     """Return the gap and the accuracy of the model as it is."""
     name, attribute = parted(gap)
-    title = f"By {attribute[1:-1]}, the {titled(name)} of the model as it is (base)"
+    title = f"By {attribute[1:-1]}, the {titled(name)} of the original model"
     value = base["gaps"].get(gap, NONE)
     if value["value"] is None:
         return f"{title} is undefined on held-out rows."
     quality = base["qualities"].get("accuracy", NONE)
-    also = "" if quality["value"] is None else f", with an accuracy of {100 * quality['value']:.1f} %"
-    return f"{title} is {_ends(value)}{also}, on held-out rows."
+    also = "" if quality["value"] is None else f", with an accuracy of {100 * quality['value']:.1f}%"
+    return f"{title} is {_ends(value)} on held-out rows{also}."
 
 
 def advised(result: Json, gap: str) -> Iterator[str]:
@@ -174,7 +174,7 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         refused = None if one.get("refused") is None else result["points"][one["refused"]]
         if place is None:
             if refused is None:
-                yield f"{begin}: no method that was tried, on held-out rows."
+                yield f"{begin}: none of the methods tried reaches it on held-out rows."
                 continue
             yield (
                 f"{begin}: no repair can be recommended. {named(refused)} has the best {title_of}, with warnings "
@@ -186,14 +186,14 @@ def advised(result: Json, gap: str) -> Iterator[str]:
         text = f"{begin}: {named(point)}. Its gap is {_ends(value)}"
         shown = value["high"] is not None and value["high"] <= one["at_most"]
         if not shown:
-            text += ", so on other rows it may be above that limit"
-        if point["title"] == "base":
+            text += ", so on new data it may exceed that limit"
+        if point["title"] == ORIGINAL:
             better = f"no repair within that gap has a better {title_of} on these rows"
-            text += "; no repair is needed for it" if shown else f"; {better}"
+            text += "; no repair is needed" if shown else f"; {better}"
         elif cost is not None and cost["value"] is not None:
             written = _ends(cost, sign=True) if one["quality"] == "accuracy" else signed(cost)
-            text += f"; {title_of} changes by {written} against the base"
-        text += "; it uses the group." if point["protected_at_predict"] else "."
+            text += f"; {title_of} changes by {written}"
+        text += "; it uses the protected attribute." if point["protected_at_predict"] else "."
         if refused is not None:
             text += f" {named(refused)} has a better {title_of}, with warnings ({_codes(refused)})."
         yield text
@@ -207,7 +207,7 @@ def _of_advised(result: Json, gaps: Sequence[str]) -> Iterator[str]:
             if one["severity"] == "warning":
                 yield f"Warning for {named(point)}: {one['text']} [{one['code']}]"
         if "command" in point:
-            yield f"To make {named(point)}: {point['command']}"
+            yield f"To fit {named(point)}: {point['command']}"
 
 
 def _codes(point: Json) -> str:
@@ -246,7 +246,9 @@ def _by_group(attribute: str) -> Callable[[Json], str]:
 
 def named(point: Json) -> str:
     """Return how a point is called: its method and slack."""
-    return str(point["title"]) + (f" with slack {point['slack']}" if point["slack"] is not None else "")
+    return str(point["title"]) + (
+        f" with an allowed gap of {point['slack']}" if point["slack"] is not None else ""
+    )
 
 
 def _points(number: float) -> str:
@@ -259,6 +261,9 @@ def _ends(value: Json, *, sign: bool = False) -> str:
     low, high = ("–" if value[end] is None else f"{100 * value[end] + 0.0:{form}}" for end in ("low", "high"))
     return f"{100 * value['value'] + 0.0:{form}} points ({low} to {high})"
 
+
+ORIGINAL = "original model"
+"""Title of the candidate that leaves the model as it is."""
 
 NONE = {"value": None, "low": None, "high": None}
 
@@ -287,16 +292,15 @@ def _compare_facts(result: Json) -> Iterator[str]:
     )
     yield from merged_lines(result)
     yield (
-        "all numbers are of held-out rows; a frontier has the points of which no other is as good in the gap and "
-        "in quality, the first of equals, and * marks them"
+        "all numbers are measured on held-out rows; * marks candidates that no other beats in both gap and quality"
     )
     for contender in result["contenders"]:
         yield f"{contender['title']}: {pairs(contender['parameters'])}"
     noise = settings.get("noise")
     if noise:
         yield (
-            f"worst cases of true groups are over any noise that fits {noise['table']} ({noise['assumption']}), with "
-            "an upper limit; all else is by recorded group"
+            f"worst cases of true groups cover all noise that fits {noise['table']} ({noise['assumption']}); all other "
+            "numbers are by recorded group"
         )
 
 

@@ -140,7 +140,7 @@ def _rates(block: Json, result: Json) -> Figure | None:
 
 
 def _percent(value: Json) -> str:
-    return "undefined" if value["value"] is None else f"{100 * value['value']:.1f} %"
+    return "undefined" if value["value"] is None else f"{100 * value['value']:.1f}%"
 
 
 def _limit_in(block: Json, metric: str, result: Json) -> tuple[float, str] | None:

@@ -307,7 +307,7 @@ def failing(check: Json) -> str:
 
 CHECKS: Columns = {
     "verdict": lambda check: Verdict(check["verdict"]),
-    "fails if": failing,
+    "check": failing,
     "attribute": "attribute",
     "value": interval,
     "groups": lambda check: ", ".join(check["groups"]),

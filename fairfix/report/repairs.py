@@ -38,7 +38,7 @@ from fairfix.report.repair_counts import of_counts
 from fairfix.report.shares import CERTAIN, ends_of, percent, points, with_ends
 
 READINGS = {
-    "drawn": "decisions drawn with the probability, as expected",
+    "drawn": "randomized decisions, as expected",
     "rounded": "decisions rounded at the threshold",
 }
 """The two ways to decide with a probability."""
@@ -72,7 +72,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         of_class_checks(result) if any("class" in one for one in result["checks"]) else judgements(result)
     )
     held, fit = (result["proof"].get(part) for part in ("holdout", "fit"))
-    rows = "held-out rows" if held else "rows of the fit"
+    rows = "held-out rows" if held else "training rows"
     people = (held or fit or {}).get("people", ())
     concerned = _whom(result, held or fit or {})
     for one in people:
@@ -86,9 +86,9 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if "counts" in result:
         yield of_counts(result["counts"], rank)
     if held:
-        yield from _proof(held, "Proof on held-out rows")
+        yield from _proof(held, "Evaluation on held-out rows")
     if fit:
-        yield from _proof(fit, "On the rows it was fitted on", "fitted")
+        yield from _proof(fit, "On the training rows", "fitted")
     if detail and "solution" in result:
         quantities = result["solution"]["quantities"]
         grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
@@ -134,8 +134,8 @@ def answer(result: Json) -> Iterator[str]:
         yield _gap(result, row, held["rows"], fitted.get(row["attribute"]))
         if result["parameters"].get("noise_membership"):
             yield (
-                "Rates are weighted by the probabilities of membership; that they are those of the true groups is "
-                "assumed (N4), and the data cannot show it."
+                "Rates are weighted by the membership probabilities. They are rates of the true groups only under "
+                "assumption N4, which the data cannot confirm."
             )
         if row["id"] == WITH_NUMBER:
             yield from _between_fifths(row["attribute"], held["table"])
@@ -145,12 +145,13 @@ def answer(result: Json) -> Iterator[str]:
     if result.get("guarantee", {}).get("holds"):  # what does not hold is among the warnings
         yield result["guarantee"]["says"]
     if result["checks"]:
-        rows = "held-out rows" if proven else "the rows of the fit"
-        opening = [f"Checks are judged after the repair, on {rows}."]
+        rows = "held-out rows" if proven else "the training rows"
+        opening = [f"Checks apply to the repaired decisions, on {rows}."]
         if any("class" in one for one in result["checks"]):
             opening.append(f"{OF_A_CLASS}, and label 1 is the class.")
         yield " ".join((*opening, *judged(result)))
-    if cost := _cost(held["table"], proven=bool(proven)):
+    confidence = in_percent(result["settings"]["confidence"])
+    if cost := _cost(held["table"], confidence, proven=bool(proven)):
         yield cost
     yield _needs(result, held.get("randomized", 0.0))
 
@@ -163,8 +164,8 @@ def _between_fifths(column: str, table: Sequence[Json]) -> Iterator[str]:
         ):
             before, after = (with_ends(row[at], points) for at in ("before", "after"))
             yield (
-                f"A covariance tells of a straight line alone: between the groups of {column}, fifths of the rows "
-                f"unless numbers tie, selection rates differ by up to {before} before and {after} after."
+                f"A covariance only measures a linear trend. Between fifths of the rows by {column}, selection rates "
+                f"differ by up to {before} before the repair and {after} after it."
             )
 
 
@@ -208,39 +209,40 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     )
     text = (
         f"{title[0].upper()}{title[1:]} is {with_ends(before, write)} before the repair and "
-        f"{with_ends(after, write)} after it, on {whose}{rows:,} held-out rows ({confidence} intervals)"
+        f"{with_ends(after, write)} after it, on {whose}{rows:,} held-out rows ({confidence} CIs)"
     )
     if change is not None and change["low"] is not None and change["high"] is not None:
-        ends = f"the change is {ends_of(change['low'], change['high'], write)}"
+        moved = write(change["value"], sign=True)
+        ends = f"change {moved}, {confidence} CI {ends_of(change['low'], change['high'], write)}"
         if change["high"] < 0 or change["low"] > 0:
-            text += f"; it is {'smaller' if change['high'] < 0 else 'larger'}, with {confidence} confidence: {ends}"
+            text += f". It {'shrinks' if change['high'] < 0 else 'grows'} ({ends})"
         elif change["low"] == change["high"]:  # both 0
-            text += "; nothing has changed"
+            text += ". Nothing changes"
         else:
-            better = "larger" if of.worse == "smaller" else "smaller"
-            text += f"; whether it is {better} is not certain: {ends}"
+            better = "grows" if of.worse == "smaller" else "shrinks"
+            text += f". We cannot say whether it {better} in the population ({ends})"
     limit = _limit(result["parameters"])
     if not math.isfinite(limit.number) or after["value"] is None:
         return f"{text}."
-    text += f". The {limit.name}{limit.meaning} is {write(limit.number)}"
+    text += f". The {limit.name} is {write(limit.number)}"
     if limit.one_sided:
-        return f"{text}; the gap counts groups that are better off too."
+        return f"{text}; the gap shown also counts groups that are better off."
     there = None if fitted is None else fitted["after"]["value"]
     if there is not None:
-        text += f"; on the rows of the fit {limit.of} is {write(there)}"
+        text += f", and {limit.of} on the training rows is {write(there)}"
     # a ratio is worse where it is less, so its ends change places
     sign, (low, high) = 1, (after["low"], after["high"])
     if limit.least:
         sign, (low, high) = -1, (high, low)
     if low is not None and sign * low > sign * limit.number:
-        where = f"lies {'below' if limit.least else 'above'} the {limit.name} as a whole"
+        where = f"the whole interval {'falls below' if limit.least else 'exceeds'} the {limit.name}"
         if there is not None and sign * there <= sign * limit.number + ROUNDED:
-            where += ": what held on the rows of the fit does not hold beyond them"
+            where += ", so the repair does not carry over from the training rows to new data"
     elif high is not None and sign * high <= sign * limit.number:
-        where = f"lies {'at or above' if limit.least else 'within'} the {limit.name} as a whole"
+        where = f"the whole interval meets the {limit.name}"
     else:
-        where = f"reaches beyond the {limit.name}: whether other rows keep it is not shown"
-    return f"{text}. The interval on held-out rows {where}."
+        where = f"the interval extends beyond the {limit.name}, so we cannot say that new data will stay within it"
+    return f"{text}. On held-out rows {where}."
 
 
 AUDITED = ("auto", "logistic", "square", "absolute")
@@ -253,7 +255,6 @@ class Limit:
 
     number: float
     name: str
-    meaning: str
     of: str
     least: bool = False
     one_sided: bool = False
@@ -263,17 +264,17 @@ class Limit:
 def _limit(parameters: Json) -> Limit:
     """Return what the criterion is to keep to: a least ratio, a bound on losses, or the slack."""
     if ratio := parameters.get("min_ratio"):
-        return Limit(float(ratio), "least ratio", " that was allowed", "the ratio", least=True)
+        return Limit(float(ratio), "smallest allowed ratio", "the ratio", least=True)
     if parameters.get("constraint") == "minimax":
-        return Limit(math.nan, "", "", "")
+        return Limit(math.nan, "", "")
     if parameters.get("constraint") == "bounded_group_loss":
         asked = parameters["bound"] if parameters["loss"] in AUDITED else None
-        words = "bound", ", the largest loss that was allowed,", "it"
+        words = "largest allowed loss", "the loss"
     else:
-        asked, words = parameters.get("slack"), ("slack", ", the gap that was allowed,", "the gap")
+        asked, words = parameters.get("slack"), ("allowed gap", "the gap")
     one_sided = parameters.get("sides") == "one"
     if one_sided:
-        words = "slack", ", how far a group may be worse off than everybody,", "it"
+        words = "allowed gap", "the gap"
     try:
         return Limit(float(str(asked)), *words, one_sided=one_sided)
     except ValueError:  # there is none, or one for each group
@@ -284,8 +285,8 @@ def _unmeasured(result: Json) -> str:
     """Return that what the repair bounds is no number of these rows: what a score would be that is somebody else's."""
     title = Comparison.parse(result["criterion"]).title
     return (
-        f"The {title} is not known, before the repair or after it: the rule works on a score, and nothing here shows "
-        "what that score would be for the same person in another group."
+        f"The {title} is unknown before and after the repair. The rule uses a score, and these rows do not show the "
+        "score that the same person would have in another group."
     )
 
 
@@ -297,12 +298,12 @@ def _gap_of_fit(row: Json, rows: int) -> str:
         "undefined" if row[at]["value"] is None else write(row[at]["value"]) for at in ("before", "after")
     )
     return (
-        f"{of.title[0].upper()}{of.title[1:]} [{row['attribute']}] on the {rows:,} rows of the fit: {before} before "
-        f"the repair, {after} after it. The rule was made of these very rows, so this says nothing of others."
+        f"On the {rows:,} training rows, the {of.title} by {row['attribute']} is {before} before the repair and "
+        f"{after} after it. The rule was fitted to these rows, so expect other results on new data."
     )
 
 
-def _cost(table: Sequence[Json], *, proven: bool) -> str:
+def _cost(table: Sequence[Json], confidence: str, *, proven: bool) -> str:
     """Return what the repair cost in accuracy, or in the loss of values, and how many are selected."""
     rows = {row["id"]: row for row in table if not row["attribute"] and not row.get("unlike")}
     parts: list[str] = []
@@ -317,9 +318,15 @@ def _cost(table: Sequence[Json], *, proven: bool) -> str:
         change = row.get("change") if proven else None
         if change and None not in (change["low"], change["high"]):
             sign = partial(show_signed, size=size) if name == "square_loss" else points
-            ends = f" (a change {ends_of(change['low'], change['high'], sign)})"
-        before, after = write(row["before"]["value"]), write(row["after"]["value"])
-        parts.append(f"{METRICS[name].title} was {before} and is {after}{ends}")
+            size_of_change = sign(row["after"]["value"] - row["before"]["value"], sign=True)
+            ends = (
+                f" (change {size_of_change}, {confidence} CI {ends_of(change['low'], change['high'], sign)})"
+            )
+        old, new = row["before"]["value"], row["after"]["value"]
+        verb = "rises" if new > old else "falls" if new < old else "stays"
+        before, after = write(old), write(new)
+        way = f"from {before} to {after}" if before != after else f"at {before}"
+        parts.append(f"{METRICS[name].title} {verb} {way}{ends}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
@@ -327,16 +334,17 @@ def _cost(table: Sequence[Json], *, proven: bool) -> str:
 def _needs(result: Json, randomized: float) -> str:
     """Return what is needed at predict time, and what the law may have to say."""
     requires = result["requires"]
-    text = f"At predict time it needs {', '.join(requires['columns'])}"
+    text = f"To predict, it needs the columns {', '.join(requires['columns'])}"
     if requires["model_file"]:
         text += " and the model file"
     if requires["protected_at_predict"]:
-        text += "; whether the law allows it to use the protected attribute is for you to find out"
+        text += ". Check whether you may lawfully use the protected attribute to make decisions"
     elif drawn := [name for name in requires["columns"] if name in result["data"]["columns"]["protected"]]:
-        text += f"; {', '.join(drawn)} only to tell rows apart for the draws, which a column named with --id would do"
+        text += f"; {', '.join(drawn)} only to tell rows apart in randomized decisions, as a column named by --id would"
     if randomized > 0:
         text += (
-            f". {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"
+            f". {percent(randomized)} of decisions are randomized. Each is drawn once from the row ID, so the same "
+            "person always gets the same decision"
         )
     return f"{text}."
 
@@ -364,8 +372,8 @@ def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
         }
         if any("up" in group for group in groups):
             lines.append(
-                "yes is a positive decision; no to yes, yes to no: shares of the group whose decision changes, as "
-                "expected where it is drawn"
+                "yes is a positive decision; no to yes and yes to no are the fractions of the group whose decision "
+                "changes, as expected over the randomization"
             )
             columns |= {
                 "no to yes": lambda group: percent(group.get("up")),
@@ -413,14 +421,15 @@ def _most(groups: Sequence[Json], metric: str) -> Iterator[str]:
     if not both:
         return
     decided = metric == "selection_rate"
-    word = "selected at" if decided else "with a mean of"
-    for verb, (change, name, before, after) in (("rises most", max(both)), ("falls most", min(both))):
-        if (change > ROUNDED) if verb == "rises most" else (change < -ROUNDED):
+    word = "selection rate" if decided else "mean"
+    for verb, (change, name, before, after) in (("gains", max(both)), ("loses", min(both))):
+        if (change > ROUNDED) if verb == "gains" else (change < -ROUNDED):
             digits = next((d for d in range(4, 16) if show(before, d) != show(after, d)), 4)
             was, now = (percent(x) if decided else show(x, digits) for x in (before, after))
-            yield f"{name} {verb}: {word} {was} before and {now} after"
+            rises = "rises" if verb == "gains" else "falls"
+            yield f"{name} {verb} most: its {word} {rises} from {was} to {now}"
     if all(change < -ROUNDED for change, *_ in both) and len(both) > 1:
-        yield "every group falls: no group gains, on these rows"
+        yield "no group gains on these rows"
 
 
 def _rate(value: Json, *, decided: bool) -> str:
@@ -447,7 +456,7 @@ def _both(name: str) -> Callable[[Json], str]:
 def _rule(result: Json, rank: Callable[[Json], float]) -> Section:
     """Return the rule of every group in words."""
     cut = result["settings"].get("threshold")
-    lines = () if cut is None else (f"before the repair: yes from a score of {cut:g} on, for everybody",)
+    lines = () if cut is None else (f"before the repair: yes from a score of {cut:g}, in every group",)
     rules, more = first_groups(result["rule"], rank, CHANGES_MOST)
     grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "The rule of every group")
     return Section("Who gets a yes, by the score", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
@@ -460,25 +469,25 @@ def in_words(rule: Json) -> str:
     falls = any(later < sooner - CERTAIN for sooner, later in pairwise(probabilities))
     if max(probabilities) - min(probabilities) <= CERTAIN:
         return {0.0: "no for every score", 1.0: "yes for every score"}.get(
-            round(first, 6), f"yes with a chance of {percent(first)}, whatever the score"
+            round(first, 6), f"yes with probability {percent(first)}, whatever the score"
         )
     if falls:
         return (
-            f"by chance, which does not rise everywhere with the score: from {percent(min(probabilities))} to "
-            f"{percent(max(probabilities))}"
+            f"yes with a probability from {percent(min(probabilities))} to {percent(max(probabilities))} that does not "
+            "always rise with the score"
         )
     if first > CERTAIN or last < 1 - CERTAIN:
-        return f"yes with a chance that rises with the score, from {percent(first)} to {percent(last)}"
+        return f"yes with a probability that rises with the score, from {percent(first)} to {percent(last)}"
     start = max(x for x, chance in zip(scores, probabilities, strict=True) if chance <= CERTAIN)
     sure = min(x for x, chance in zip(scores, probabilities, strict=True) if chance >= 1 - CERTAIN)
     if f"{start:.4f}" == f"{sure:.4f}":
         return f"no below {start:.4f}, yes above"
-    return f"no below {start:.4f}, yes above {sure:.4f}, between them with a chance that rises"
+    return f"no below {start:.4f}; yes above {sure:.4f}; in between, the probability of yes rises from 0 to 1"
 
 
 def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
     """Yield numbers before and after, and those of the other way to decide with a probability."""
-    lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of the results hang on chance"]
+    lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of decisions are randomized"]
     lines += [  # chance alone makes so much, and no repair can go below it on so many rows
         f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
         "20 samples of so many rows, if the groups were exactly alike"
@@ -493,7 +502,7 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
     grids = [_before_and_after([row for row in proof["table"] if not row.get("unlike")])]
     if unlike := [row for row in proof["table"] if row.get("unlike")]:
         grids.append(Grid.of(UNLIKE, unlike, 1, "Losses, which are not compared"))
-        lines.append(f"losses are of different things, so they have no change: {unlike[0]['unlike']}")
+        lines.append(f"losses before and after are not comparable: {unlike[0]['unlike']}")
     yield Section(title + reading, tuple(lines), tuple(grids), kind, proof)
     if "classes" in proof:
         yield from class_gaps(proof, title)
@@ -505,7 +514,7 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
 UNLIKE: Columns = {
     "loss": lambda row: titled(row["name"]),
     "of the score, before": lambda row: interval(row["before"]),
-    "of the chance of a yes, after": lambda row: interval(row["after"]),
+    "of the probability of yes, after": lambda row: interval(row["after"]),
 }
 
 
@@ -542,4 +551,4 @@ def solution_facts(solution: Json) -> Iterator[str]:
     elif solution["gap"] is not None:
         yield f"gap of the objective, as the solver has it: {exact(solution['gap'])}"
     else:
-        yield "no bound on the least objective is known, so nothing is certified"
+        yield "no lower bound on the objective is known, so optimality is not certified"

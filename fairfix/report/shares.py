@@ -12,7 +12,7 @@ CERTAIN = 1e-6
 
 def percent(share: float | None) -> str:
     """Return a share for reading, in per cent."""
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return "–" if share is None else f"{100 * share:.1f}%"
 
 
 def points(difference: float | None, *, sign: bool = False) -> str:
@@ -23,9 +23,9 @@ def points(difference: float | None, *, sign: bool = False) -> str:
 
 
 def ends_of(low: float, high: float, write: Callable[..., str]) -> str:
-    """Return the ends of a change for reading, with their signs and the unit once."""
-    first, last = write(low, sign=True), write(high, sign=True)
-    return f"from {first.removesuffix(' points')} to {last}"
+    """Return the ends of a change for reading, with their signs, without the unit."""
+    first, last = (write(end, sign=True).removesuffix(" points") for end in (low, high))
+    return f"{first} to {last}"
 
 
 def with_ends(value: Json, write: Callable[..., str]) -> str:

@@ -26,7 +26,7 @@ TABLE_WORDS = {
 }
 
 BREAKDOWN: Columns = {
-    "fails if": "check",
+    "check": "check",
     "kept by true groups up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
     "broken by true groups up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
 }

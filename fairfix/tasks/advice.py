@@ -17,6 +17,9 @@ from fairfix.auditing.metrics import METRICS
 if TYPE_CHECKING:
     from fairfix.tasks.compare import Point
 
+ORIGINAL = "original model"
+"""Title of the candidate that leaves the model as it is."""
+
 TRIVIAL = "constant"
 """Title of the point that gives everybody one score: it has no gap, and no use."""
 

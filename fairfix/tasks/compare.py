@@ -31,7 +31,7 @@ from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
-from fairfix.tasks.advice import REFUSED, Advice, advice_of
+from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.dataset import (
@@ -344,12 +344,12 @@ def _baselines(fitted: Table, judge: _Judge) -> Iterator[Point]:
     """Yield the base score as it is, and the constant that the labels of the fit make best."""
     held, tables = judge.held, {}
     if judge.base is not None:
-        tables["base"] = judge.base
+        tables[ORIGINAL] = judge.base
     if fitted.rows.label is not None:
         mean = float(np.average(fitted.rows.label, weights=fitted.rows.weight))
         tables["constant"] = held.with_score(np.full(len(held), mean))
     for title, table in tables.items():
-        wrong = of_directions(fitted, judge.confidence) if title == "base" else ()
+        wrong = of_directions(fitted, judge.confidence) if title == ORIGINAL else ()
         point = replace(judge.scored(table), title=title, notes=messages(wrong))
         if judge.base is not None:
             point = judge.with_people(point, judge.base, table)
