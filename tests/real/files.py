@@ -189,17 +189,17 @@ class Real:
         chance = 1 / (1 + np.exp(-1.5 * z))
         score = np.round(1 / (1 + np.exp(-1.5 * z - 0.5 * rng.normal(size=n))), 4)
         drawn = Drawn(rng, group, z, rng.random(n) < chance, score)
-        columns = []
-        for name in names:
+        columns: dict[str, Any] = {}  # of a name that is there twice, both are equal, as in the public file
+        for name in dict.fromkeys(names):
             spec = self.values.get(name, self.other)
             if name == self.protected and self.named_groups:
-                columns.append(group)
+                columns[name] = group
             elif name == self.label and not self.real and isinstance(spec, str):
                 bad = [value for value in spec.split("|") if value not in self.positives]
-                columns.append(np.where(drawn.yes, rng.choice(self.positives, n), rng.choice(bad, n)))
+                columns[name] = np.where(drawn.yes, rng.choice(self.positives, n), rng.choice(bad, n))
             else:
-                columns.append(drawn.column(spec))
-        rows = [[str(cell) for cell in row] for row in zip(*columns, strict=True)]
+                columns[name] = drawn.column(spec)
+        rows = [[str(cell) for cell in row] for row in zip(*(columns[name] for name in names), strict=True)]
         return names, rows, list(score)
 
     @property
@@ -282,7 +282,7 @@ FILES = [
             "vr_case_number": "|||1300CF", "vr_charge_degree": "|||(F2)", "vr_offense_date": "|||2014-07-07",
             "vr_charge_desc": "|||Felony Battery", "type_of_assessment": "Risk of Recidivism",
             "score_text": lambda d: np.where(d.score > 0.7, "High", np.where(d.score > 0.4, "Medium", "Low")),
-            "screening_date": "%Y-%m-%d", "v_type_of_assessment": "Risk of Violence", "v_decile_score": decile,
+            "screening_date": "%Y-%m-%d", "v_type_of_assessment": "Risk of Violence", "v_decile_score": (1, 10),
             "v_score_text": "Low|Medium|High", "v_screening_date": "%Y-%m-%d", "in_custody": "%Y-%m-%d",
             "out_custody": "%Y-%m-%d", "event": "0|1", "two_year_recid": outcome("1", "0"), "priors_count": (0, 38),
         },

@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 import numpy as np
+import pandas as pd
 from fairfix.cli import cli, run
 
 from tests.real.files import FILES, Real
@@ -44,7 +45,12 @@ BLANK = (
 
 MEANT = re.compile(r"'([^']+)'[^';]*; did you mean '([^']+)'")
 NO_OPTION = re.compile(r"No such option '(--[\w-]+)'. Did you mean '(--(?!help)[\w-]+)'")
-OPTION = re.compile(r"(--(?!help)[a-z][\w-]+)(?:[ =]((?:'[^']*'|\"[^\"]*\"|[^\s;,()'\"])+))?")
+OPTION = re.compile(
+    r"(--(?!help)[a-z][\w-]+)"
+    r"(?:[ =]((?:'[^']*'|\"[^\"]*\"|[^\s;,()'\"])+)(?=\s*(?:$|[;,.)]|or\b|and\b|--)))?",
+    re.MULTILINE,
+)
+"""An option and its value, which is not the next word of a sentence."""
 CODE = re.compile(r" \[[a-z_]+\]$", re.MULTILINE)
 REPEATED = {"--bands", "--merge", "--where", "--reference", "--exclude"}
 
@@ -57,7 +63,7 @@ class Walk:
     answers: list[str] = field(default_factory=list)
     tries: int = STUCK
     wrong: str = ""
-    """What a report had wrong though it was made."""
+    """What a report had wrong though it was made, or why ``predict`` did not take the same file after a repair."""
 
 
 def ran(line: str) -> tuple[int, str, str]:
@@ -100,6 +106,7 @@ def next_line(line: str, answer: str, knows: Mapping[str, tuple[str, ...]]) -> s
     wishes = {value for values in knows.values() for value in values}
     if commands := [one for one in proposed(answer) if one != line and one.startswith("fairfix")]:
         return max(commands, key=lambda one: sum(wish in re.split(r"[\s,='\"]+", one) for wish in wishes))
+    answer = answer[max(answer.rfind("fairfix: "), 0) :]  # what came before are notes
     if (renamed := NO_OPTION.search(answer)) or (renamed := MEANT.search(answer)):
         whole = rf"(?<![\w.-]){re.escape(renamed[1])}(?![\w.-])"
         words = [re.sub(whole, lambda _: renamed[2], word) for word in shlex.split(line)]
@@ -210,7 +217,15 @@ def measured(real: Real, task: str, folder: Path) -> Walk:
     """Return the walk from a file to a report, in a folder."""
     real.write(folder, scored=task in ("audit", "ramp"))
     with chdir(folder):
-        return walk(first_line(real, task), known_of(real), real)
+        done = walk(first_line(real, task), known_of(real), real)
+        if task != "audit" and done.tries < STUCK:
+            file = shlex.split(done.lines[-1])[2]
+            status, _, done.wrong = ran(f"fairfix predict repaired.fairfix {file} -o predicted.parquet -q")
+            if not status:
+                rows = len(pd.read_parquet("predicted.parquet"))
+                done.wrong = "" if rows == real.rows else f"{rows} rows predicted of {real.rows}"
+            done.tries = STUCK if done.wrong else done.tries
+        return done
 
 
 def summary(tries: list[int]) -> dict[str, Any]:
@@ -230,7 +245,7 @@ def main(file: str | None = None) -> None:
             start = time.monotonic()
             done = measured(real, task, Path(folder))
             results[name] = vars(done) | {"seconds": round(time.monotonic() - start, 2)}
-            shown = done.wrong or (done.answers[-1][-150:] if done.tries == STUCK else "")
+            shown = done.wrong[-150:] or (done.answers[-1][-150:] if done.tries == STUCK else "")
             click.echo(f"{done.tries:3} {name:40} {shown!r}")
     for task in ("audit", "repair"):
         chosen = [

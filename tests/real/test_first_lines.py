@@ -33,7 +33,7 @@ crx.data: audit logloss ramp
 dutch_census_2001.arff: audit logloss ramp
 LoanStats3d.csv: audit logloss ramp
 application_train.csv: audit ramp
-sqf-2022.csv: logloss
+sqf-2022.csv: logloss ramp
 sqf-2023.xlsx: audit logloss ramp
 ADMISSIONS.csv.gz: logloss
 Bewerbungen.csv: audit logloss ramp
@@ -108,6 +108,8 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
         ("name it with --score COLUMN", "fairfix audit a.csv --protected c --score p"),
         ("add --no-config.", "fairfix audit a.csv --protected c --no-config"),
         ("name the column with --weight", None),
+        ("--features names the columns", None),
+        ("fairfix: note: --score x\nfairfix: name the column with --weight", None),
         ("type: fairfix audit a.csv --protected COLUMN", None),
         ("unknown kind of file", None),
     ],
