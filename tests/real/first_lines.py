@@ -176,8 +176,11 @@ def fault(real: Real, result: Mapping[str, Any]) -> str:
         return f"{read} rows read of {real.rows}"
     if not label or not (real.label.isdecimal() or label.startswith(real.label)):
         return f"the label is {label}, not {real.label}"
-    if not set(np.atleast_1d(settings.get("positive_label") or real.positives)) <= set(real.positives):
-        return f"the positive label is {settings['positive_label']}, not {real.positives}"
+    positive = settings.get("positive_label") or real.positives
+    if (real.real and positive is not real.positives) or not set(np.atleast_1d(positive)) <= set(
+        real.positives
+    ):
+        return f"the positive label is {positive}, not {'at least ' * real.real}{' or '.join(real.positives)}"
     if result.get("method") == "logloss" and (learned := real.leaks & set(result["requires"]["columns"])):
         return f"it learned from {', '.join(sorted(learned))}, which say the outcome"
     if overall and settings.get("task") == "classification":
