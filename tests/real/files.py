@@ -84,6 +84,7 @@ class Text:
     quoting: Any = csv.QUOTE_MINIMAL
     encoding: str = "utf-8"
     before: str = ""
+    """Lines before the table, in which {pad} is the separators of a row."""
     after: str = ""
     end: str = "\n"
     tail: str = ""
@@ -102,7 +103,8 @@ class Text:
             writer.writerow(names)
         numeric = self.quoting == csv.QUOTE_NONNUMERIC
         writer.writerows([[number(cell) if numeric else cell for cell in row] for row in rows])
-        text = self.before + out.getvalue().replace(mark, self.sep) + self.after
+        pad = self.sep * (len(names) + len(self.tail) - 1)
+        text = self.before.replace("{pad}", pad) + out.getvalue().replace(mark, self.sep) + self.after
         return text.encode(self.encoding)
 
 
@@ -534,7 +536,7 @@ FILES = [
         },
         Text(
             sep=";", encoding="cp1252", end="\r\n", tail=";;;",
-            before="sep=;\r\nBewerbungen – Übersicht;;;;;;;;;;;\r\nStand: 01.03.2024;;;;;;;;;;;\r\n;;;;;;;;;;;\r\n",
+            before="sep=;\r\nBewerbungen – Übersicht{pad}\r\nStand: 01.03.2024{pad}\r\n{pad}\r\n",
         ),
     ),
 ]  # fmt: skip
