@@ -39,6 +39,9 @@ WORDS = {"tab": "\t", "\\t": "\t", "blank": BLANKS}
 EXCEL = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 """The first line by which Excel is told the separator."""
 
+BETWEEN = re.compile(r"(?<!\d),|,(?!\d)")
+"""A comma that is no decimal sign."""
+
 COMMENTS = ("#", "%", "|")
 """Signs with which a comment line begins."""
 
@@ -209,13 +212,15 @@ def head_text(place: Place, encoding: str | None = None) -> Head:
 def _best(head: Head, own: str) -> str:
     """Return the separator that splits a head best; the one of its name wherever that does evenly, or as well."""
     fits = {own: _fit(head, own)}
-    if fits[own].grade < 3:
+    decimals = own == "," and "," in head.text and BETWEEN.search(head.text) is None
+    if fits[own].grade < 3 or decimals:
         fits |= {sign: _fit(head, sign) for sign in SEPARATORS}
-        if not any(fit.grade for fit in fits.values()):
-            blanks = _fit(head, BLANKS)
-            if blanks.grade >= 2:
-                return BLANKS
-    return max(fits, key=lambda sign: (fits[sign].grade, fits[sign].columns, sign == own))
+    best = max(fits, key=lambda sign: (fits[sign].grade, fits[sign].columns, (sign == own) != decimals))
+    if decimals or not fits[best].grade:
+        blanks = _fit(head, BLANKS)
+        if blanks.grade >= max(2, fits[best].grade) and blanks.columns > fits[best].columns:
+            return BLANKS
+    return best
 
 
 def _fit(head: Head, delimiter: str) -> Fit:
@@ -227,9 +232,8 @@ def _fit(head: Head, delimiter: str) -> Fit:
     if len(sizes) == 1:
         return Fit(3, *sizes)
     columns = max(sizes, key=lambda size: (sizes[size], size))
-    first = next(
-        i for i, one in enumerate(records) if len(one.cells) >= max(2, columns - 1) and not one.is_comment
-    )
+    cells = max(2, columns - 1)
+    first = next((i for i, one in enumerate(records) if len(one.cells) >= cells and not one.is_comment), 0)
     last = max(i for i, one in enumerate(records) if len(one.cells) == columns)
     rest = records[first : last + 1]
     own = [one for one in rest if len(one.cells) == columns]
@@ -239,6 +243,7 @@ def _fit(head: Head, delimiter: str) -> Fit:
     footers = records[last + 1 :]
     sound = (
         columns > 1
+        and rest
         and not odd
         and _heads(rest[0].cells, [one.cells for one in own], columns)
         and len(titles) <= TITLES
@@ -348,9 +353,16 @@ def layout_of(head: Head, dialect: Dialect, header: bool | None = None) -> Layou
     if comments:
         remarks.append("lines of comments are left out")
     doubt = ""
+    stated_header, body = header, [top.cells, *rows]
     if header is None:
         header, doubt = _has_header(top.cells, rows)
-        if not header:
+    if header:
+        cells, body = _names(top.cells, rows, columns), rows
+    empty = [bool(body) and not any(row[i].strip() for row in body) for i in range(columns)]
+    if not header:
+        columns = max((i + 1 for i in range(columns) if not empty[i]), default=columns)
+        cells = [f"c{i + 1}" for i in range(columns)] + [""] * (len(empty) - columns)
+        if stated_header is None:
             remarks.append(
                 f"the first row is data, so the columns are called c1 to c{columns} (else: `header=True`)"
             )
@@ -358,21 +370,14 @@ def layout_of(head: Head, dialect: Dialect, header: bool | None = None) -> Layou
         remarks.append(
             f"the first row may be data, since {doubt!r} would name a column of numbers (then: `header=False`)"
         )
-    cells = _names(top.cells, rows, columns) if header else [f"c{i + 1}" for i in range(columns)]
-    body = rows if header else [top.cells, *rows]
-    empty = [not any(row[i].strip() for row in body) for i in range(columns)]
-    unnamed = [not cell for cell in cells]
-    if dropped := [i for i in range(columns) if unnamed[i] and empty[i] and body]:
-        remarks.append(
-            f"{len(dropped)} columns without name and entries are left out"
-            if len(dropped) > 1
-            else "a column without name and entries is left out"
-        )
+    if dropped := [i for i, cell in enumerate(cells) if not cell and empty[i]]:
+        several = f"{len(dropped)} columns without name and entries are left out"
+        remarks.append(several if len(dropped) > 1 else "a column without name and entries is left out")
     names, repeated = _once([cell or f"Unnamed: {i}" for i, cell in enumerate(cells)])
     return Layout(
         tuple(names),
         frozenset(names[i] for i in dropped),
-        repeated,
+        {name: own for name, own in repeated.items() if cells.count(name) > 1},
         top.before,
         header,
         bool(comments),

@@ -247,7 +247,9 @@ class Encoder:
                 self._refuse_alike(part, name, level, positive, codes == i)
             if yes is not None:
                 table[i] = yes
-            elif i not in marks and (here := codes == i).any():  # a dictionary may name levels that no row has
+            elif (
+                i not in marks and (here := codes == i).any()
+            ):  # a dictionary may name levels that no row has
                 raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 

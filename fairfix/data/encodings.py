@@ -75,7 +75,7 @@ def known_encoding(name: str) -> str:
     """Return the name by which Python knows an encoding that a user states; else a UsageError."""
     try:
         info = codecs.lookup(name)
-        b"a".decode(name)  # an encoding of text, no other codec
+        "a".encode(name).decode(name)  # an encoding of text, no other codec
     except (LookupError, ValueError):
         usual = (
             "utf-8",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.dialect import COMMENTS, Dialect, Layout, named, zipped
+from fairfix.data.dialect import COMMENTS, Dialect, Layout, zipped
 from fairfix.data.encodings import decoded
 from fairfix.data.places import Place
 from fairfix.errors import DataError
@@ -197,13 +197,9 @@ def _odd_row(file: TextFile, row: Any) -> DataError:
         remedy = f"put a cell that holds {sign!r} into double quotes, or remove what is too many"
     else:
         remedy = "complete the row, or remove it"
-    others = [
-        other for other in ",;\t|" if other != sign and row.text.count(other) == row.expected_columns - 1 > 0
-    ]
-    other = f"; if {named(others[0])} separates columns, add `delimiter={'tab' if others[0] == chr(9) else others[0]}`"
     return DataError(
         f"row {number:,} of {file.place.name} has {row.actual_columns} cells, where there are "
-        f"{row.expected_columns} columns: {row.text[:60]!r}; {remedy}{other if others else ''}"
+        f"{row.expected_columns} columns: {row.text[:60]!r}; {remedy}"
     )
 
 
