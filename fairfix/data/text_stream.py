@@ -31,6 +31,11 @@ AHEAD = 8 << 20
 ENDING = 4 * BLOCK
 """Bytes in which a quote has to open that is open at the end: one that opens before makes Arrow stop."""
 
+VALUE = re.compile(
+    r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?: invalid value '(.*)'", re.DOTALL
+)
+"""What Arrow says of an entry."""
+
 LONGEST = 16 << 20
 """Characters of an open quote, after which a block is taken as it is."""
 
@@ -200,6 +205,19 @@ def _odd_row(file: TextFile, row: Any) -> DataError:
     return DataError(
         f"row {number:,} of {file.place.name} has {row.actual_columns} cells, where there are "
         f"{row.expected_columns} columns: {row.text[:60]!r}; {remedy}"
+    )
+
+
+def odd_value(file: TextFile, error: pa.ArrowException) -> Exception:
+    """Return the error of an entry that has not the type of those before it; any other error as it is."""
+    match = VALUE.search(str(error))
+    if match is None:
+        other: Exception = error
+        return other
+    name, row = file.layout.names[int(match[1])], int(match[2]) - file.layout.before - file.layout.header
+    return DataError(
+        f"column {name!r} holds {match[4]!r} at row {row:,} of {file.place.name}, where entries before it are of type "
+        f"{match[3]}; correct the entry, or save the data as Parquet, which keeps types"
     )
 
 

@@ -31,7 +31,7 @@ from fairfix.data.encodings import known_encoding
 from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
 from fairfix.data.places import Place
-from fairfix.data.text_stream import AHEAD, TextFile, reader_of
+from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
 from fairfix.errors import ColumnError, DataError
 
 TAIL = 4096
@@ -78,6 +78,14 @@ class CsvSource(FileSource):
         _check_columns(list(self._files.values()), name)
         first = self._files[places[0]]
         remarks = self._remarks(first, encoding)
+        if (
+            sign
+            and len(first.columns) == 1
+            and (detected := sniffed(places[0], None, decimal, heads[0])).delimiter != sign
+        ):
+            remarks.append(
+                f"{named(sign)} makes one column, {named(detected.delimiter)} makes more: leave out `delimiter`"
+            )
         with readable(places[0], self.kind), reader_of(first, first.columns, None) as reader:
             schema = reader.schema
         for i, field in enumerate(schema):
@@ -367,7 +375,7 @@ def _batches(
                 yield batch
         except pa.ArrowInvalid as error:
             if not plain or "conversion error to double" not in str(error):
-                raise
+                raise odd_value(file, error) from error
         else:
             return
     for batch in _batches(file, columns, types, {**own, **dict.fromkeys(plain)}, settle):
