@@ -28,7 +28,7 @@ BYTE_MARKS = (
 )
 """Byte order marks; that of UTF-32 begins like that of UTF-16."""
 
-WESTERN = ("äöüßéèêàâçîôûëïùœæÿ", "áâãàçéêíóôõúñüïòèìù", "æøåäöéü", "áéíóúñüäöëçãâôêå")
+WESTERN = ("äöüßéèêàâçîôûëïùœæÿ", "áâãàçéêíóôõúñüïòèìù", "æøåäöéü", "áéíóúñüäöëçãâôêåß")
 CENTRAL = (*("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîșțşţ", "čćđšž", "äöüß"),)
 RUSSIAN = (
     "абвгдежзийклмнопрстуфхцчшщъыьэюяё",
@@ -58,6 +58,7 @@ NEUTRAL = frozenset("’‘“”–—…€°§«»\u00a0")
 """Signs that are of no language."""
 
 WORD = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
+STRANGERS = re.compile(rb"[\x80-\xff]{2,}")
 KANA = r"[\u3040-\u30ff]"
 """Letters that only Japanese has."""
 
@@ -163,7 +164,10 @@ def _is_mixed(one: str, text: str) -> bool:
 
 
 def _east_asian(data: bytes, *, whole: bool) -> str:
-    """Return the East Asian encoding in which some bytes are text, or nothing."""
+    """Return the East Asian encoding in which some bytes are text, or nothing; letters of Europe stand alone."""
+    strangers = sum(map(len, STRANGERS.findall(data)))
+    if strangers < 0.4 * sum(one > 0x7F for one in data):
+        return ""
     for encoding, common in (
         ("euc_jp", KANA),
         ("cp932", KANA),

@@ -74,8 +74,9 @@ class CsvSource(FileSource):
                 layout = replace(layout, footers=_footers(place, own, len(layout.names)))
             files.append(TextFile(place, own, layout, encoding is not None))
         self.ambiguous: Mapping[str, tuple[str, ...]] = {}
-        self._files = {file.place: file for file in self._kept_apart(files, heads)}
-        _check_columns(list(self._files.values()), name)
+        files = self._kept_apart(files, heads)
+        _check_columns(files, name)
+        self._files = {file.place: file for file in files}
         first = self._files[places[0]]
         remarks = self._remarks(first, encoding)
         if (
@@ -98,7 +99,7 @@ class CsvSource(FileSource):
         self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
         self._stated, self._whole = decimal, all(head.whole for head in heads)
         seen: dict[str, Seen] = {}
-        for file, head in zip(self._files.values(), heads, strict=True):
+        for file, head in zip(files, heads, strict=True):
             seen = columns_of(head, file.dialect, file.layout, seen)
         self._shown = decimal_of(seen.values())
         self.examples = _examples(first, heads[0])
@@ -111,10 +112,9 @@ class CsvSource(FileSource):
         self.remark = "; ".join(remarks)
         self.doubtful = {one: how.doubt for one, how in self._written.items() if how.doubt}
         for one, how in self._written.items():
-            own, at = seen.get(one, Seen()), self.schema.get_field_index(one)
-            marked = (
-                own.mark and own.units and not own.text and pa.types.is_string(self.schema.field(at).type)
-            )
+            shown, at = seen.get(one, Seen()), self.schema.get_field_index(one)
+            is_text = pa.types.is_string(self.schema.field(at).type)
+            marked = is_text and shown.mark and shown.units and not shown.text
             if how.doubt or marked or how != self._usual:
                 wanted = pa.string() if how.doubt else pa.float64()
                 self.schema = self.schema.set(at, self.schema.field(at).with_type(wanted))
