@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -283,6 +284,7 @@ def footers_of(text: str, dialect: Dialect, columns: int) -> frozenset[str]:
     return frozenset(out)
 
 
+@lru_cache(maxsize=4)
 def _records(head: Head, dialect: Dialect) -> list[Record]:
     """Return the records of a head that are there as a whole, without empty lines and Excel's line of a separator."""
     before = EXCEL.fullmatch(head.text.split("\n", 1)[0]) is not None
@@ -422,13 +424,13 @@ def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[bo
         return True, ""
     numbers, texts, again = list[str](), list[str](), 0
     for cell, column in zip((cell.strip() for cell in first), columns, strict=True):
-        entries = {one.strip() for one in column if one.strip().lower() not in SIGNS}
         if is_number(cell):
+            entries = [one for one in column if one.strip().lower() not in SIGNS]
             if entries and all(map(is_number, entries)):
                 numbers.append(cell)
         elif cell.lower() not in SIGNS:
             texts.append(cell)
-            again += cell in entries
+            again += cell in column
     if not numbers:
         same = any(list(map(str.strip, row)) == [cell.strip() for cell in first] for row in rows)
         return not (len(texts) > 1 and again == len(texts) and not same), ""

@@ -87,10 +87,12 @@ class Seen:
             if self.text or is_missing(cell):
                 self.mark = self.mark or ("" if cell in MISSING else cell)
                 continue
-            number, unit = bare(cell)
-            if not is_number(number):
-                self.text = True
-                continue
+            number, unit = cell, ""
+            if not is_number(cell):
+                number, unit = bare(cell)
+                if not is_number(number):
+                    self.text = True
+                    continue
             self.units.setdefault(unit, cell)
             self.brackets = self.brackets or (cell if BRACKETS.fullmatch(cell) else "")
             self._add(number, cell)

@@ -119,9 +119,14 @@ def _whole_lines(texts: Iterator[str]) -> Iterator[str]:
 
 @contextmanager
 def reader_of(
-    file: TextFile, columns: list[str], types: Mapping[str, pa.DataType] | None, ahead: int = BLOCK
+    file: TextFile,
+    columns: list[str],
+    types: Mapping[str, pa.DataType] | None,
+    ahead: int = BLOCK,
+    *,
+    whole: bool = True,
 ) -> Iterator[Any]:
-    """Yield the reader of a file; from a store it comes ``ahead`` bytes at a time.
+    """Yield the reader of a file, which is read ``whole``; from a store it comes ``ahead`` bytes at a time.
 
     A DataError where a row has not the cells of the others, a quote is open at the end, or bytes are no text.
     """
@@ -171,7 +176,7 @@ def reader_of(
                 ) as reader
             ):
                 yield reader
-            if stream.quotes % 2 if stream.ended else as_it_is and _is_open_at_end(place):
+            if stream.quotes % 2 if stream.ended else whole and as_it_is and _is_open_at_end(place):
                 _check_quotes(file)
         except pa.ArrowInvalid as error:
             if stream.error is not None:

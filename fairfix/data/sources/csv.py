@@ -87,7 +87,7 @@ class CsvSource(FileSource):
             remarks.append(
                 f"{named(sign)} makes one column, {named(detected.delimiter)} makes more: leave out `delimiter`"
             )
-        with readable(places[0], self.kind), reader_of(first, first.columns, None) as reader:
+        with readable(places[0], self.kind), reader_of(first, first.columns, None, whole=False) as reader:
             schema = reader.schema
         for i, field in enumerate(schema):
             if pa.types.is_binary(
