@@ -23,6 +23,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "missing",
             "delimiter",
             "decimal",
+            "encoding",
+            "header",
         ),
         *("table", "sql"),
         *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),

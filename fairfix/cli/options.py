@@ -21,7 +21,7 @@ from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import as_json, as_options, plain
-from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
+from fairfix.tasks.request import WRITTEN, DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -121,7 +121,9 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             settings["help"] += "" if "," in domain.metavar else SEVERAL
         elif domain.many:
             settings["help"] = settings["help"].removesuffix(".") + "; repeatable."
-        made.append(option("--" + name.replace("_", "-"), **settings))
+        long = "--" + name.replace("_", "-")
+        either = domain.kind is bool and default is None  # neither is the default, so that each can be said
+        made.append(option(f"{long}/--no-{long[2:]}" if either else long, **settings))
     return stacked(*made)
 
 
@@ -188,7 +190,7 @@ def without_data(ctx: click.Context) -> dict[str, Any]:
         if not ctx.params["data"]:
             raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
         return {}
-    names = ("data", "table", "sql", "model", "trust_model", "features", "delimiter", "decimal")
+    names = ("data", "table", "sql", "model", "trust_model", "features", *WRITTEN)
     return {
         name: () if name == "features" else None
         for name in names

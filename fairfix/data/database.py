@@ -259,7 +259,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
 
     ``given`` may have ``table`` or ``sql``.
     """
-    for name in ("delimiter", "decimal"):
+    for name in ("delimiter", "decimal", "encoding", "header"):
         if name in given:
             raise UsageError(f"`{name}` is of CSV files; leave it out, since no file is read")
     if not isinstance(data, str):

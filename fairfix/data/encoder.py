@@ -24,7 +24,7 @@ from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
-from fairfix.data.merging import MISSING, plain_form, written_merge
+from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -235,6 +235,10 @@ class Encoder:
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
+        signs, stated = SIGNS if positive is None else UNKNOWN, {positive, *reading.merge.get(name, ())}
+        marks = [i for i, one in enumerate(levels) if one.lower() in signs and one not in stated]
+        if (marked := np.isin(codes, marks)).any():
+            drop[f"missing {part}"] = marked if missing is None else missing | marked
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
@@ -243,7 +247,9 @@ class Encoder:
                 self._refuse_alike(part, name, level, positive, codes == i)
             if yes is not None:
                 table[i] = yes
-            elif (here := codes == i).any():  # a dictionary may name levels that no row has
+            elif (
+                i not in marks and (here := codes == i).any()
+            ):  # a dictionary may name levels that no row has
                 raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 

@@ -83,6 +83,8 @@ class Source(ABC):
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
     doubtful: Mapping[str, str] = MappingProxyType({})
     """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
+    examples: Mapping[str, str] = MappingProxyType({})
+    """An entry of each column, where columns have numbers instead of names."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -256,14 +258,14 @@ def _plain(source: Source) -> Source:
     return source if is_plain(source.schema) else PlainSource(source)
 
 
-def open_source(data: Any, **stated: str | None) -> Source:
+def open_source(data: Any, **stated: Any) -> Source:
     """Return a source for a path, a glob, a folder, a URL of such, a table in memory or a dict of columns.
 
     A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
     batches). A stream is read once, into a table in memory, without a copy of what it hands out.
 
-    So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
-    written, ``table`` or ``sql`` which rows of a database are read.
+    So it does for the URL of a database and for an Ibis table. ``delimiter``, ``decimal``, ``encoding`` and
+    ``header`` state how text files are written, ``table`` or ``sql`` which rows of a database are read.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
@@ -308,13 +310,13 @@ def _streamed(data: Any) -> pa.Table:
         raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
 
 
-def _open_files(text: str, stated: Mapping[str, str]) -> Source:
+def _open_files(text: str, stated: Mapping[str, Any]) -> Source:
     if "://" in text:
         return open_url(text, stated)
     return _files_of([local(path) for path in paths_of(text)], text, stated)
 
 
-def open_url(text: str, stated: Mapping[str, str]) -> Source:
+def open_url(text: str, stated: Mapping[str, Any]) -> Source:
     """Return the source that a URL names, by its scheme; messages show no secret of it."""
     opener = OPENERS.get(scheme_of(text) or "")
     if opener is None:
@@ -325,16 +327,16 @@ def open_url(text: str, stated: Mapping[str, str]) -> Source:
     return opener(text, stated)
 
 
-def _open_stored(text: str, stated: Mapping[str, str]) -> Source:
+def _open_stored(text: str, stated: Mapping[str, Any]) -> Source:
     places = find(text, lambda name: name.lower().endswith(tuple(file_kinds())))
     return _files_of(places, shown_url(text), stated)
 
 
-OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
+OPENERS: dict[str, Callable[[str, Mapping[str, Any]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
 """Scheme of a URL -> what opens it, given what is stated of text files."""
 
 
-def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Source:
+def _files_of(places: list[Place], text: str, stated: Mapping[str, Any]) -> Source:
     """Return the source of files of one kind, which a text names."""
     kinds = {kind.kind: kind for kind in map(_kind, places)}
     if len(kinds) > 1:

@@ -29,6 +29,9 @@ WORDS = frozenset(
 MARKS = SIGNS | WORDS
 """Usual marks of missing values, in small letters."""
 
+UNKNOWN = frozenset(("?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"))
+"""Marks that are no value of a label, whatever its values are: ``-`` and ``none`` may be the negative one."""
+
 
 def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
     """Read ``COLUMN=NAME,NAME`` of each part; a name with a comma or blanks at its ends is in double quotes."""

@@ -118,6 +118,8 @@ def _named_or_with_options(value: Any) -> Any:
 def _option(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
+    if match[1] == "header" and match[2] in ("True", "False"):
+        return "--header" if match[2] == "True" else "--no-header"
     name = match[1].upper() if match[1] in ARGUMENTS else "--" + match[1].replace("_", "-")
     return name if match[2] is None else f"{name} {shlex.quote(match[2])}"
 

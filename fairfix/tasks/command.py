@@ -69,7 +69,10 @@ def _options(settings: Mapping[str, Any]) -> Iterator[str]:
         for one in value if isinstance(value, list) else (value,):
             option = "--" + name.replace("_", "-")
             text = shown_argument(str(_shortest(one)))
-            yield option if one is True else f"{option} {shlex.quote(text)}"
+            if one is False:
+                yield f"--no-{option[2:]}"
+            else:
+                yield option if one is True else f"{option} {shlex.quote(text)}"
 
 
 def _shortest(value: Any) -> Any:

@@ -29,6 +29,7 @@ from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.request import (
     MULTICLASS,
+    WRITTEN,
     AuditRequest,
     CompareRequest,
     DataRequest,
@@ -114,7 +115,9 @@ def open_data(
 
     if protected_needed and not request.protected:
         text = "name the protected column with `protected=COLUMN`"
-        raise UsageError(f"{text}{guide()}")
+        error = UsageError(f"{text}{guide()}")
+        error.quotes = bool(source.examples)
+        raise error
     if request.model:
         from fairfix.models.user_file import load_model
 
@@ -228,7 +231,7 @@ def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
     if is_dry() and not any(is_database(getattr(request, name, None)) for name in INPUTS):
         raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
-    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
+    source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)
     count = getattr(request, "count", None)

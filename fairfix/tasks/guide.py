@@ -23,7 +23,7 @@ from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.report.words import as_options, plain
-from fairfix.tasks.request import AuditRequest, DataRequest, parameters_of
+from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
     (
@@ -80,15 +80,17 @@ def listing(
     others = [name for name in source.columns if name not in listed]
     lines = [f"{source.name} has {len(source.columns)} columns:"]
     for role, names in shown.items():
-        lines.append(f"  {'' if role in given else 'perhaps '}{role}: {_some(names)}")
+        lines.append(f"  {'' if role in given else 'perhaps '}{role}: {_some(names, source)}")
     if others:
-        lines.append(f"  others: {_some(others)}")
+        lines.append(f"  others: {_some(others, source)}")
     return "\n".join((*lines, *([f"to copy: {command}"] if command else [])))
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], source: Source) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(plain(quoted_name(name)) for name in names[:SHOWN]) + more
+    entries = source.examples
+    shown = (f"{name} ({entries[name]})" if name in entries else quoted_name(name) for name in names[:SHOWN])
+    return ", ".join(map(plain, shown)) + more
 
 
 def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]:
@@ -187,7 +189,7 @@ def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     return to_copy(task, data, settings)
 
 
-UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", "delimiter", "decimal"))
+UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", *WRITTEN))
 """Parameters that say how files are read, which first rows in memory are not."""
 
 
@@ -211,7 +213,8 @@ def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
     words = ["fairfix", task, shown]
     for name, value in settings.items():
         for one in value if isinstance(value, tuple) else (value,):
-            words += [f"--{name.replace('_', '-')}", *([] if one is True else [str(one)])]
+            no = "no-" if one is False else ""
+            words += [f"--{no}{name.replace('_', '-')}", *([] if isinstance(one, bool) else [str(one)])]
     printed = as_options(line)
     sound = (
         shown_argument(data) == data

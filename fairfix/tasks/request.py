@@ -221,13 +221,21 @@ class FilesRequest(Request):
     )
     delimiter: str | None = parameter(
         None,
-        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
-        "SIGN",
+        "CSV column separator: a character, tab, or blank for runs of blanks.  [default: detected]",
+        "CHAR",
     )
     decimal: str | None = parameter(
         None,
         "Decimal sign of CSV files; the other one then separates thousands.  [default: as the numbers show]",
         choices=(".", ","),
+    )
+    encoding: str | None = parameter(
+        None, "Text encoding of CSV files, such as cp1252.  [default: detected]", "NAME"
+    )
+    header: bool | None = parameter(
+        None,
+        "Take the first row of CSV files for column names, or for data in columns c1, c2, ...  [default: detected]",
+        kind=bool,
     )
     trust_model: str | None = parameter(
         None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
@@ -628,6 +636,9 @@ class ExportRequest(Request):
 # ---------------------------------------------------------------------- which go together
 
 FILE = "it says more of that file"
+WRITTEN = ("delimiter", "decimal", "encoding", "header")
+"""Parameters that say how text files are written."""
+
 ROWS = "saved counts have no rows"
 TRUE = "describe true groups in one way"
 
@@ -737,7 +748,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),
-    *((name, ("from_counts",), "no text file is read") for name in ("delimiter", "decimal")),
+    *((name, ("from_counts",), "no text file is read") for name in WRITTEN),
 )
 """(parameter, none of these goes with it, why)."""
 

@@ -289,8 +289,7 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
         ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
         ("d.csv.gz", b"g,s\na,1\n", "cannot be read as CSV"),
         ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
-        ("d.csv", b"g,s\na,1\nb\n", "cannot be read as CSV"),
-        ("d.csv", b"g,s,g\na,1,b\n", "column 'g' more than once"),
+        ("d.csv", b"g,s\na,1\nb\n", r"row 2 of d\.csv has 1 cells"),
         ("d.parquet", b"", "cannot be read as Parquet"),
         ("d.parquet", b"g,s\na,1\n", "cannot be read as Parquet"),
         ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
@@ -310,12 +309,13 @@ def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path
     assert "\n" not in str(error.value)
 
 
-def test_text_in_another_coding_is_refused(tmp_path: Path) -> None:
-    """A Latin-1 group is no UTF-8, and no guess is made."""
-    (tmp_path / "d.csv").write_bytes(b"g\n\xe9\n")
+def test_bytes_that_are_no_text_are_refused_where_they_are_used(tmp_path: Path) -> None:
+    """The message names their line and the encoding to read them with."""
+    (tmp_path / "d.csv").write_bytes(b"g,x\n" + b"a,1\n" * 50_000 + b"\xe9,2\n")
 
-    with pytest.raises(DataError, match=r"d\.csv cannot be read as CSV.*UTF8"):
+    with pytest.raises(DataError, match=r"bytes e9 in line 50,002.*`encoding=cp1252`"):
         read(open_source(tmp_path / "d.csv"), types={"g": pa.string()})
+    assert read(open_source(tmp_path / "d.csv", encoding="cp1252"))["g"][-1].as_py() == "é"
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
