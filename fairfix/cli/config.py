@@ -152,9 +152,9 @@ def _endings(name: str, kind: str) -> Sequence[str]:
 
         return endings(kind)
     if name == "output" and kind == "predict":
-        from fairfix.data.files import file_kinds
+        from fairfix.data.recognition import table_endings
 
-        return tuple(file_kinds())
+        return table_endings()
     return {"counts_out": (".counts",), "picture": (".png", ".svg")}.get(name, (".fairfix",))
 
 

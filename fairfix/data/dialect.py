@@ -12,7 +12,6 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from fairfix.data.files import head_of
 from fairfix.data.notation import Seen, decimal_of
@@ -57,14 +56,9 @@ def named(sign: str) -> str:
     return NAMES.get(sign, repr(sign))
 
 
-def usual(path: Path | Place) -> str:
+def usual(name: str) -> str:
     """Return the separator that the name of a file stands for."""
-    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
-
-
-def zipped(path: Path | Place) -> bool:
-    """Tell whether a file is packed, by its name."""
-    return path.name.lower().endswith(".gz")
+    return "\t" if name.lower().endswith(".tsv") else ","
 
 
 def stated(delimiter: str) -> str:
@@ -82,7 +76,7 @@ def sniffed(
     head = head or head_text(place)
     text, whole = head.text, head.whole
     if delimiter is None:
-        delimiter = usual(place)
+        delimiter = usual(place.content_name)
         if not _columns(text, delimiter, whole=whole):
             columns = {sign: _columns(text, sign, whole=whole) for sign in SEPARATORS}
             if not any(columns.values()):
@@ -101,7 +95,7 @@ def header(head: Head, dialect: Dialect) -> list[str]:
 
 def head_text(place: Place) -> Head:
     """Return the beginning of a file."""
-    data = head_of(place, HEAD, packed=zipped(place))
+    data = head_of(place, HEAD)
     encoding = MARKS.get(data[:2], "utf-8")
     text = data.decode(encoding if encoding != "utf-8" else "utf-8-sig", errors="replace")
     return Head(text, encoding, len(data) < HEAD)

@@ -97,7 +97,7 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     import sqlite3
 
     path = path.absolute()
-    has_log = head_of(local(path), 20, packed=False)[18:] == b"\2\2"
+    has_log = head_of(local(path), 20)[18:] == b"\2\2"
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if has_log and log.exists() and not index.exists():
         raise DataError(

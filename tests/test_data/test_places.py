@@ -29,6 +29,7 @@ from fairfix.data import files as io
 from fairfix.data import places
 from fairfix.data import web as web_
 from fairfix.data.files import Source, atomic_output, open_source
+from fairfix.data.opening import paths_of
 from fairfix.data.urls import hidden, name_of, shown_argument
 from fairfix.errors import DataError
 
@@ -287,7 +288,7 @@ def test_patterns_mean_what_they_mean_here(tmp_path: Path, monkeypatch: pytest.M
         "*.csv [ab].csv ?.csv **/*.csv y=*/*.csv y=?/a.csv ** .h* y=1/.h/* a[[]1].csv y*/**/*.csv **/z/*.csv"
     )
     for pattern in [*patterns.split(), "[!a].csv", "y=1/**", "a[1].csv", "a.csv", "y=1", ""]:
-        here = [str(path.relative_to(tmp_path)) for path in io.paths_of(str(tmp_path / pattern))]
+        here = [str(path.relative_to(tmp_path)) for path in paths_of(str(tmp_path / pattern))]
         there = [
             place.shown.removeprefix("s3://loans/")
             for place in places.find(f"s3://loans/{pattern}", lambda n: n[-4:] == ".csv")

@@ -1,10 +1,9 @@
-"""CSV files, with what their heads show between columns; packed by gzip where the name ends in ``.gz``."""
+"""CSV files, with what their heads show between columns."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from fairfix.data.dialect import (
     sniffed,
     stated,
     usual,
-    zipped,
 )
 from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
@@ -41,7 +39,7 @@ class CsvSource(FileSource):
     """One or more CSV files with the same header."""
 
     kind = "CSV"
-    endings = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    endings = (".csv", ".tsv")
     text = True
 
     def __init__(
@@ -55,7 +53,10 @@ class CsvSource(FileSource):
         heads = list(map(head_text, places))
         self.dialect = _alike(places, heads, name, None if delimiter is None else stated(delimiter), decimal)
         remarks = []
-        if self.dialect != Dialect(usual(places[0]), self.dialect.decimal) or self.dialect.decimal == ",":
+        if (
+            self.dialect != Dialect(usual(places[0].content_name), self.dialect.decimal)
+            or self.dialect.decimal == ","
+        ):
             remarks = [f"read with {self.dialect}"]
         with _open(places[0], self.dialect, None, None) as reader:
             schema = reader.schema
@@ -156,15 +157,11 @@ class CsvSource(FileSource):
     @classmethod
     @contextmanager
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
-        """Yield Arrow's writing of a batch; what is packed has no name and no time inside: same rows, same bytes."""
+        """Yield Arrow's writing of a batch."""
         from pyarrow import csv
 
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if zipped(path) else None
-        options = csv.WriteOptions(delimiter=usual(path))
-        with (
-            packed or nullcontext(file) as stream,
-            csv.CSVWriter(stream, schema, write_options=options) as writer,
-        ):
+        options = csv.WriteOptions(delimiter=usual(path.name))
+        with csv.CSVWriter(file, schema, write_options=options) as writer:
             yield writer.write_batch
 
 
@@ -273,11 +270,11 @@ def _open(
     """Yield the reader of a file; from a store it comes ``ahead`` bytes at a time."""
     from pyarrow import csv
 
-    with readable(place, CsvSource.kind), place.opened() as file:
-        packed = "gzip" if zipped(place) else None
-        text = pa.BufferedInputStream(file, ahead) if place.is_remote else file
-        with csv.open_csv(
-            pa.input_stream(text, compression=packed),
+    with (
+        readable(place, CsvSource.kind),
+        place.streamed(ahead) as text,
+        csv.open_csv(
+            text,
             read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=dialect.encoding),
             parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
@@ -287,5 +284,6 @@ def _open(
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
             ),
-        ) as reader:
-            yield reader
+        ) as reader,
+    ):
+        yield reader

@@ -1,0 +1,337 @@
+"""Packed files: gzip, bzip2, xz, Zstandard and LZ4 around a file of any kind, and ZIP with one table in it.
+
+A packed file is a :class:`~fairfix.data.places.Place` whose store unpacks. What is read from its beginning, as text is,
+is unpacked on the way; what is read at any offset is unpacked once, into a temporary file.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from threading import Lock
+from typing import IO, Any
+
+import pyarrow as pa
+
+from fairfix.data.names import did_you_mean
+from fairfix.data.places import BLOCK, Place, Stamp, Store, is_hidden
+from fairfix.data.spool import CHUNK, spooled
+from fairfix.errors import DataError
+
+XZ_MEMORY = 1 << 28
+"""Bytes that unpacking xz may take: four times what its strongest preset asks for."""
+
+ZIP_DIRECTORY = 1 << 24
+"""Bytes that the directory of a ZIP may have."""
+
+SHOWN_MEMBERS = 20
+"""Files of a ZIP that a message lists."""
+
+DAMAGED = (EOFError, OSError, ValueError, RuntimeError, lzma.LZMAError, zipfile.BadZipFile, zlib.error)
+"""Errors of Python's unpacking."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A way to pack one file. ``unpack`` makes the content out of the packed file, ``pack`` a file to write it to."""
+
+    name: str
+    ending: str
+    magic: bytes
+    unpack: Callable[[pa.NativeFile], Any]
+    pack: Callable[[IO[bytes], str], AbstractContextManager[IO[bytes]]]
+
+
+class _LeftOpen(io.RawIOBase):
+    """A file that stays open when what writes to it is closed."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+
+def _arrow(name: str, ending: str, magic: bytes, codec: str, pack: Any = None) -> Packing:
+    """Return a packing that Arrow has a codec for."""
+
+    def compressed(file: IO[bytes], _: str) -> Any:
+        return pa.CompressedOutputStream(_LeftOpen(file), codec)
+
+    return Packing(
+        name, ending, magic, lambda file: pa.CompressedInputStream(file, codec), pack or compressed
+    )
+
+
+def _gzip(file: IO[bytes], _: str) -> Any:
+    """Return a file without name and time inside: same rows, same bytes."""
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+
+
+def _xz_chunks(file: pa.NativeFile) -> Iterator[bytes]:
+    """Yield the content of an xz file, which may be several one after the other, with zeros between."""
+    data, decoder = file.read(CHUNK), None
+    while data or decoder:
+        if decoder is None:
+            decoder = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+        yield decoder.decompress(data, CHUNK)
+        data = b""
+        if decoder.eof:
+            data, decoder = decoder.unused_data.lstrip(b"\0"), None
+            while not data and (more := file.read(CHUNK)):
+                data = more.lstrip(b"\0")
+        elif decoder.needs_input and not (data := file.read(CHUNK)):
+            raise EOFError("it ends too early")
+
+
+class _Chunks(io.RawIOBase):
+    """A file to read whose content comes in chunks."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = memoryview(chunk)
+        size = min(len(target), len(self._rest))
+        target[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+@contextmanager
+def _zip_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """Yield the one file of a ZIP, without a time of its own."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(file, "w") as archive, archive.open(info, "w", force_zip64=True) as member:
+        yield member
+
+
+ZIP = Packing("ZIP", ".zip", b"PK\x03\x04", lambda file: file, _zip_writer)
+"""Unpacked by :func:`_member`, since it may hold several files."""
+
+PACKINGS: Mapping[str, Packing] = {
+    one.ending: one
+    for one in (
+        _arrow("gzip", ".gz", b"\x1f\x8b\x08", "gzip", _gzip),
+        _arrow("bzip2", ".bz2", b"BZh", "bz2", lambda file, _: bz2.BZ2File(file, "wb")),
+        Packing(
+            "xz",
+            ".xz",
+            b"\xfd7zXZ\x00",
+            lambda file: io.BufferedReader(_Chunks(_xz_chunks(file)), CHUNK),
+            lambda file, _: lzma.LZMAFile(file, "wb"),  # noqa: SIM115  a context itself
+        ),
+        _arrow("Zstandard", ".zst", b"\x28\xb5\x2f\xfd", "zstd"),
+        _arrow("LZ4", ".lz4", b"\x04\x22\x4d\x18", "lz4"),
+        ZIP,
+    )
+}
+"""Packings by the endings of their files."""
+
+
+def packing_of_name(name: str) -> Packing | None:
+    """Return the packing that the name of a file ends in."""
+    return next((one for ending, one in PACKINGS.items() if name.lower().endswith(ending)), None)
+
+
+def packing_of_head(head: bytes) -> Packing | None:
+    """Return the packing of a file by its first bytes."""
+    return next((one for one in PACKINGS.values() if head.startswith(one.magic)), None)
+
+
+def without_packing(name: str) -> str:
+    """Return the name of a file without the ending of its packing."""
+    packing = packing_of_name(name)
+    return name[: -len(packing.ending)] if packing else name
+
+
+class Packed(Store):
+    """The one store of a packed file; ``member`` is the file of a ZIP."""
+
+    def __init__(self, outer: Place, packing: Packing, member: str = "") -> None:
+        self.outer, self.packing, self.member = outer, packing, member
+        self._copying, self._copy = Lock(), None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process unpack it itself."""
+        return _packed, (self.outer, self.packing.ending, self.member)
+
+    def look(self, path: str, shown: str) -> Stamp:
+        """Return what the packed file is now."""
+        return self.outer.store.look(path, shown)
+
+    @contextmanager
+    def opened(self, place: Place) -> Iterator[pa.NativeFile]:
+        """Yield a copy, made once, which is gone with the process."""
+        with self._copying:
+            if self._copy is None:
+                with self.streamed(place, BLOCK) as file:
+                    self._copy = spooled(file.read, place.shown, place.size or 0)
+        with pa.BufferReader(self._copy) as file:
+            yield file
+
+    @contextmanager
+    def streamed(self, place: Place, ahead: int) -> Iterator[pa.NativeFile]:
+        """Yield the content in order; a DataError where the packing is damaged."""
+        outer = self.outer
+        if self.packing is ZIP:
+            with outer.store.opened(outer) as raw, _archive(raw, outer) as archive:
+                member = archive.open(self.member)  # of a checked name and kind, see _members
+                with _translated(member, outer) as file:
+                    yield file
+            return
+        with outer.store.streamed(outer, ahead) as raw:
+            content = self.packing.unpack(raw)
+            if isinstance(content, pa.NativeFile):
+                with content:
+                    yield content
+                return
+            with _translated(content, outer) as file:
+                yield file
+
+
+def _packed(outer: Place, ending: str, member: str) -> Packed:
+    return Packed(outer, PACKINGS[ending], member)
+
+
+class _Kept(io.RawIOBase):
+    """A file that keeps the first error of its reading, which Arrow would hide."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.error = file, None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data: bytes = self._file.read(size)
+        except (*DAMAGED, DataError) as error:
+            self.error = self.error or error
+            raise
+        return data
+
+
+@contextmanager
+def _translated(file: Any, place: Place) -> Iterator[pa.NativeFile]:
+    """Yield a file of Python as one of Arrow; errors of its reading become a DataError that names the place."""
+    kept = _Kept(file)
+    try:
+        with file, pa.PythonFile(kept, mode="r") as out:
+            yield out
+    except Exception:
+        if kept.error is None:
+            raise
+        if isinstance(kept.error, DataError):
+            raise kept.error from None
+        raise _damaged(place, kept.error) from None
+
+
+def _damaged(place: Place, error: Exception) -> DataError:
+    return DataError(
+        f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so get "
+        "it again"
+    )
+
+
+class _Bounded:
+    """A file of which a ZIP's directory is read only up to a size."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self.seek, self.tell, self._file = file.seek, file.tell, file
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > ZIP_DIRECTORY:
+            raise zipfile.BadZipFile("its directory is larger than that of any set of tables")
+        data: bytes = self._file.read(size)
+        return data
+
+
+@contextmanager
+def _archive(file: pa.NativeFile, place: Place) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(_Bounded(file))  # type: ignore[arg-type]  # it needs no more of a file
+    except DAMAGED as error:
+        raise _damaged(place, error) from None
+    with archive:
+        yield archive
+
+
+def members_of(place: Place) -> list[str]:
+    """Return the names of the files in a ZIP, without hidden ones; a DataError where it is damaged or encrypted."""
+    with place.opened() as file, _archive(file, place) as archive:
+        infos = [one for one in archive.infolist() if not one.is_dir() and not is_hidden(one.filename)]
+    for one in infos:
+        if one.flag_bits & 1:
+            raise DataError(f"{place.name} is encrypted; unpack it yourself, and name the file")
+    known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    return [one.filename for one in infos if one.compress_type in known]
+
+
+def unpacked(place: Place, packing: Packing, member: str, endings: Sequence[Sequence[str]]) -> Place:
+    """Return the place of the file in a packed one; a DataError for a ZIP of which it is not clear which file.
+
+    Parameters
+    ----------
+    member
+        File of a ZIP that was named; empty for the only table in it.
+    endings
+        Endings of tables, first those that are surely tables.
+    """
+    if packing is not ZIP:
+        inner = without_packing(place.content_name) if packing_of_name(place.content_name) is packing else ""
+        return replace(place, store=Packed(place, packing), inner_name=inner or place.content_name, heads=[])
+    names = members_of(place)
+    name = _chosen(place, names, member, endings)
+    return replace(place, store=Packed(place, packing, name), inner_name=PurePosixPath(name).name, heads=[])
+
+
+def _chosen(place: Place, names: list[str], member: str, endings: Sequence[Sequence[str]]) -> str:
+    if member:
+        if member in names:
+            return member
+        hint = did_you_mean(member, names) or f"; it has: {_listed(names) or 'none'}"
+        raise DataError(f"{place.name} has no file {member!r}{hint}")
+    if len(names) == 1:
+        return names[0]
+    tables = next(
+        (
+            some
+            for group in endings
+            if (some := [name for name in names if name.lower().endswith(tuple(group))])
+        ),
+        [],
+    )
+    if len(tables) == 1:
+        return tables[0]
+    if not tables:
+        raise DataError(f"{place.name} holds no table; it holds: {_listed(names) or 'nothing'}")
+    raise DataError(
+        f"{place.name} holds {len(tables):,} tables; name one of them after #, such as "
+        f"'{place.shown}#{tables[0]}'; it holds: {_listed(tables)}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_MEMBERS]) + (", ..." if len(names) > SHOWN_MEMBERS else "")
