@@ -364,7 +364,10 @@ def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
+        from fairfix.data.recognition import not_a_result
+
+        other = "" if isinstance(error, OSError) else not_a_result(os.fspath(path))
+        raise DataError(f"{opening}{path} is not a JSON result{other or f': {error}'}") from error
     if isinstance(content, dict) and content.get("schema") == UNRUN:
         raise DataError(f"{opening}{path} has no result, its run did not happen: {content.get('message')}")
     return content
@@ -458,9 +461,11 @@ def table_writer(
     A DataError where the kind has no way to write a column, such as CSV of lists or of times in an unknown zone.
     """
     from fairfix.data.recognition import kind_written
+    from fairfix.data.streams import is_stream
 
-    name = Path(name_of(os.fspath(path)))
-    return _written(kind_written(path), file, name, schema)
+    text = os.fspath(path)
+    name = Path(name_of(text))
+    return _written(kind_written(name.name, stream=is_stream(text)), file, name, schema)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from fairfix.data.recognition import (
     table_endings,
 )
 from fairfix.data.streams import is_stream, stream_place
-from fairfix.data.urls import BACKENDS, EXAMPLE, name_of, scheme_of, shown_url
+from fairfix.data.urls import BACKENDS, EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.errors import DataError, UnreadableError, UsageError
 
 DATABASES = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"))
@@ -71,6 +71,11 @@ def database_url(text: str, table: str = "") -> str:
     whole = path.is_absolute() or Path("/", text).is_file()  # which a relative name may mean in a URL
     place = path.absolute() if whole else path
     return f"{scheme}:///{quote(str(place))}" + (f"#{quote(table, safe='')}" if table else "")
+
+
+def names_database(data: object) -> bool:
+    """Tell whether data is a database: a URL, a table of Ibis, or the path of a file that is one."""
+    return is_database(data) or (isinstance(data, str) and bool(database_url(*_with_table(data))))
 
 
 def open_url(text: str, stated: Mapping[str, str]) -> Source:

@@ -32,6 +32,9 @@ XZ_MEMORY = 1 << 28
 ZIP_DIRECTORY = 1 << 24
 """Bytes that the directory of a ZIP may have."""
 
+UNZIPPED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+"""Ways of compression in a ZIP that Python undoes."""
+
 SHOWN_MEMBERS = 20
 """Files of a ZIP that a message lists."""
 
@@ -262,9 +265,9 @@ class _Bounded:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > ZIP_DIRECTORY:
+        data: bytes = self._file.read(min(size, ZIP_DIRECTORY + 1) if size >= 0 else ZIP_DIRECTORY + 1)
+        if len(data) > ZIP_DIRECTORY:
             raise zipfile.BadZipFile("its directory is larger than that of any set of tables")
-        data: bytes = self._file.read(size)
         return data
 
 
@@ -285,8 +288,11 @@ def members_of(place: Place) -> list[str]:
     for one in infos:
         if one.flag_bits & 1:
             raise DataError(f"{place.name} is encrypted; unpack it yourself, and name the file")
-    known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-    return [one.filename for one in infos if one.compress_type in known]
+        if one.compress_type not in UNZIPPED:
+            raise DataError(
+                f"{place.name} is packed in a way of its own; unpack it yourself, and name the file"
+            )
+    return [one.filename for one in infos]
 
 
 def unpacked(place: Place, packing: Packing, member: str, endings: Sequence[Sequence[str]]) -> Place:
@@ -315,14 +321,8 @@ def _chosen(place: Place, names: list[str], member: str, endings: Sequence[Seque
         raise DataError(f"{place.name} has no file {member!r}{hint}")
     if len(names) == 1:
         return names[0]
-    tables = next(
-        (
-            some
-            for group in endings
-            if (some := [name for name in names if name.lower().endswith(tuple(group))])
-        ),
-        [],
-    )
+    groups = ([name for name in names if name.lower().endswith(tuple(group))] for group in endings)
+    tables = next(filter(None, groups), [])
     if len(tables) == 1:
         return tables[0]
     if not tables:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from fairfix.data.files import FileSource, Part, Source
 from fairfix.data.places import Place
-from fairfix.errors import DataError
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 """Name of a folder's value that is missing."""
@@ -27,20 +26,11 @@ WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 
 
 def partitioned(source: FileSource) -> Source:
-    """Return the source with the columns of the folders that its files are in; itself where there are none.
-
-    A DataError where two files are in folders of different columns.
-    """
+    """Return the source with the columns that the folders of all its files have; itself where there are none."""
     folders = [folder_columns(place) for place in source.places]
-    first = folders[0]
-    for place, columns in zip(source.places, folders, strict=True):
-        if list(columns) != list(first):
-            raise DataError(
-                f"{source.name}: the folders have different columns: {source.places[0].name} has "
-                f"{', '.join(first) or 'none'}, {place.name} has {', '.join(columns) or 'none'}; name those of one "
-                "kind by a pattern"
-            )
-    names = [name for name in first if name not in source.columns]
+    names = [
+        name for name in folders[0] if name not in source.columns and all(name in one for one in folders)
+    ]
     if not names:
         return source
     return PartitionedSource(source, [{name: one[name] for name in names} for one in folders])
@@ -61,12 +51,12 @@ def folder_columns(place: Place) -> dict[str, str | None]:
 class PartitionedSource(Source):
     """Files of one kind with further columns, which have one value in each file."""
 
-    def __init__(self, source: FileSource, values: Sequence[Mapping[str, str | None]]) -> None:
+    def __init__(self, source: FileSource, entries: Sequence[Mapping[str, str | None]]) -> None:
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
         self.rows, self.about_rows = source.rows, source.about_rows
         self.text, self.doubtful = source.text, source.doubtful
-        self._source, self._values = source, list(values)
-        fields = [pa.field(name, _type_of([one[name] for one in values])) for name in values[0]]
+        self._source, self._entries = source, list(entries)
+        fields = [pa.field(name, _type_of([one[name] for one in entries])) for name in entries[0]]
         self._added = {field.name: field.type for field in fields}
         self.schema = pa.schema([*source.schema, *fields])
 
@@ -77,7 +67,7 @@ class PartitionedSource(Source):
         kinds = {name: (types or {}).get(name, kind) for name, kind in self._added.items()}
         read = inner or [self._source.columns[0]]  # for the number of rows
         out = []
-        for (_, one), entries in zip(self._source.files(), self._values, strict=True):
+        for (_, one), entries in zip(self._source.files(), self._entries, strict=True):
             scalars = {name: _constant(entry, kinds[name]) for name, entry in entries.items()}
             out += [
                 replace(part, batches=partial(_extended, part, list(columns), scalars))
@@ -88,7 +78,7 @@ class PartitionedSource(Source):
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file, with the columns of its folders, typed as for all of them."""
         out: list[tuple[str, Source]] = []
-        for (path, one), entries in zip(self._source.files(), self._values, strict=True):
+        for (path, one), entries in zip(self._source.files(), self._entries, strict=True):
             assert isinstance(one, FileSource)
             own = PartitionedSource(one, [entries])
             own._added, own.schema = self._added, self.schema
@@ -102,8 +92,8 @@ class PartitionedSource(Source):
 
 def _type_of(texts: Sequence[str | None]) -> pa.DataType:
     """Return the type of a column: integers where all are."""
-    known = [text for text in texts if text is not None]
-    return pa.int64() if known and all(map(WHOLE.fullmatch, known)) else pa.string()
+    present = [text for text in texts if text is not None]
+    return pa.int64() if present and all(map(WHOLE.fullmatch, present)) else pa.string()
 
 
 def _constant(text: str | None, kind: pa.DataType) -> pa.Array:

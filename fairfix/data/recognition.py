@@ -6,6 +6,7 @@ open or says text, which nearly anything can be called; else only after the read
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from fairfix.data.files import FileSource, file_kinds, head_of
 from fairfix.data.packing import (
     PACKINGS,
     ZIP,
+    Packed,
     Packing,
     members_of,
     packing_of_head,
@@ -20,7 +22,8 @@ from fairfix.data.packing import (
     unpacked,
     without_packing,
 )
-from fairfix.data.places import Place
+from fairfix.data.places import Place, local
+from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError
 
 HEAD = 1 << 16
@@ -34,6 +37,9 @@ TEXT_ENDINGS = (".txt", ".data", ".dat", ".asc")
 
 TEXT_KIND = ".csv"
 """Ending of the kind that text is read as."""
+
+MANIFEST = "manifest.json"
+"""File in the ZIP of a repair or of counts."""
 
 UNPACK = "; unpack it, and name the file with the table"
 COPY = "; name it by its path on this machine, not packed and not through a pipe"
@@ -83,8 +89,6 @@ class Recognised:
 
 
 def _layers(place: Place) -> Iterator[str]:
-    from fairfix.data.packing import Packed
-
     while isinstance(place.store, Packed):
         yield place.store.packing.name
         place = place.store.outer
@@ -114,10 +118,11 @@ def recognised(place: Place, member: str = "", *, doubted: bool = False) -> Reco
         if doubted or packing is None:
             head = _head(place)
             if head or not packing:
+                named = packing.name if packing else kind.kind if kind else ""
                 packing, kind, contradicted = _by_content(place, head, packing, kind, doubted=doubted)
                 if contradicted:
-                    what = packing.name if packing else kind.kind if kind else "unknown"
-                    remarks.append(f"{name} holds {what}, not what its name says")
+                    actual = packing.name if packing else kind.kind if kind else ""
+                    remarks.append(f"read as {actual} by its content, not as {named} by its name")
         if packing is None:
             assert kind is not None
             return Recognised(kind, place, "; ".join(remarks), member)
@@ -177,7 +182,7 @@ def _signed(head: bytes, *, text: bool) -> list[type[FileSource]]:
 def _office(place: Place) -> type[FileSource] | None:
     """Return the kind of spreadsheets where a ZIP is one; a DataError for a file of fairfix."""
     names = set(members_of(place))
-    if "manifest.json" in names:
+    if MANIFEST in names:
         raise DataError(
             f"{place.name} is a file of fairfix, not data; see what is in it: fairfix inspect {place.name}"
         )
@@ -212,12 +217,31 @@ CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f\x0b\x1b\x1a")
 """Bytes that no text has, in any encoding that keeps ASCII."""
 
 
-def description_of(place: Place) -> str:
-    """Return what a file is, for a message: the name of its kind, or of what holds no table."""
+def not_a_result(path: str) -> str:
+    """Return what a file is that should be a saved result, and what to type; empty where that is unknown."""
+    from fairfix.data.container import COUNTS, kind_of
+    from fairfix.data.targets import OWN
+
+    shown = shlex.quote(path)
+    if scheme_of(path):
+        return ""
+    place = local(path)
+    head = head_of(place, HEAD)
+    if head.startswith(ZIP.magic) and MANIFEST in members_of(place):
+        what = "saved counts" if kind_of(path) == COUNTS else "a repaired predictor"
+        return f"; it is {what}, see what is in it: fairfix inspect {shown}"
+    if OWN.match(head):
+        return "; it is a report of fairfix in another format; name the result in JSON, which --format json writes"
     try:
-        return f"a table ({recognised(place).kind.kind})"
+        kind = recognised(place).kind
     except DataError as error:
-        return str(error).removeprefix(f"{place.name} is ").partition(";")[0]
+        return f"; {error}"
+    if kind.text and kind is not kind_of_name(without_packing(path)):
+        return ""
+    return (
+        f"; it is a table ({kind.kind}), so audit it first: fairfix audit {shown} --protected COLUMN --format json "
+        "> audit.json"
+    )
 
 
 # ---------------------------------------------------------------------- endings
@@ -239,11 +263,11 @@ def table_endings() -> tuple[str, ...]:
     return (*plain, *(f"{ending}{packed}" for ending in plain for packed in PACKINGS))
 
 
-def kind_written(name: str) -> type[FileSource]:
-    """Return the kind in which a table is written to a file: by its ending, as CSV where that is one of texts."""
+def kind_written(name: str, *, stream: bool = False) -> type[FileSource]:
+    """Return the kind in which a table is written to a file: by its ending, as CSV to a ``.txt`` or to a stream."""
     plain = without_packing(name)
     kind = kind_of_name(plain)
-    if kind is None and plain.lower().endswith(TEXT_ENDINGS):
+    if kind is None and (stream or plain.lower().endswith(TEXT_ENDINGS)):
         kind = file_kinds()[TEXT_KIND]
     if kind is None:
         raise DataError(f"{name}: unknown kind of file; known are {', '.join(file_kinds())}")

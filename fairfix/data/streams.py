@@ -15,13 +15,11 @@ import pyarrow as pa
 from fairfix.data.files import descriptor, is_special
 from fairfix.data.places import Place, Stamp, Store
 from fairfix.data.spool import spooled
+from fairfix.data.urls import STANDARD
 from fairfix.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-STANDARD = "-"
-"""Name of standard input as data, and of standard output as a file to write."""
 
 PROPOSAL = "pipe a table into it, such as: cat data.csv | fairfix ...; or name a file"
 
