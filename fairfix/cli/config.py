@@ -21,7 +21,7 @@ from typing import Any
 
 from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
-from fairfix.data.urls import scheme_of
+from fairfix.data.urls import STANDARD, scheme_of
 from fairfix.errors import ConfigError
 from fairfix.tasks.request import (
     RECORD,
@@ -225,7 +225,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
     if name in PATHS and isinstance(value, str):
-        return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
+        kept = value == STANDARD or scheme_of(value) or Path(value).is_absolute()
+        return value if kept else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

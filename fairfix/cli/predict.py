@@ -75,6 +75,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     request, output = request_of(ctx, PredictRequest), given["output"]
     if output == STANDARD:
         output = given["output"] = "/dev/stdout"
+    elif "#" in output:
+        from fairfix.data.opening import database_url, with_table
+
+        output = given["output"] = database_url(*with_table(output)) or output
     if is_folder(output) or Path(output).is_dir():
         return _many(request, given)
     if given["cluster"] is not None:

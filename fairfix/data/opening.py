@@ -45,7 +45,7 @@ def open_named(text: str, stated: Mapping[str, str]) -> Source:
         return open_url(text, stated)
     if is_stream(text):
         return _source([stream_place(text)], text, stated)
-    text, table = _with_table(text)
+    text, table = with_table(text)
     if url := database_url(text, table):
         from fairfix.data.database import open_database
 
@@ -53,7 +53,7 @@ def open_named(text: str, stated: Mapping[str, str]) -> Source:
     return _source([local(path) for path in paths_of(text)], text, stated, table)
 
 
-def _with_table(text: str) -> tuple[str, str]:
+def with_table(text: str) -> tuple[str, str]:
     """Return the file that a text names, and the table in it that it names after ``#``."""
     path, sign, table = text.rpartition("#")
     return (path, table) if sign and not Path(text).exists() and Path(path).is_file() else (text, "")
@@ -75,7 +75,7 @@ def database_url(text: str, table: str = "") -> str:
 
 def names_database(data: object) -> bool:
     """Tell whether data is a database: a URL, a table of Ibis, or the path of a file that is one."""
-    return is_database(data) or (isinstance(data, str) and bool(database_url(*_with_table(data))))
+    return is_database(data) or (isinstance(data, str) and bool(database_url(*with_table(data))))
 
 
 def open_url(text: str, stated: Mapping[str, str]) -> Source:
@@ -109,8 +109,9 @@ OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(S
 def _source(places: list[Place], text: str, stated: Mapping[str, str], table: str = "") -> Source:
     """Return the source of files of one kind, which a text names; by their content where their names mislead."""
     places = named_apart(places)
-    files = [recognised(place, table) for place in places]
+    files: list[Recognised] = []
     try:
+        files = [recognised(place, table) for place in places]
         return _source_of(files, text, stated)
     except DataError as error:
         if not isinstance(error, UnreadableError) and any(place.is_remote for place in places):

@@ -24,7 +24,7 @@ import pyarrow as pa
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import BLOCK, Place, Stamp, Store, is_hidden
 from fairfix.data.spool import CHUNK, spooled
-from fairfix.errors import DataError
+from fairfix.errors import DataError, UnreadableError
 
 XZ_MEMORY = 1 << 28
 """Bytes that unpacking xz may take: four times what its strongest preset asks for."""
@@ -44,11 +44,14 @@ DAMAGED = (EOFError, OSError, ValueError, RuntimeError, lzma.LZMAError, zipfile.
 
 @dataclass(frozen=True)
 class Packing:
-    """A way to pack one file. ``unpack`` makes the content out of the packed file, ``pack`` a file to write it to."""
+    """A way to pack one file, known by ``magic`` at an offset.
+
+    ``unpack`` makes the content out of the packed file, ``pack`` a file to write it to.
+    """
 
     name: str
     ending: str
-    magic: bytes
+    magic: tuple[int, bytes]
     unpack: Callable[[pa.NativeFile], Any]
     pack: Callable[[IO[bytes], str], AbstractContextManager[IO[bytes]]]
 
@@ -66,7 +69,7 @@ class _LeftOpen(io.RawIOBase):
         return self._file.write(data)
 
 
-def _arrow(name: str, ending: str, magic: bytes, codec: str, pack: Any = None) -> Packing:
+def _arrow(name: str, ending: str, magic: tuple[int, bytes], codec: str, pack: Any = None) -> Packing:
     """Return a packing that Arrow has a codec for."""
 
     def compressed(file: IO[bytes], _: str) -> Any:
@@ -127,23 +130,23 @@ def _zip_writer(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
         yield member
 
 
-ZIP = Packing("ZIP", ".zip", b"PK\x03\x04", lambda file: file, _zip_writer)
+ZIP = Packing("ZIP", ".zip", (0, b"PK\x03\x04"), lambda file: file, _zip_writer)
 """Unpacked by :func:`_member`, since it may hold several files."""
 
 PACKINGS: Mapping[str, Packing] = {
     one.ending: one
     for one in (
-        _arrow("gzip", ".gz", b"\x1f\x8b\x08", "gzip", _gzip),
-        _arrow("bzip2", ".bz2", b"BZh", "bz2", lambda file, _: bz2.BZ2File(file, "wb")),
+        _arrow("gzip", ".gz", (0, b"\x1f\x8b\x08"), "gzip", _gzip),
+        _arrow("bzip2", ".bz2", (4, b"1AY&SY"), "bz2", lambda file, _: bz2.BZ2File(file, "wb")),
         Packing(
             "xz",
             ".xz",
-            b"\xfd7zXZ\x00",
+            (0, b"\xfd7zXZ\x00"),
             lambda file: io.BufferedReader(_Chunks(_xz_chunks(file)), CHUNK),
             lambda file, _: lzma.LZMAFile(file, "wb"),  # noqa: SIM115  a context itself
         ),
-        _arrow("Zstandard", ".zst", b"\x28\xb5\x2f\xfd", "zstd"),
-        _arrow("LZ4", ".lz4", b"\x04\x22\x4d\x18", "lz4"),
+        _arrow("Zstandard", ".zst", (0, b"\x28\xb5\x2f\xfd"), "zstd"),
+        _arrow("LZ4", ".lz4", (0, b"\x04\x22\x4d\x18"), "lz4"),
         ZIP,
     )
 }
@@ -157,7 +160,7 @@ def packing_of_name(name: str) -> Packing | None:
 
 def packing_of_head(head: bytes) -> Packing | None:
     """Return the packing of a file by its first bytes."""
-    return next((one for one in PACKINGS.values() if head.startswith(one.magic)), None)
+    return next((one for one in PACKINGS.values() if head.startswith(one.magic[1], one.magic[0])), None)
 
 
 def without_packing(name: str) -> str:
@@ -186,8 +189,11 @@ class Packed(Store):
         """Yield a copy, made once, which is gone with the process."""
         with self._copying:
             if self._copy is None:
-                with self.streamed(place, BLOCK) as file:
-                    self._copy = spooled(file.read, place.shown, place.size or 0)
+                try:
+                    with self.streamed(place, BLOCK) as file:
+                        self._copy = spooled(file.read, place.shown, place.size or 0)
+                except (pa.ArrowException, OSError) as error:
+                    raise _damaged(self.outer, error) from None
         with pa.BufferReader(self._copy) as file:
             yield file
 
@@ -197,7 +203,10 @@ class Packed(Store):
         outer = self.outer
         if self.packing is ZIP:
             with outer.store.opened(outer) as raw, _archive(raw, outer) as archive:
-                member = archive.open(self.member)  # of a checked name and kind, see _members
+                try:
+                    member = archive.open(self.member)  # of a checked kind, see members_of
+                except DAMAGED as error:
+                    raise _damaged(outer, error) from None
                 with _translated(member, outer) as file:
                     yield file
             return
@@ -248,8 +257,8 @@ def _translated(file: Any, place: Place) -> Iterator[pa.NativeFile]:
         raise _damaged(place, kept.error) from None
 
 
-def _damaged(place: Place, error: Exception) -> DataError:
-    return DataError(
+def _damaged(place: Place, error: Exception) -> UnreadableError:
+    return UnreadableError(
         f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so get "
         "it again"
     )
@@ -259,7 +268,13 @@ class _Bounded:
     """A file of which a ZIP's directory is read only up to a size."""
 
     def __init__(self, file: pa.NativeFile) -> None:
-        self.seek, self.tell, self._file = file.seek, file.tell, file
+        self.tell, self._file = file.tell, file
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        try:
+            return int(self._file.seek(offset, whence))
+        except ValueError as error:  # before the beginning, where zipfile expects the error of Python's files
+            raise OSError(str(error)) from None
 
     def seekable(self) -> bool:
         return True

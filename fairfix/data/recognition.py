@@ -227,7 +227,7 @@ def not_a_result(path: str) -> str:
         return ""
     place = local(path)
     head = head_of(place, HEAD)
-    if head.startswith(ZIP.magic) and MANIFEST in members_of(place):
+    if packing_of_head(head) is ZIP and MANIFEST in members_of(place):
         what = "saved counts" if kind_of(path) == COUNTS else "a repaired predictor"
         return f"; it is {what}, see what is in it: fairfix inspect {shown}"
     if OWN.match(head):

@@ -24,7 +24,7 @@ LEFT_FREE = 1 << 28
 CHUNK = 1 << 20
 """Bytes copied at a time."""
 
-UNPACKED_FREELY = 1 << 30
+UNPACKED_FREELY = 1 << 28
 """Bytes that a packed file may have unpacked, ..."""
 
 MAX_RATIO = 200
