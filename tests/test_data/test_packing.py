@@ -85,7 +85,7 @@ def _write(number: int, content: bytes) -> None:
 
 def audited(data: str) -> str:
     """Return the JSON of an audit, without the name of the data."""
-    result = fairfix.audit(data, protected=["race", "member"], strata="town").to_dict()
+    result = fairfix.audit(data, protected="race").to_dict()
     del result["data"]["source"]
     return json.dumps(result)
 
@@ -155,7 +155,9 @@ def test_what_is_cut_off_is_refused_wherever_it_is_cut(kind: str, ending: str, t
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip"])  # the others carry no sums as Arrow writes them
+@pytest.mark.parametrize(
+    "ending", [".gz", ".bz2", ".xz", ".zip"]
+)  # the others carry no sums as Arrow writes them
 def test_what_is_damaged_is_refused(ending: str, tmp_path: Path) -> None:
     """Or read as it was, where the damage is in what no reader needs, such as a time."""
     path = written(tmp_path / f"d.csv{ending}")
@@ -316,11 +318,11 @@ def test_text_is_unpacked_without_a_copy(
     path.write_bytes(bomb(ending, 8 << 20, "d.csv", b"g,s\n" + b"a,0.5\n" * 170_000))
     source = open_source(path)
     assert sum(batch.num_rows for part in source.parts(["g"]) for batch in part.batches()) > 1_000_000
-    path.write_bytes(bomb(ending, 8 << 20, "d.csv", b"a" * (1 << 20)))
+    path.write_bytes(bomb(ending, 64 << 20, "d.csv", b"a" * (1 << 20)))
     before = pa.total_allocated_bytes()
     with pytest.raises(DataError, match=r"d\.csv"):
         rows(path)
-    assert pa.total_allocated_bytes() - before < 4 << 20
+    assert pa.total_allocated_bytes() - before < 32 << 20
 
 
 def test_layers_and_directories_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
