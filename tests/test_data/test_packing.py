@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import pickle
+import re
 import tempfile
 import threading
 import zipfile
@@ -26,7 +27,7 @@ from fairfix.data.files import FileSource, atomic_output, file_kinds, open_sourc
 from fairfix.data.opening import open_named
 from fairfix.data.packing import PACKINGS, unpacked
 from fairfix.data.places import local
-from fairfix.data.recognition import OTHERS, kinds_by_name, recognised
+from fairfix.data.recognition import OTHERS, TEXT_ENDINGS, kinds_by_name, recognised
 from fairfix.errors import DataError, UsageError
 
 from tests.conftest import Call, make_frame
@@ -483,3 +484,24 @@ def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
         open_source(tmp_path / "d.csv", delimiter=";")
     with pytest.raises(UsageError, match="of databases"):
         open_source(tmp_path / "d.csv", table="x")
+
+
+def test_the_table_of_formats_is_that_of_the_code() -> None:
+    """Each kind and each packing has a row in docs/data.md with its endings and the extra that it needs."""
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    section = text.partition("## Formats")[2].partition("\n## ")[0]
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:1] == "|"
+    ]
+    documented = {
+        name: (set(re.findall(r"`(\.\w+)`", endings)), extra.strip("`")) for name, endings, extra in cells[2:]
+    }
+    actual: dict[str, tuple[set[str], str]] = {}
+    for name, kind in kinds_by_name().items():
+        needs = getattr(kind, "needs", None)
+        actual[name] = set(kind.endings), needs[1] if needs else ""
+    actual["CSV"] = actual["CSV"][0] | set(TEXT_ENDINGS), actual["CSV"][1]
+    actual |= {one.name: ({one.ending}, "") for one in PACKINGS.values()}
+
+    assert {name: documented.get(name) for name in actual} == actual
+    assert set(documented) - set(actual) == {"DuckDB, SQLite"}
