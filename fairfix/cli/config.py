@@ -141,7 +141,11 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
-            elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
+            elif not all(
+                Path(file).resolve().is_relative_to(folder)
+                for place in places
+                for file in {place, place.rpartition("#")[0]}  # with a table of it behind
+            ):
                 yield name, f"it names what is not beneath {folder}"
 
 

@@ -171,7 +171,12 @@ class FileSource(Source):
         self.places = list(places)
 
     def files(self) -> list[tuple[str, Source]]:
-        """Return (path, source) of each file, read as all of them are; a URL's path without its query."""
+        """Return (path, source) of each file, read as all of them are; a URL's path without its query.
+
+        A UsageError where the source is a stream.
+        """
+        if not self.places[0].store.is_lasting:
+            return super().files()
         out: list[tuple[str, Source]] = []
         for place in self.places:
             one = copy(self)
@@ -486,7 +491,8 @@ def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Sch
             ) from error
 
     with ExitStack() as stack:
-        target = stack.enter_context(packing.pack(file, plain.name)) if packing else file
+        inner = plain.name if plain.suffix else f"{plain.name}{kind.endings[0]}"
+        target = stack.enter_context(packing.pack(file, inner)) if packing else file
         with writable():
             write = stack.enter_context(kind.writer(target, plain, schema))
 

@@ -1,7 +1,7 @@
 """Packed files: gzip, bzip2, xz, Zstandard and LZ4 around a file of any kind, and ZIP with one table in it.
 
 A packed file is a :class:`~fairfix.data.places.Place` whose store unpacks. What is read from its beginning, as text is,
-is unpacked on the way; what is read at any offset is unpacked once, into a temporary file.
+is unpacked on the way where Arrow can do it. Everything else is unpacked once, into a temporary file.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Packing:
     magic: tuple[int, bytes]
     unpack: Callable[[pa.NativeFile], Any]
     pack: Callable[[IO[bytes], str], AbstractContextManager[IO[bytes]]]
+    is_native: bool = False
+    """Whether Arrow unpacks it, without Python."""
 
 
 class _LeftOpen(io.RawIOBase):
@@ -76,7 +78,12 @@ def _arrow(name: str, ending: str, magic: tuple[int, bytes], codec: str, pack: A
         return pa.CompressedOutputStream(_LeftOpen(file), codec)
 
     return Packing(
-        name, ending, magic, lambda file: pa.CompressedInputStream(file, codec), pack or compressed
+        name,
+        ending,
+        magic,
+        lambda file: pa.CompressedInputStream(file, codec),
+        pack or compressed,
+        is_native=True,
     )
 
 
@@ -174,6 +181,7 @@ class Packed(Store):
 
     def __init__(self, outer: Place, packing: Packing, member: str = "") -> None:
         self.outer, self.packing, self.member = outer, packing, member
+        self.is_lasting = outer.store.is_lasting
         self._copying, self._copy = Lock(), None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -189,72 +197,44 @@ class Packed(Store):
         """Yield a copy, made once, which is gone with the process."""
         with self._copying:
             if self._copy is None:
-                try:
-                    with self.streamed(place, BLOCK) as file:
-                        self._copy = spooled(file.read, place.shown, place.size or 0)
-                except (pa.ArrowException, OSError) as error:
-                    raise _damaged(self.outer, error) from None
+                with self._unpacked(BLOCK) as content:
+                    self._copy = spooled(content.read, place.shown, place.size or 0)
         with pa.BufferReader(self._copy) as file:
             yield file
 
     @contextmanager
     def streamed(self, place: Place, ahead: int) -> Iterator[pa.NativeFile]:
-        """Yield the content in order; a DataError where the packing is damaged."""
-        outer = self.outer
-        if self.packing is ZIP:
-            with outer.store.opened(outer) as raw, _archive(raw, outer) as archive:
-                try:
-                    member = archive.open(self.member)  # of a checked kind, see members_of
-                except DAMAGED as error:
-                    raise _damaged(outer, error) from None
-                with _translated(member, outer) as file:
-                    yield file
-            return
-        with outer.store.streamed(outer, ahead) as raw:
-            content = self.packing.unpack(raw)
-            if isinstance(content, pa.NativeFile):
-                with content:
-                    yield content
-                return
-            with _translated(content, outer) as file:
+        """Yield the content in order, without a copy where Arrow unpacks it.
+
+        Threads of Arrow read ahead. They may not call Python, which could be at its end by then: so the others are
+        copied first.
+        """
+        if not self.packing.is_native:
+            with self.opened(place) as file:
                 yield file
+            return
+        with self.outer.store.streamed(self.outer, ahead) as raw, self.packing.unpack(raw) as content:
+            yield content
+
+    @contextmanager
+    def _unpacked(self, ahead: int) -> Iterator[Any]:
+        """Yield the content in order; a DataError where the packing is damaged."""
+        outer, store = self.outer, self.outer.store
+        opening = store.opened(outer) if self.packing is ZIP else store.streamed(outer, ahead)
+        try:
+            with opening as raw:
+                if self.packing is not ZIP:
+                    with self.packing.unpack(raw) as content:
+                        yield content
+                    return
+                with zipfile.ZipFile(_Bounded(raw)) as archive, archive.open(self.member) as content:
+                    yield content
+        except (*DAMAGED, pa.ArrowException) as error:
+            raise _damaged(outer, error) from None
 
 
 def _packed(outer: Place, ending: str, member: str) -> Packed:
     return Packed(outer, PACKINGS[ending], member)
-
-
-class _Kept(io.RawIOBase):
-    """A file that keeps the first error of its reading, which Arrow would hide."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self.error = file, None
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            data: bytes = self._file.read(size)
-        except (*DAMAGED, DataError) as error:
-            self.error = self.error or error
-            raise
-        return data
-
-
-@contextmanager
-def _translated(file: Any, place: Place) -> Iterator[pa.NativeFile]:
-    """Yield a file of Python as one of Arrow; errors of its reading become a DataError that names the place."""
-    kept = _Kept(file)
-    try:
-        with file, pa.PythonFile(kept, mode="r") as out:
-            yield out
-    except Exception:
-        if kept.error is None:
-            raise
-        if isinstance(kept.error, DataError):
-            raise kept.error from None
-        raise _damaged(place, kept.error) from None
 
 
 def _damaged(place: Place, error: Exception) -> UnreadableError:
@@ -286,20 +266,13 @@ class _Bounded:
         return data
 
 
-@contextmanager
-def _archive(file: pa.NativeFile, place: Place) -> Iterator[zipfile.ZipFile]:
-    try:
-        archive = zipfile.ZipFile(_Bounded(file))  # type: ignore[arg-type]  # it needs no more of a file
-    except DAMAGED as error:
-        raise _damaged(place, error) from None
-    with archive:
-        yield archive
-
-
 def members_of(place: Place) -> list[str]:
     """Return the names of the files in a ZIP, without hidden ones; a DataError where it is damaged or encrypted."""
-    with place.opened() as file, _archive(file, place) as archive:
-        infos = [one for one in archive.infolist() if not one.is_dir() and not is_hidden(one.filename)]
+    try:
+        with place.opened() as file, zipfile.ZipFile(_Bounded(file)) as archive:
+            infos = [one for one in archive.infolist() if not one.is_dir() and not is_hidden(one.filename)]
+    except DAMAGED as error:
+        raise _damaged(place, error) from None
     for one in infos:
         if one.flag_bits & 1:
             raise DataError(f"{place.name} is encrypted; unpack it yourself, and name the file")

@@ -133,6 +133,9 @@ class Place:
 class Store(ABC):
     """Where files are: how one is looked at and opened."""
 
+    is_lasting = True
+    """Whether the files have names by which they can be read again."""
+
     @abstractmethod
     def look(self, path: str, shown: str) -> Stamp:
         """Return what a file is now."""

@@ -109,7 +109,7 @@ def recognised(place: Place, member: str = "", *, doubted: bool = False) -> Reco
     DataError
         Neither the name nor the content is that of a table that can be read.
     """
-    outer, remarks = place, []
+    outer, remarks = place, list[str]()
     for _ in range(LAYERS + 1):
         name = place.content_name
         packing, kind = packing_of_name(name), kind_of_name(name)
@@ -264,10 +264,13 @@ def table_endings() -> tuple[str, ...]:
 
 
 def kind_written(name: str, *, stream: bool = False) -> type[FileSource]:
-    """Return the kind in which a table is written to a file: by its ending, as CSV to a ``.txt`` or to a stream."""
+    """Return the kind in which a table is written to a file: by its ending.
+
+    CSV is written to a ``.txt``, to a stream, and into a packing around no other kind.
+    """
     plain = without_packing(name)
     kind = kind_of_name(plain)
-    if kind is None and (stream or plain.lower().endswith(TEXT_ENDINGS)):
+    if kind is None and (stream or plain != name or plain.lower().endswith(TEXT_ENDINGS)):
         kind = file_kinds()[TEXT_KIND]
     if kind is None:
         raise DataError(f"{name}: unknown kind of file; known are {', '.join(file_kinds())}")

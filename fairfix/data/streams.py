@@ -35,6 +35,8 @@ def is_stream(text: str) -> bool:
 class Spooled(Store):
     """The one store of a copy."""
 
+    is_lasting = False
+
     def __init__(self, content: pa.Buffer, shown: str) -> None:
         self._content, self._shown = content, shown
 

@@ -197,3 +197,19 @@ def test_a_configuration_may_name_standard_input(call: Call, tmp_path: Path, awa
     status, out, err = run("audit", "--config", "conf/fairfix.toml", data=text)
     assert status == 0, err
     assert b"standard input" in out
+
+
+@pytest.mark.slow
+def test_predict_into_a_folder_needs_files(call: Call, tmp_path: Path, away: None) -> None:
+    """A stream has no name, packed or not; a ZIP is written like the one that was read."""
+    frame = make_frame(400)
+    frame.to_csv("d.csv", index=False)
+    frame.to_csv("d.zip", index=False, compression={"method": "zip", "archive_name": "d.csv"})
+    assert call("repair", "d.csv", *COMMANDS["repair"])[0] == 0
+    for data in (Path("d.csv"), Path("d.zip")):
+        status, _, err = run("predict", "r.fairfix", "-", "-o", "out/", data=data.read_bytes())
+        assert status == 2
+        assert "does not consist of files" in err
+    assert call("predict", "r.fairfix", "d.zip", "-o", "out/")[0] == 0
+    assert call("predict", "r.fairfix", "d.csv", "-o", "p.csv")[0] == 0
+    assert rows("out/d.zip") == rows("p.csv")
