@@ -262,13 +262,13 @@ def _plain(source: Source) -> Source:
 
 
 def open_source(data: Any, **stated: str | None) -> Source:
-    """Return a source for a path, a glob, a folder, a URL of such, a table in memory or a dict of columns.
+    """Return a source for a path, a glob, a folder, a URL of such, ``-``, a table in memory or a dict of columns.
 
     A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
     batches). A stream is read once, into a table in memory, without a copy of what it hands out.
 
-    So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
-    written, ``table`` or ``sql`` which rows of a database are read.
+    So it does for a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are written,
+    ``table`` or ``sql`` which rows of a database are read. ``-`` is standard input.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):

@@ -237,6 +237,16 @@ def test_of_several_tables_one_is_named(tmp_path: Path, store: Server) -> None: 
             open_source(f"{name}#d.csv")
 
 
+def test_a_table_of_a_zip_of_a_web_server_is_named(web: Callable[..., Server]) -> None:  # noqa: F811
+    """Of a large one, what is read of it travels: its directory and the table, not the rest."""
+    content = zipped({"a.csv": CSV, "big.csv": os.urandom(4 << 20)})
+    server = web({"/d.zip": content})
+    before = places.traffic()
+
+    assert rows(f"{server.url}/d.zip#a.csv")["g"] == ["a", "b"]
+    assert sum((places.traffic() - before).values()) < 1 << 20
+
+
 def test_a_file_with_the_sign_in_its_name_stays_a_file(tmp_path: Path) -> None:
     """``a#b.csv`` is read where it is there; of a file with one table nothing is named after the sign."""
     (tmp_path / "a#b.csv").write_bytes(CSV)
