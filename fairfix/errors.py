@@ -8,6 +8,7 @@
     │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
     │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   ├── UnreadableError      2   a file is not of the kind it is read as, or damaged
     │   └── EntryError         2   an entry is none that its column may hold
     ├── ModelError               2   a model file is refused, unreadable or does not fit the data
     └── ArtifactError            2   a .fairfix file is damaged, hostile or from another format
@@ -86,6 +87,10 @@ class DataError(FairfixError):
 
     code = "data"
     quotes = True
+
+
+class UnreadableError(DataError):
+    """A file cannot be read as the kind that its name says: it is damaged, or of another kind."""
 
 
 class ColumnError(DataError):

@@ -21,7 +21,7 @@ from typing import Any
 
 from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
-from fairfix.data.urls import scheme_of
+from fairfix.data.urls import STANDARD, scheme_of
 from fairfix.errors import ConfigError
 from fairfix.tasks.request import (
     RECORD,
@@ -141,7 +141,11 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
-            elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
+            elif not all(
+                Path(file).resolve().is_relative_to(folder)
+                for place in places
+                for file in {place, place.rpartition("#")[0]}  # with a table of it behind
+            ):
                 yield name, f"it names what is not beneath {folder}"
 
 
@@ -152,9 +156,9 @@ def _endings(name: str, kind: str) -> Sequence[str]:
 
         return endings(kind)
     if name == "output" and kind == "predict":
-        from fairfix.data.files import file_kinds
+        from fairfix.data.recognition import table_endings
 
-        return tuple(file_kinds())
+        return table_endings()
     return {"counts_out": (".counts",), "picture": (".png", ".svg")}.get(name, (".fairfix",))
 
 
@@ -225,7 +229,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
     if name in PATHS and isinstance(value, str):
-        return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
+        kept = value == STANDARD or scheme_of(value) or Path(value).is_absolute()
+        return value if kept else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

@@ -12,7 +12,7 @@ import click
 from fairfix.cli.config import FILE_NAME, reach
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
-from fairfix.data.urls import scheme_of, shown_argument
+from fairfix.data.urls import STANDARD, scheme_of, shown_argument
 from fairfix.errors import UsageError
 
 
@@ -53,24 +53,28 @@ def command(data: str, **given: Any) -> int:
     from fairfix.data.files import open_source, write_text
     from fairfix.data.people import PeopleSource
     from fairfix.data.reading import Columns
+    from fairfix.data.streams import is_stream
     from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])
     check_outputs({**given, "data": data})
-    if target.exists() and not given["force"]:
+    streamed = is_stream(given["output"])
+    if target.exists() and not given["force"] and not streamed:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
     roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
     columns, source = Columns(given["protected"], **roles), open_source(data)
     if given["count"]:
         source = PeopleSource(source, given["count"])
-    local = not scheme_of(data) and not Path(data).is_absolute()
-    named = os.path.relpath(data, target.parent) if local else shown_argument(data)
-    held = str(target.parent / named) if local else named
+    local = data != STANDARD and not scheme_of(data) and not Path(data).is_absolute()
+    folder = Path() if streamed else target.parent
+    named = os.path.relpath(data, folder) if local else shown_argument(data)
+    held = str(folder / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
     text = first_configuration(
         source, named, columns, positive_label=given["positive_label"], line=line, typed=data
     )
     write_text(target, text)
-    talk(f"wrote {target}: read it, correct it, then run '{line}'")
+    if not streamed:
+        talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

@@ -22,7 +22,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
-from fairfix.data.urls import is_database, is_folder, shown_argument
+from fairfix.data.urls import STANDARD, is_database, is_folder, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.tasks.request import PredictRequest
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(),
     required=True,
-    help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
-    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.",
+    help="Parquet, CSV or Arrow file to write: the rows, with the predictions; - is standard output, as CSV. A folder "
+    "gets a file for each file of data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.",
 )
 @option(
     "--cluster",
@@ -72,7 +72,13 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     makes a new table, whole or not at all. One that is there is never touched.
     """
     settle(ctx)
-    output, request = given["output"], request_of(ctx, PredictRequest)
+    request, output = request_of(ctx, PredictRequest), given["output"]
+    if output == STANDARD:
+        output = given["output"] = "/dev/stdout"
+    elif "#" in output:
+        from fairfix.data.opening import database_url, with_table
+
+        output = given["output"] = database_url(*with_table(output)) or output
     if is_folder(output) or Path(output).is_dir():
         return _many(request, given)
     if given["cluster"] is not None:

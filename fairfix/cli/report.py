@@ -64,5 +64,8 @@ def _loaded(path: str) -> dict[str, Any]:
     content = read_json(path)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in SCHEMAS:
-        raise DataError(f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}")
+        raise DataError(
+            f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}; make one: "
+            "fairfix audit DATA --protected COLUMN --format json > audit.json"
+        )
     return dict(content)

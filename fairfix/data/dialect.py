@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
 from fairfix.data.encodings import encoding_of
 from fairfix.data.files import head_of
@@ -168,14 +167,9 @@ def named(sign: str) -> str:
     return NAMES.get(sign, repr(sign))
 
 
-def usual(path: Path | Place) -> str:
+def usual(name: str) -> str:
     """Return the separator that the name of a file stands for."""
-    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
-
-
-def zipped(path: Path | Place) -> bool:
-    """Tell whether a file is packed, by its name."""
-    return path.name.lower().endswith(".gz")
+    return "\t" if name.lower().endswith(".tsv") else ","
 
 
 def stated(delimiter: str) -> str:
@@ -193,7 +187,7 @@ def sniffed(
     head = head or head_text(place)
     if delimiter is None:
         by_excel = EXCEL.fullmatch(head.text.split("\n", 1)[0])
-        delimiter = stated(by_excel[1]) if by_excel else _best(head, usual(place))
+        delimiter = stated(by_excel[1]) if by_excel else _best(head, usual(place.content_name))
     dialect = Dialect(delimiter, decimal, head.encoding, zeros="\0" in head.text)
     dialect = replace(dialect, padded=delimiter != BLANKS and _is_padded(head, dialect))
     if decimal is None and delimiter != ",":
@@ -203,7 +197,7 @@ def sniffed(
 
 def head_text(place: Place, encoding: str | None = None) -> Head:
     """Return the beginning of a file, in its encoding or in one that is stated."""
-    data = head_of(place, HEAD, packed=zipped(place))
+    data = head_of(place, HEAD)
     whole = len(data) < HEAD
     encoding = encoding or encoding_of(data, whole=whole)
     text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding, errors="replace")

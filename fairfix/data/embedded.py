@@ -32,6 +32,9 @@ LOCKED = {"python_enable_replacements": "false", "enable_external_access": "fals
 LAST = "lock_configuration"
 """... and the one that ends all setting."""
 
+SHOWN_TABLES = 40
+"""Tables that a message lists."""
+
 RESERVED = ("memory", "system", "temp")
 """Names that a database cannot be attached by."""
 
@@ -97,7 +100,7 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     import sqlite3
 
     path = path.absolute()
-    has_log = head_of(local(path), 20, packed=False)[18:] == b"\2\2"
+    has_log = head_of(local(path), 20)[18:] == b"\2\2"
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if has_log and log.exists() and not index.exists():
         raise DataError(
@@ -123,6 +126,27 @@ def _stays_inside(action: int, _: str | None, name: str | None, *__: str | None)
     outside = action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
     outside |= action == sqlite3.SQLITE_FUNCTION and name in ("load_extension", "fts3_tokenizer")
     return sqlite3.SQLITE_DENY if outside else sqlite3.SQLITE_OK
+
+
+def duckdb_tables(backend: Any) -> list[tuple[str, str, str]]:
+    """Return catalog, schema and name of each table; Ibis finds columns by a name that DuckDB 2 no longer has."""
+    listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+    return sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
+
+
+def only_table(backend: Any, path: Path) -> str:
+    """Return the name of the only table of a file; a DataError lists several, and shows how one is named."""
+    if backend.name == "duckdb":
+        names = [own if schema == "main" else f"{schema}.{own}" for _, schema, own in duckdb_tables(backend)]
+    else:
+        names = list(backend.list_tables())
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise DataError(f"{path} holds no table")
+    shown = ", ".join(sorted(names)[:SHOWN_TABLES]) + (", ..." if len(names) > SHOWN_TABLES else "")
+    proposal = shlex.quote(f"{path}#{min(names)}")
+    raise DataError(f"{path} holds {len(names):,} tables; name one: {proposal}; it has: {shown}")
 
 
 def _literal(text: str) -> str:

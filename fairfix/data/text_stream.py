@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.dialect import COMMENTS, Dialect, Layout, zipped
+from fairfix.data.dialect import COMMENTS, Dialect, Layout
 from fairfix.data.encodings import decoded
 from fairfix.data.places import Place
 from fairfix.errors import DataError
@@ -142,13 +142,8 @@ def reader_of(
         odd.append(row)
         return "error"
 
-    packed = zipped(place)
-    with place.opened() as opened:
-        raw = opened
-        if place.is_remote or packed:
-            ahead_of = pa.BufferedInputStream(opened, ahead) if place.is_remote else opened
-            raw = pa.input_stream(ahead_of, compression="gzip" if packed else None)
-        as_it_is = dialect.is_plain and dialect.encoding == "utf-8" and raw is opened
+    with place.streamed(ahead) as raw:
+        as_it_is = dialect.is_plain and dialect.encoding == "utf-8" and place.is_direct
         stream = _Stream(_pieces(file, raw))
         try:
             with (
@@ -228,8 +223,7 @@ def odd_value(file: TextFile, error: pa.ArrowException) -> Exception:
 
 def _lines(file: TextFile) -> Iterator[str]:
     """Yield the lines of a file as Arrow parses them."""
-    with file.place.opened() as opened:
-        raw = pa.input_stream(opened, compression="gzip" if zipped(file.place) else None)
+    with file.place.streamed() as raw:
         rest = ""
         for text in decoded(_pieces(file, raw), "utf-8", file.place.name):
             *lines, rest = re.split(r"(?<=\n)|(?<=\r)(?!\n|$)", rest + text)
@@ -268,7 +262,6 @@ def _check_quotes(file: TextFile) -> None:
 
 def _check_text(file: TextFile) -> None:
     """Raise a DataError where bytes of a file are no text in its encoding."""
-    with file.place.opened() as opened:
-        raw = pa.input_stream(opened, compression="gzip" if zipped(file.place) else None)
+    with file.place.streamed() as raw:
         for _ in _texts(file, iter(partial(raw.read, BLOCK), b"")):
             pass

@@ -19,10 +19,11 @@ from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import INDEX_NAME
+from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.scan import settled_bands
-from fairfix.data.urls import is_database, is_dry, name_of
+from fairfix.data.urls import is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
@@ -229,7 +230,7 @@ def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
-    if is_dry() and not any(is_database(getattr(request, name, None)) for name in INPUTS):
+    if is_dry() and not any(names_database(getattr(request, name, None)) for name in INPUTS):
         raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
     source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values

@@ -20,7 +20,7 @@ import pyarrow as pa
 from fairfix.data.files import Source
 from fairfix.data.names import joined_names, nearest, quoted_name, split_names
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
-from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
+from fairfix.data.urls import STANDARD, hidden, is_database, is_dry, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.report.words import as_options, plain
 from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
@@ -208,7 +208,7 @@ def runs(source: Source, attempt: Callable[[pa.Table], object]) -> bool:
 
 def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
     """Return a command with its parameters marked; empty where a shell would not take it as it is shown."""
-    shown = f"./{data}" if data.startswith("-") else data
+    shown = f"./{data}" if data.startswith("-") and data != STANDARD else data
     line = " ".join((f"fairfix {task} {shlex.quote(shown)}", *_options(settings)))
     words = ["fairfix", task, shown]
     for name, value in settings.items():

@@ -58,6 +58,7 @@ REACH = {
     "a database": 'data = "postgresql://evil.example/db"\n',
     "data above": 'data = "../outside/d.parquet"\n',
     "data by a link": 'data = "link.parquet"\n',
+    "a table of data by a link": 'data = "link.parquet#x"\n',
     "an absolute path": 'data = "d.parquet"\nbaseline = "/etc/passwd"\n',
     "an earlier model's data": 'data = "d.parquet"\nbaseline-data = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',

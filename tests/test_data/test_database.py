@@ -401,7 +401,7 @@ def test_what_is_secret_is_known_in_both_spellings() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ((), "--table or --sql"), (("--table", "loanz"), "did you mean 'loans'?"),
+    (("--table", "loanz"), "did you mean 'loans'?"),
     (("--table", "loans", "--sql", "SELECT 1"), "leave out --sql"), (("--sql", "SELECT * FROM nope"), "nope"),
     (("--table", "loans", "--delimiter", ";"), "--delimiter is of CSV files"),
     (("--sql", "SELECT race, race, label, score FROM loans"), "'race' more than once"),

@@ -1,10 +1,9 @@
-"""Text tables: CSV files and what is like them, as their heads show; packed by gzip where the name ends in ``.gz``."""
+"""CSV files, with what their heads show between columns."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,6 @@ from fairfix.data.dialect import (
     sniffed,
     stated,
     usual,
-    zipped,
 )
 from fairfix.data.encodings import known_encoding
 from fairfix.data.files import FileSource, Part, Write, readable
@@ -42,7 +40,7 @@ class CsvSource(FileSource):
     """One or more CSV files with the same header."""
 
     kind = "CSV"
-    endings = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    endings = (".csv", ".tsv")
     text = True
 
     def __init__(
@@ -124,7 +122,7 @@ class CsvSource(FileSource):
         dialect, layout = first.dialect, first.layout
         remarks = []
         shown = Dialect(dialect.delimiter, self.dialect.decimal, dialect.encoding)
-        if shown != Dialect(usual(first.place), self.dialect.decimal) or self.dialect.decimal == ",":
+        if shown != Dialect(usual(first.place.content_name), self.dialect.decimal) or self.dialect.decimal == ",":
             guessed = encoding is None and not dialect.encoding.startswith("utf")
             remarks = [f"read with {shown}" + (" (else: `encoding=NAME`)" if guessed else "")]
         if dialect.padded:
@@ -252,21 +250,17 @@ class CsvSource(FileSource):
     @classmethod
     @contextmanager
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
-        """Yield Arrow's writing of a batch; what is packed has no name and no time inside: same rows, same bytes."""
+        """Yield Arrow's writing of a batch."""
         from pyarrow import csv
 
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if zipped(path) else None
-        options = csv.WriteOptions(delimiter=usual(path))
-        with (
-            packed or nullcontext(file) as stream,
-            csv.CSVWriter(stream, schema, write_options=options) as writer,
-        ):
+        options = csv.WriteOptions(delimiter=usual(path.name))
+        with csv.CSVWriter(file, schema, write_options=options) as writer:
             yield writer.write_batch
 
 
 def _footers(place: Place, dialect: Dialect, columns: int) -> frozenset[str]:
     """Return the last lines of a file of this machine that are no rows; none of others, whose end costs a request."""
-    if place.is_remote or zipped(place) or not place.size:
+    if not place.is_direct or not place.size:
         return frozenset()
     with place.opened() as file:
         file.seek(max(0, file.size() - TAIL))
