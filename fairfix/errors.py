@@ -175,6 +175,8 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "unused": "a parameter was given that changes nothing beside the others",
         "not_converged": "a solver stopped before its tolerance: the result is usable, but not the best there is",
         "read_as": "how a file is written had to be found out, and how it was read; options say it for sure",
+        "leak": "columns predict the label, or are recorded after it: they are left out, or were asked for",
+        "left_out": "columns are not learned from, each for the reason in the report; `features` names what to use",
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",
         "decision_direction": "positive decisions are rarer for rows of label 1: another label or value is meant",
         "unpaired": "changes are undecided, with old and new taken as independent samples: rows of both decide more",

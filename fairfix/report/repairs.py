@@ -24,6 +24,7 @@ from fairfix.report.layout import (
     first_groups,
     interval,
     judgements,
+    left_out_columns,
     merged_lines,
     message_lines,
     pairs,
@@ -96,6 +97,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation part", (), (grid,))
+    yield from left_out_columns(result)
     yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
 
 
