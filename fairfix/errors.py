@@ -197,7 +197,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "selection": "everybody, or nearly everybody, is decided alike",
         "selection_moved": "many more are selected than before, or many fewer, which no slack bounds",
         "small_group": "groups of few rows make most of what the repair costs the others",
-        "equal_rows": "rows whose result is drawn equal others in every column; name a column of identities with `id`",
+        "equal_rows": "rows whose result is randomized equal others in all columns that the rule reads; name an `id`",
         "nothing_proven": "a repair from counts has no others to prove it; all of its figures are of the fit",
         "held_out_unknown": "whether rows of the fit are among those of the proof is not known; count shares",
         "suppressed": "rows of small groups are hidden in the counts; certified rates allow for them",

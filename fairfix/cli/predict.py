@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=click.Path(),
-    required=True,
     help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
-    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.",
+    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.  [default: CSV to standard "
+    "output]",
 )
 @option(
     "--cluster",
@@ -70,9 +70,16 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix predict repaired.fairfix duckdb:///b.db#new -o duckdb:///b.db#decided
 
     makes a new table, whole or not at all. One that is there is never touched.
+
+    \b
+    fairfix predict repaired.fairfix new.csv | head
+
+    writes CSV to standard output. Messages go to standard error.
     """
     settle(ctx)
     output, request = given["output"], request_of(ctx, PredictRequest)
+    if output is None:
+        return _printed(request, given)
     if is_folder(output) or Path(output).is_dir():
         return _many(request, given)
     if given["cluster"] is not None:
@@ -95,6 +102,20 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             rows += batch.num_rows
             done(batch.num_rows)
     talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
+    return 0
+
+
+def _printed(request: PredictRequest, given: Mapping[str, Any]) -> int:
+    """Write the predictions to standard output as CSV."""
+    if given["cluster"] is not None:
+        raise UsageError("`cluster` writes a file for each file of data: name a folder with `output`")
+    from fairfix.data.files import table_writer
+    from fairfix.tasks.predict import predictions_of
+
+    predictions = predictions_of(request)
+    with table_writer(click.get_binary_stream("stdout"), "stdout.csv", predictions.schema) as write:
+        for batch in predictions.batches:
+            write(batch)
     return 0
 
 

@@ -165,15 +165,15 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
     Labels, scores and groups are those of the table.
     """
     few, whole = _views(table, len(names))
-    out = {name: found for name in names if (found := _confirmed(name, few, whole, View.why))}
+    out = {name: verdict for name in names if (verdict := _confirmed(name, few, whole, View.why))}
     first = few.outcome
     if first is not None:  # what is only there where a leak is, leaks as well
         for name in [name for name, one in out.items() if one.reason == "leak"]:
             copies = [view.told_by(name) for view in (few, whole)]
             for other in names:
                 if other not in out or out[other].reason not in LEAKS:
-                    found = _confirmed(other, *copies, View.after)
-                    if found is not None:
+                    verdict = _confirmed(other, *copies, View.after)
+                    if verdict is not None:
                         text = f"has values only where {name!r}, which predicts the label, is the same"
                         out[other] = LeftOut(other, "after", text)
     return [out[name] for name in names if name in out]
@@ -182,7 +182,7 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
 def leaks_among(table: Table, names: Sequence[str]) -> list[LeftOut]:
     """Return which of the feature columns of a table give away its label."""
     few, whole = _views(table, len(names))
-    return [found for name in names if (found := _confirmed(name, few, whole, View.leak))]
+    return [verdict for name in names if (verdict := _confirmed(name, few, whole, View.leak))]
 
 
 def of_left_out(left_out: Sequence[LeftOut], candidates: int) -> Iterator[Note]:
@@ -231,8 +231,8 @@ def _views(table: Table, columns: int) -> tuple[View, View]:
 
 def _confirmed(name: str, few: View, whole: View, rule: Rule) -> LeftOut | None:
     """Return what a rule finds in all rows; looks at a part of them first."""
-    found = rule(few, name)
-    return found if found is None or few is whole else rule(whole, name)
+    verdict = rule(few, name)
+    return verdict if verdict is None or few is whole else rule(whole, name)
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ class View:
         both = (len(self.outcome) - ones, ones)
         if not all(both):
             return None
-        best, errors, log_rules = max(self._predictions(one), key=lambda found: found[0])
+        best, errors, log_rules = max(self._predictions(one), key=lambda verdict: verdict[0])
         if best < AGREEMENT - 0.02 * self.part or not self._sure(both, errors, log_rules):
             return None
         text = (

@@ -334,8 +334,6 @@ def _needs(result: Json, randomized: float) -> str:
         text += " and the model file"
     if requires["protected_at_predict"]:
         text += "; whether the law allows it to use the protected attribute is for you to find out"
-    elif drawn := [name for name in requires["columns"] if name in result["data"]["columns"]["protected"]]:
-        text += f"; {', '.join(drawn)} only to tell rows apart for the draws, which a column named with --id would do"
     if randomized > 0:
         text += (
             f". {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"

@@ -27,6 +27,7 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import with_draws_of
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
@@ -181,7 +182,7 @@ def compare_table(
         one = contender.repairer
         by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
         problem = noisy if one.knows_noise else soft if one.membership else by_group
-        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed))
+        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     points = list(_with_fronts(points))
@@ -208,6 +209,7 @@ def _point(
     judge: _Judge,
     rng: np.random.Generator,
     seed: int,
+    model: tuple[str, ...],
 ) -> Point:
     """Return the point of one fit; every fit begins with the random numbers of ``repair``, whatever came before."""
     repairer = contender.with_slack(slack)
@@ -216,12 +218,14 @@ def _point(
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
+        whole, held, own = (with_draws_of(one, predictor, model) for one in (whole, held, judge.held))
+        problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
         result = assessed(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
-        judge.repaired(predictor, repairer.comparables),
+        replace(judge, held=own).repaired(predictor, repairer.comparables),
         title=contender.title,
         slack=slack,
         notes=result.messages,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairfix.data.files import require
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.models.identity import RowDraws
 from fairfix.models.screening import LeftOut, leaks_among, of_leaks, of_left_out, screen, screen_types
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import Dataset, membership_columns
@@ -46,17 +47,19 @@ class FeatureChoice:
             return self, table
         if not self.candidates:
             return replace(self, notes=tuple(of_leaks(leaks_among(table, self.names)))), table
-        found = screen(table, self.names)
-        gone = {one.column for one in found}
-        names, left_out = tuple(name for name in self.names if name not in gone), (*self.left_out, *found)
+        unusable = screen(table, self.names)
+        gone = {one.column for one in unusable}
+        names, left_out = tuple(name for name in self.names if name not in gone), (*self.left_out, *unusable)
         choice = replace(self, names=names, left_out=left_out)
         if not names:
             reasons = ", ".join(f"{one.column!r} {one.text}" for one in left_out[:6])
             raise DataError(f"no columns are left to learn from: {reasons}; name some with `features`")
-        features = table.features.drop_columns([name for name in table.features.column_names if name in gone])
-        return replace(choice, notes=tuple(of_left_out(left_out, self.candidates))), replace(
-            table, features=features
-        )
+        kept = table.features.drop_columns([name for name in table.features.column_names if name in gone])
+        table = replace(table, features=kept)
+        if isinstance(table.draw, RowDraws):
+            identity = {name: kind for name, kind in table.draw.identity.items() if name not in gone}
+            table = replace(table, draw=table.draw.narrowed(identity))
+        return replace(choice, notes=tuple(of_left_out(left_out, self.candidates))), table
 
 
 def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = None) -> FeatureChoice:
@@ -103,12 +106,12 @@ def _excluded(patterns: Sequence[str], data: Dataset, taken: Collection[str]) ->
     for one in patterns:
         if one in taken:
             raise UsageError(f"`exclude={one}`: the column has a role and is no feature; leave it out here")
-        found = {name for name in data.source.columns if name not in taken and fnmatchcase(name, one)}
+        matching = {name for name in data.source.columns if name not in taken and fnmatchcase(name, one)}
         if one in data.source.columns:
-            found = {one}
-        elif not found:
+            matching = {one}
+        elif not matching:
             if not set(one) & set("*?["):
                 require([one], data.source.columns, data.source.name)
             raise ColumnError(f"`exclude={one}`: no column without a role matches this pattern")
-        out |= found
+        out |= matching
     return out

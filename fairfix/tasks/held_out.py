@@ -21,6 +21,7 @@ from fairfix.data.plain import texts_of
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.methods.base import Repairer, expected_accuracy
+from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.tasks.doubts import (
@@ -210,14 +211,16 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
     many = int(drawn.sum())
-    if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
+    alike = table.draw.repeated(np.flatnonzero(drawn)) if isinstance(table.draw, RowDraws) else 0
+    if name is None and alike:
         remedy = "name a column of identities with `id`"
         if table.reading.columns.count:
             remedy = f"leave out `count`, give a row for each person, and {remedy}"
         yield Caution(
-            f"no column tells people apart: {alike:,} of the {many:,} rows whose result is drawn equal another in "
-            "every column, so which of them gets which result hangs on their order, and results as drawn are of each "
-            f"part as a file of its own; {remedy}",
+            f"no ID tells people apart: {alike:,} of the {many:,} rows whose result is randomized equal another in "
+            "every column that the rule reads. In one file, their order decides which of them gets which result "
+            "(results as drawn take each part for such a file). Rows predicted one at a time all get the same result. "
+            f"To draw for each person, {remedy}",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:

@@ -28,7 +28,7 @@ from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
+from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key, rule_identity
 from fairfix.models.scoring import Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
@@ -197,7 +197,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 )
     base = _base(request, data, outcome.predictor, averaged)
     notes = (*of_source(data.source), *choice.notes)
-    from_data = data.source.name, data.inferred, identity_of(data), base, notes, choice.content
+    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.numbers)
+    identity = identity_of(data, (*(choice.names or ()), *beside))
+    identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
+    from_data = data.source.name, data.inferred, identity, base, notes, choice.content
     return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
 
 
