@@ -297,20 +297,22 @@ class OneRow(Table):
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:
     """Return a hash of 53 bits of the levels, score and features of each row, shape (n,)."""
+    more: dict[str, Any] = {
+        "cell": np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
+    }
+    if table.rows.score is not None:
+        more["score"] = table.rows.score
+    return np.asarray(row_hashes(table.features, more) >> np.uint64(11))
+
+
+def row_hashes(columns: pa.Table, more: Mapping[str, Any]) -> npt.NDArray[np.uint64]:
+    """Return a hash of 64 bits of the entries of each row, and of ``more`` columns, shape (n,)."""
     from pandas import DataFrame
     from pandas.util import hash_pandas_object
 
-    columns = {
-        name: _hashable(column)
-        for name, column in zip(table.features.column_names, table.features.columns, strict=True)
-    }
-    frame = DataFrame(columns, index=range(len(table)))
-    frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
-    frame["cell"] = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
-    if table.rows.score is not None:
-        frame["score"] = table.rows.score
-    mixed = hash_pandas_object(frame, index=False).to_numpy()
-    return np.asarray(mixed >> np.uint64(11))
+    own = zip(columns.column_names, columns.columns, strict=True)
+    named = {f"feature {name}": _hashable(column) for name, column in own} | dict(more)
+    return hash_pandas_object(DataFrame(named), index=False).to_numpy()
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.draws import SEPARATOR, draws_of, entry_of, hashes_of
+from fairfix.data.draws import SEPARATOR, draws_of, entry_of
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import require
 from fairfix.data.ids import may_repeat
 from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Reading
+from fairfix.data.table import row_hashes
 from fairfix.errors import DataError
 
 IDENTITY_TYPES: Mapping[str, pa.DataType] = {
@@ -128,10 +129,13 @@ class RowDraws:
 
     def repeated(self, rows: Ints) -> int:
         """Return how many of some rows have the identity of another one of them."""
-        many = np.unique(hashes_of(self._identities(rows), self.key), return_counts=True)[1]
+        many = np.unique(row_hashes(self._columns_of(rows), {}), return_counts=True)[1]
         return int(many[many > 1].sum())
 
     def _identities(self, rows: Ints) -> Iterator[bytes]:
+        columns = [column.combine_chunks() for column in self._columns_of(rows).columns]
+        return identities(columns, self.identity)
+
+    def _columns_of(self, rows: Ints) -> pa.Table:
         own = rows if self.rows is None else self.rows[rows]
-        chosen = self.columns.select(list(self.identity)).take(arrow_array(own))
-        return identities([column.combine_chunks() for column in chosen.columns], self.identity)
+        return self.columns.select(list(self.identity)).take(arrow_array(own))

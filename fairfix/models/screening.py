@@ -92,7 +92,7 @@ FEW = 20
 """Distinct values of a column that may be bins of a score."""
 
 PURE_ROWS = (100, 500)
-"""Rows that values recorded after the outcome need, if their label is the rarer one, or the more frequent one, ..."""
+"""Rows that values recorded after the outcome need: fewer if their label is the rarer one, or a leak is, ..."""
 
 PURE_PART = 0.1
 """... the fraction of the rows of their label, ..."""
@@ -261,12 +261,14 @@ class Entries:
 
 
 class View:
-    """Rows of a table, and what is asked of their columns; of a ``part`` of the rows, more is suspected."""
+    """Rows of a table, and questions about their columns; in a ``part`` of the rows, the rules suspect more."""
 
     def __init__(
         self, table: Table, columns: int, outcome: Bools | None = None, *, part: bool = False
     ) -> None:
         self.table, self.columns, self.part, rows = table, max(columns, 1), part, table.rows
+        self.told = outcome is not None
+        """Whether a column that predicts the label stands in for it."""
         if outcome is None and table.reading.binary and rows.label is not None:
             outcome = np.asarray(rows.label) == 1
         self.outcome = outcome
@@ -406,7 +408,7 @@ class View:
             if not 0 < part <= MOST_FREQUENT + 0.02 * self.part:
                 continue
             least = PURE_PART * part * len(own)
-            least = 0.7 * least if self.part else max(PURE_ROWS[int(part > 0.5)], least)
+            least = 0.7 * least if self.part else max(PURE_ROWS[part > 0.5 and not self.told], least)
             for present in one.present:
                 many = int(present.sum())
                 if many >= least and bool(own[present].all()):
@@ -456,12 +458,16 @@ def _same_order(one: Entries, score: Floats) -> bool:
     here = ~one.missing
     if one.reals is None or int(here.sum()) < max(FEW, 0.9 * len(here)) or one.size <= 2:
         return False
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(part[here]) for part in (one.reals, score)]
+    ranks = [_ranks(part[here]) for part in (one.reals, score)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return False
     return bool(abs(np.corrcoef(*ranks)[0, 1]) >= SAME_ORDER)
+
+
+def _ranks(entries: Floats | Ints) -> Floats:
+    """Return the place of each number in their order, the mean one of equal numbers, shape (n,)."""
+    codes, rows = np.unique(entries, return_inverse=True, return_counts=True)[1:]
+    return np.asarray((np.cumsum(rows) - (rows - 1) / 2)[codes])
 
 
 def _bins(one: Entries, score: Floats) -> bool:
