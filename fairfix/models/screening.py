@@ -283,7 +283,7 @@ class View:
 
     @property
     def _most_cells(self) -> float:
-        return len(self.table) / 20
+        return max(FEW, len(self.table) / 20)
 
     def entries(self, name: str) -> Entries:
         """Return a column that is a number or a text."""
