@@ -204,7 +204,11 @@ def _cost(table: Table, predictor: RepairedPredictor) -> float:
     return (left - loss) / loss if loss > 0 else math.nan
 
 
-def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
+MANY_EQUAL = 0.05
+"""Fraction of the rows whose result is randomized that equal another, from which on it is a warning."""
+
+
+def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
     """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn."""
     name = table.reading.columns.id
     if table.draw is None or not predictor.randomized:
@@ -216,7 +220,8 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
         remedy = "name a column of identities with `id`"
         if table.reading.columns.count:
             remedy = f"leave out `count`, give a row for each person, and {remedy}"
-        yield Caution(
+        kind = Caution if alike >= MANY_EQUAL * many else Note
+        yield kind(
             f"no ID tells people apart: {alike:,} of the {many:,} rows whose result is randomized equal another in "
             "every column that the rule reads. In one file, their order decides which of them gets which result "
             "(results as drawn take each part for such a file). Rows predicted one at a time all get the same result. "

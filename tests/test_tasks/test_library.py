@@ -328,7 +328,16 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = ("pairs", "subspace", "proof_counts", "unlabelled", "holdout", "validation", "guarantee", "exclude")
+OF_REPAIR = (
+    "pairs",
+    "subspace",
+    "proof_counts",
+    "unlabelled",
+    "holdout",
+    "validation",
+    "guarantee",
+    "exclude",
+)
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
