@@ -2,7 +2,7 @@ r"""Screening: columns that a model must not, or cannot, learn from, each with o
 
 Every rule is decided by the values of all used rows. Large tables are first searched in a random sample of ``SAMPLED``
 rows; only columns that a rule suspects there are read whole. A rule about agreement also asks whether chance explains
-it: it acts only if columns of these values in random order would agree so well in less than one table of a million.
+it: it acts only if columns of these values in random order would agree so well in less than one table of 10,000.
 
 ============  ==========================================================================================================
 reason        columns
@@ -79,6 +79,9 @@ SAMPLED = 10_000
 AGREEMENT = 0.95
 """Mean over both labels of the fraction of rows that a near-copy of the label predicts."""
 
+STRONG = 0.1
+"""Mean fraction of wrong rows of a strong feature, which a near-copy of the label must be seen to go below."""
+
 SAME_ORDER = 0.999
 """Rank correlation from which a column copies a score, or a label that is a number."""
 
@@ -100,8 +103,8 @@ PURE_PART = 0.1
 MOST_FREQUENT = 0.8
 """... and the largest fraction of all rows that their label may have."""
 
-UNLIKELY = math.log(1e-6)
-"""Log-probability, over all columns of a table, of agreement by chance."""
+UNLIKELY = math.log(1e-4)
+"""Log-probability, over all columns of a table, that chance explains what a rule sees."""
 
 LARGEST = 1e150
 """Numbers from here on cannot be squared."""
@@ -317,7 +320,7 @@ class View:
             or self._group(name, one)
             or self._score(name, one)
             or _output(name)
-            or _index(name, one)
+            or _index(name, one, UNLIKELY - math.log(self.columns))
             or _text(name, one)
         )
 
@@ -367,6 +370,9 @@ class View:
             return None
         best, errors, log_rules = max(self._predictions(one), key=lambda verdict: verdict[0])
         if best < AGREEMENT - 0.02 * self.part or not self._sure(both, errors, log_rules):
+            return None
+        weight = 4.0 / (1.0 / both[0] + 1.0 / both[1])  # rows of equal labels that tell as much
+        if errors and not self.part and weight * _divergence(1.0 - best, STRONG) < -math.log(0.001):
             return None
         text = (
             f"predicts the label of {best:.1%} of the rows (mean over both labels)"
@@ -438,6 +444,14 @@ class View:
         if one.size <= FEW and _bins(one, score) and self._sure(one.rows, 0, math.lgamma(one.size + 1)):
             return LeftOut(name, "score", f"has {one.size} values, which are ranges of the score")
         return None
+
+
+def _divergence(first: float, second: float) -> float:
+    """Return the Kullback-Leibler divergence of two probabilities, 0 where the first is the larger one."""
+    if first >= second:
+        return 0.0
+    rest = (1.0 - first) * math.log((1.0 - first) / (1.0 - second))
+    return rest + (first * math.log(first / second) if first else 0.0)
 
 
 def _likelier(codes: Ints, outcome: Bools) -> Bools:
@@ -524,11 +538,12 @@ def _output(name: str) -> LeftOut | None:
     return None
 
 
-def _index(name: str, one: Entries) -> LeftOut | None:
+def _index(name: str, one: Entries, unlikely: float) -> LeftOut | None:
     """Return that whole numbers are assigned, not measured.
 
     Of ``n`` numbers drawn from ``m`` at random, by any distribution, about ``n (n - 1) / 2 m`` pairs or more are equal.
-    Numbers with far fewer equal pairs were given out, one for each.
+    Numbers with far fewer equal pairs were given out, one for each. ``unlikely`` is the log-probability that chance
+    explains it.
     """
     here = ~one.missing
     n = int(here.sum())
@@ -540,7 +555,7 @@ def _index(name: str, one: Entries) -> LeftOut | None:
     span = float(reals.max()) - float(reals.min()) + 1
     rows = one.rows[: one.size - 1] if one.missing.any() else one.rows
     pairs, expected = float((rows * (rows - 1) // 2).sum()), n * (n - 1) / (2 * span)
-    if len(rows) >= 0.9 * n and _log_below(pairs, expected) <= UNLIKELY:
+    if len(rows) >= 0.9 * n and _log_below(pairs, expected) <= unlikely:
         return LeftOut(name, "index", "numbers the rows: whole numbers that hardly repeat in their range")
     if len(rows) == n == span and bool((np.diff(reals.astype(np.float64)) == 1).all()):
         return LeftOut(name, "index", "is the number of the row")

@@ -512,8 +512,8 @@ class RepairRequest(GateRequest):
     )
     id: str | None = parameter(
         None,
-        "Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows came "
-        "before]",
+        "Row identity, which draws randomised decisions.  [default: the columns that the rule reads, and how many "
+        "equal rows came before]",
         "COLUMN",
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))

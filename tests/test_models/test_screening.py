@@ -145,9 +145,6 @@ def test_copies_of_the_label_are_leaks(rows: int, seed: int) -> None:
     rng = np.random.default_rng([seed, rows])
     y = labels(rng, rows)
     columns = copies(y, rng)
-    if rows == 30:  # four levels are a label by chance in more than one table of a million
-        assert "four levels" not in reasons(columns, y)
-        del columns["four levels"]
     assert reasons(columns, y) == dict.fromkeys(columns, "leak")
     words = np.where(y == 1, "good", "bad")
     assert reasons(columns, words, positive_label="good") == dict.fromkeys(columns, "leak")
@@ -162,10 +159,11 @@ def test_strong_features_are_no_leaks(rows: int) -> None:
     rng = np.random.default_rng(rows)
     y = labels(rng, rows)
     strong = np.where(rng.random(rows) < 0.1, 1 - y, y)
+    strong[0] = 1 - y[0]
     assert reasons({"strong": strong, "strong number": strong + rng.normal(0, 0.2, rows)}, y) == {}
     rare = (np.arange(rows) < 2).astype(int)
     assert reasons({"rare": rare, "other": rng.random(rows)}, rare) == (
-        {} if rows <= 3000 else {"rare": "leak"}
+        {} if rows <= 300 else {"rare": "leak"}
     )
 
 
