@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,13 +78,11 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     """
     settle(ctx)
     output, request = given["output"], request_of(ctx, PredictRequest)
-    if output is None:
-        return _printed(request, given)
-    if is_folder(output) or Path(output).is_dir():
+    if output is not None and (is_folder(output) or Path(output).is_dir()):
         return _many(request, given)
     if given["cluster"] is not None:
-        raise UsageError(f"`cluster` writes a file for each file of data: let `output={output}` be a folder")
-    if is_database(output):  # what is there already is said before the work is done
+        raise UsageError("`cluster` writes a file for each file of data: name a folder with `output`")
+    if output is not None and is_database(output):  # what is there already is said before the work is done
         from fairfix.data.new_table import check_new_table
 
         check_new_table(output)
@@ -101,28 +99,18 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             write(batch)
             rows += batch.num_rows
             done(batch.num_rows)
-    talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
-    return 0
-
-
-def _printed(request: PredictRequest, given: Mapping[str, Any]) -> int:
-    """Write the predictions to standard output as CSV."""
-    if given["cluster"] is not None:
-        raise UsageError("`cluster` writes a file for each file of data: name a folder with `output`")
-    from fairfix.data.files import table_writer
-    from fairfix.tasks.predict import predictions_of
-
-    predictions = predictions_of(request)
-    with table_writer(click.get_binary_stream("stdout"), "stdout.csv", predictions.schema) as write:
-        for batch in predictions.batches:
-            write(batch)
+    if output is not None:
+        talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
     return 0
 
 
 @contextmanager
-def _appending(output: str, predictions: Predictions) -> Iterator[Write]:
-    """Yield what appends batches to a file or a new table, which is there at the end, or not at all."""
-    if is_database(output):
+def _appending(output: str | None, predictions: Predictions) -> Iterator[Write]:
+    """Yield what appends batches to a file or a new table, which is there at the end, or not at all.
+
+    Without an output, it appends CSV to standard output.
+    """
+    if output is not None and is_database(output):
         from fairfix.data.new_table import new_table
 
         with new_table(output, predictions.schema, predictions.close) as write:
@@ -130,8 +118,10 @@ def _appending(output: str, predictions: Predictions) -> Iterator[Write]:
         return
     from fairfix.data.files import atomic_output, table_writer
 
-    with atomic_output(output) as file, table_writer(file, output, predictions.schema) as write:
-        yield write
+    with ExitStack() as stack:
+        stdout = click.get_binary_stream("stdout")
+        file = stdout if output is None else stack.enter_context(atomic_output(output))
+        yield stack.enter_context(table_writer(file, output or "stdout.csv", predictions.schema))
 
 
 def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:

@@ -312,7 +312,7 @@ def row_hashes(columns: pa.Table, more: Mapping[str, Any]) -> npt.NDArray[np.uin
 
     own = zip(columns.column_names, columns.columns, strict=True)
     named = {f"feature {name}": _hashable(column) for name, column in own} | dict(more)
-    return hash_pandas_object(DataFrame(named), index=False).to_numpy()
+    return np.asarray(hash_pandas_object(DataFrame(named), index=False), dtype=np.uint64)
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:

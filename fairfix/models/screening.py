@@ -47,10 +47,12 @@ from fairfix.errors import ColumnError
 from fairfix.models.features import kind_of
 from fairfix.models.trace import Caution, Note
 
+# fmt: off
 Reason = Literal[
-    *("excluded", "repeated", "type", "date", "constant", "leak", "after"),
-    *("group", "score", "output", "index", "id", "text", "numbers"),
+    "excluded", "repeated", "type", "date", "constant", "leak", "after",
+    "group", "score", "output", "index", "id", "text", "numbers",
 ]
+# fmt: on
 
 LEAKS = frozenset(("leak", "after"))
 """Reasons that give away the label, which are also warned about."""
@@ -172,10 +174,11 @@ def screen(table: Table, names: Sequence[str]) -> list[LeftOut]:
     first = few.outcome
     if first is not None:  # what is only there where a leak is, leaks as well
         for name in [name for name, one in out.items() if one.reason == "leak"]:
-            copies = [view.told_by(name) for view in (few, whole)]
+            part = few.told_by(name)
+            copy = part if few is whole else whole.told_by(name)
             for other in names:
                 if other not in out or out[other].reason not in LEAKS:
-                    verdict = _confirmed(other, *copies, View.after)
+                    verdict = _confirmed(other, part, copy, View.after)
                     if verdict is not None:
                         text = f"has values only where {name!r}, which predicts the label, is the same"
                         out[other] = LeftOut(other, "after", text)
@@ -475,7 +478,7 @@ def _same_order(one: Entries, score: Floats) -> bool:
     ranks = [_ranks(part[here]) for part in (one.reals, score)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return False
-    return bool(abs(np.corrcoef(*ranks)[0, 1]) >= SAME_ORDER)
+    return bool(abs(np.corrcoef(ranks[0], ranks[1])[0, 1]) >= SAME_ORDER)
 
 
 def _ranks(entries: Floats | Ints) -> Floats:
@@ -511,7 +514,7 @@ def _dates(one: Entries) -> bool:
     """Tell whether all values are dates or times: texts, or whole numbers of year, month and day."""
     if one.reals is None:
         texts = [level for level in one.levels[: len(one.levels) - bool(one.missing.any())] if level.strip()]
-        return bool(texts) and np.mean([bool(DATE.fullmatch(text)) for text in texts[:1000]]) >= 0.95
+        return bool(texts) and bool(np.mean([bool(DATE.fullmatch(text)) for text in texts[:1000]]) >= 0.95)
     if one.size < 10:
         return False
     days = np.unique(one.reals[~one.missing])
