@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -119,7 +120,7 @@ def _appending(output: str | None, predictions: Predictions) -> Iterator[Write]:
     from fairfix.data.files import atomic_output, table_writer
 
     with ExitStack() as stack:
-        stdout = click.get_binary_stream("stdout")
+        stdout = sys.stdout.buffer
         file = stdout if output is None else stack.enter_context(atomic_output(output))
         yield stack.enter_context(table_writer(file, output or "stdout.csv", predictions.schema))
 
