@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Model": (
         *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
-        *("trust_model", "features", "against", "against_data"),
+        *("trust_model", "features", "exclude", "against", "against_data"),
     ),
     "Method": (
         *(

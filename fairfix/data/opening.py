@@ -35,7 +35,8 @@ def open_named(text: str, stated: Mapping[str, Any]) -> Source:
     Parameters
     ----------
     stated
-        How text files are written (``delimiter``, ``decimal``, ``encoding``, ``header``), and which table is read (``table``, ``sql``).
+        How text files are written (``delimiter``, ``decimal``, ``encoding``, ``header``), and which table is read
+        (``table``, ``sql``).
 
     Raises
     ------

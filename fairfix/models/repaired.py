@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
@@ -55,7 +55,7 @@ from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.class_chances import class_schema, classified
-from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
+from fairfix.models.identity import IDENTITY_TYPES, RowDraws, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scoring import MODEL_SCORE, read_changes, replaced
@@ -539,6 +539,26 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
         merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
     )
+
+
+def rule_identity(
+    identity: Mapping[str, str], reading: Reading, predictor: RepairedPredictor, model: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the part of an identity that prediction reads anyway; all of it where that is nothing.
+
+    ``model`` has the columns that a model file reads to make the scores. An id is always read.
+    """
+    columns = at_predict_time(reading, predictor).columns
+    read = {*columns.counted, *predictor.features, *(model if predictor.needs_score else ()), columns.id}
+    return {name: kind for name, kind in identity.items() if name in read} or dict(identity)
+
+
+def with_draws_of(table: Table, predictor: RepairedPredictor, model: Collection[str] = ()) -> Table:
+    """Return a table whose rows are drawn as prediction by a predictor draws them."""
+    if not isinstance(table.draw, RowDraws):
+        return table
+    identity = rule_identity(table.draw.identity, table.reading, predictor, model)
+    return replace(table, draw=table.draw.narrowed(identity))
 
 
 def _check_reading(reading: Reading, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:

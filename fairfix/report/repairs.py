@@ -24,6 +24,7 @@ from fairfix.report.layout import (
     first_groups,
     interval,
     judgements,
+    left_out_columns,
     merged_lines,
     message_lines,
     pairs,
@@ -96,6 +97,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation part", (), (grid,))
+    yield from left_out_columns(result)
     yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
 
 
@@ -332,8 +334,6 @@ def _needs(result: Json, randomized: float) -> str:
         text += " and the model file"
     if requires["protected_at_predict"]:
         text += "; whether the law allows it to use the protected attribute is for you to find out"
-    elif drawn := [name for name in requires["columns"] if name in result["data"]["columns"]["protected"]]:
-        text += f"; {', '.join(drawn)} only to tell rows apart for the draws, which a column named with --id would do"
     if randomized > 0:
         text += (
             f". {percent(randomized)} of the results hang on chance, drawn once by the identity of the row"

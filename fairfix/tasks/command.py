@@ -34,7 +34,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     refused = {"data", "threads"}
     refused |= set() if repairer.knows_noise else OF_NOISE
     refused |= set() if repairer.learns or request.model is not None else {"features"}
-    refused |= set() if repairer.learns else {"protected_as_feature"}
+    refused |= set() if repairer.learns else {"protected_as_feature", "exclude"}
     if repairer.membership:
         refused = (refused | OF_GROUPS) - {"noise_membership"}
     for name, (default, domain) in parameters_of(CompareRequest).items():

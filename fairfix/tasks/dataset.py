@@ -207,6 +207,7 @@ def said_of_unused(request: DataRequest) -> list[Note]:
 def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:
     """Return what the columns look like and a command to go on with, which runs on the first rows."""
     from fairfix.data.scan import scan
+    from fairfix.tasks.feature_choice import learned_features
     from fairfix.tasks.guide import guide
 
     def attempt(asked: DataRequest) -> None:
@@ -286,33 +287,6 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
 
     check_columns(data.source, data.reading, noise.membership.values())
     return dict.fromkeys(noise.membership.values(), pa.float64())
-
-
-def learned_features(
-    request: DataRequest, data: Dataset, noise: Noise | None = None
-) -> tuple[str, ...] | None:
-    """Return the feature columns that a method learns from; None for the score alone."""
-    asked, columns = tuple(request.features), data.reading.columns
-    if data.model is not None or asked == ("score",) or (not asked and columns.score):
-        if columns.score is None:
-            raise UsageError("`features=score`: there is no score column; name it with `score`")
-        return None
-    taken = {*columns.roles, *membership_columns(noise, data)}
-    free = [name for name in data.source.columns if name not in taken]
-    own = of_predict(data.source.schema)
-    usual = [name for name in free if not INDEX_NAME.fullmatch(name) and name not in own]
-    names = usual if asked in ((), ("all",)) else list(asked)
-    data.source.require(names)
-    for name in names:
-        if name in columns.protected:
-            raise UsageError(
-                f"`features={name}`: a protected column is a feature by `protected_as_feature`; leave it out here"
-            )
-        if name not in free:
-            raise UsageError(f"`features={name}`: the column has a role already; leave it out")
-    if not names:
-        raise UsageError("there are no feature columns to learn from; name some with `features`")
-    return tuple(names)
 
 
 def noise_of(request: DataRequest) -> Noise | None:

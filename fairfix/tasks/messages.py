@@ -194,14 +194,14 @@ def of_shared_ids(
         )
 
 
-def add_messages(content: dict[str, Any], notes: Iterable[Note]) -> None:
-    """Add to a result what is said of it, if anything; warnings are also said while it is made."""
-    noted = messages(notes)
+def add_messages(content: dict[str, Any], notes: Iterable[Note], printed: Sequence[Note] = ()) -> None:
+    """Add to a result what is said of it, if anything; warnings are also printed, unless they are already."""
+    noted = messages((*printed, *notes))
     if not noted:
         return
     content["messages"] = list(map(message_dict, noted))
     for note in noted:
-        if note.severity == "warning":
+        if note.severity == "warning" and note not in printed:
             log.info("%s", note.line)
 
 

@@ -28,7 +28,7 @@ from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
+from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key, rule_identity
 from fairfix.models.scoring import Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
@@ -41,7 +41,6 @@ from fairfix.tasks.dataset import (
     apply_waivers,
     explaining,
     file_name,
-    learned_features,
     log,
     membership_columns,
     noise_of,
@@ -51,6 +50,7 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
+from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fitting import Outcome, identity_of, read_rows, repair_stream, repair_table
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
@@ -135,7 +135,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
-    features = _learned_from(request, data, repairer, noise)
+    choice = _learned_from(request, data, repairer, noise)
+    features = choice.names
     if many:
         if data.reading.columns.label is None:
             raise UsageError("a repair of classes learns from labels; name their column with `label`")
@@ -166,6 +167,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     else:
         with explaining(data):
             table, data_fingerprint = _read(request, data, repairer, features, noise)
+        choice, table = choice.screened(table)
+        _tell(choice, request, repairer, data)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
         common: dict[str, Any] = {
             "choices": choices,
@@ -173,7 +176,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             "seed": request.seed,
             "validation": request.validation,
             "holdout": request.holdout,
-            "features": features,
+            "features": choice.names,
             "protected_as_feature": request.protected_as_feature,
             "pairs": _pairs(request),
             "subspace": _subspace(request),
@@ -193,7 +196,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
                     **common,
                 )
     base = _base(request, data, outcome.predictor, averaged)
-    from_data = data.source.name, data.inferred, identity_of(data), base, tuple(of_source(data.source))
+    notes = (*of_source(data.source), *choice.notes)
+    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.numbers)
+    identity = identity_of(data, (*(choice.names or ()), *beside))
+    identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
+    from_data = data.source.name, data.inferred, identity, base, notes, choice.content
     return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
 
 
@@ -243,7 +250,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     content |= made.more
     for note in made.notes:
         content["messages"].append(message_dict(note))
-        content["notes"].append(str(note))
+        content[f"{note.severity}s"].append(str(note))
     facts = {name: content[name] for name in (*FACTS, *made.more) if name in content}
     if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
@@ -333,11 +340,10 @@ def _given(request: RepairRequest) -> str:
 
 def _learned_from(
     request: RepairRequest, data: Dataset, repairer: Repairer, noise: Noise | None
-) -> tuple[str, ...] | None:
-    """Return the columns to learn from, and say which they are; None for the score."""
-    columns = data.reading.columns
+) -> FeatureChoice:
+    """Return the columns to learn from, as far as names and types decide."""
     if not repairer.learns:
-        if not columns.score:
+        if not data.reading.columns.score:
             raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
         if request.protected_as_feature or (
             tuple(request.features) not in ((), ("score",)) and data.model is None
@@ -345,12 +351,23 @@ def _learned_from(
             raise UsageError(
                 f"{repairer.name} works on scores and learns from no features; leave out `features`"
             )
-        return None
-    features = learned_features(request, data, noise)
-    from_what = f"score {columns.score!r} alone" if features is None else f"features {', '.join(features)}"
-    group = ", and the protected columns" if request.protected_as_feature else ""
-    log.info("%s works on the %s%s", repairer.name, from_what, group)
-    return features
+        if request.exclude:
+            raise UsageError(
+                f"{repairer.name} works on scores and learns from no features; leave out `exclude`"
+            )
+        return FeatureChoice(None)
+    return learned_features(request, data, noise)
+
+
+def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, data: Dataset) -> None:
+    """Print what a method learns from, before it does."""
+    for note in choice.notes:
+        log.info("%s", note.line)
+    if repairer.learns:
+        names, score = choice.names, data.reading.columns.score
+        from_what = f"score {score!r} alone" if names is None else f"features {', '.join(names)}"
+        group = ", and the protected columns" if request.protected_as_feature else ""
+        log.info("%s works on the %s%s", repairer.name, from_what, group)
 
 
 def _read(

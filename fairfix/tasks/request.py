@@ -275,7 +275,7 @@ class DataRequest(FilesRequest):
     features: Names = parameter(
         (),
         "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
-        "learns from: columns, all (every column without a role), or score (the model's score alone).",
+        "learns from: columns, all (every usable column without a role), or score (the model's score alone).",
         "COLUMN",
         listed=True,
     )
@@ -498,6 +498,7 @@ class AuditRequest(GateRequest):
     )
 
 
+EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
 DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
 THREADS = "Threads that grow boosted trees; the result is the same.  [default: 1]"
 
@@ -513,13 +514,14 @@ class RepairRequest(GateRequest):
 
     method: str | None = parameter(None, "The repair method.", "NAME")
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
         False, "The protected columns are features too; they are needed at predict time then."
     )
     id: str | None = parameter(
         None,
-        "Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows came "
-        "before]",
+        "Row identity, which draws randomised decisions.  [default: the columns that the rule reads, and how many "
+        "equal rows came before]",
         "COLUMN",
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
@@ -595,6 +597,7 @@ class CompareRequest(DataRequest):
         at_least=0,
         finite=False,
     )
+    exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
         False, "Methods that learn see the protected columns too, and need them at predict time."
     )
@@ -673,6 +676,7 @@ FITTED = (
     "holdout",
     "protected_as_feature",
     "features",
+    "exclude",
     "model",
     "noise",
     "noise_radius",
@@ -734,7 +738,11 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
-    ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
+    (
+        "from_counts",
+        ("data", "table", "sql", "model", "trust_model", "features", "exclude"),
+        "no data is read",
+    ),
     (
         "from_counts",
         ("individual", "counterfactuals", "counts_out", "noise_membership", "baseline_data"),

@@ -346,6 +346,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "features": lambda d: d.draw.choice(
         (d.listed("number", most=3), d.listed("number", "odd", "group", most=4), "all", "score")
     ),
+    "exclude": lambda d: d.draw.choice((d.listed("number", "odd", most=2), "c*", "*", "[")),
     "strata": lambda d: d.listed("stratum", most=1),
     "bands": _bands,
     "merge": _merge,

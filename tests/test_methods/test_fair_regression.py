@@ -881,15 +881,17 @@ def test_status_2_and_no_file_where_it_did_not_run(
     assert not (tmp_path / "a.fairfix").exists()
 
 
-def test_dates_are_refused_by_name(call: Call, tmp_path: Path) -> None:
-    """A date among the features stops the repair with a remedy."""
+def test_dates_are_left_out_or_refused_by_name(call: Call, tmp_path: Path) -> None:
+    """A date among all columns is left out; one that is named stops the repair with a remedy."""
     data = frame(many=300).append_column("born", pa.array([0] * 300, pa.int32()).cast(pa.date32()))
     pq.write_table(data, tmp_path / "people.parquet")
     base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
-    status, _, err = call(
-        "repair", *base, "--method", "fair-regression", "--id", "person", "-o", str(tmp_path / "a")
-    )
+    line = ["repair", *base, "--method", "fair-regression", "--id", "person", "--format", "json"]
+    status, out, err = call(*line, "-o", str(tmp_path / "a"))
+    assert status == 0, err
+    assert json.loads(out)["features"]["left_out"][0]["column"] == "born"
 
+    status, _, err = call(*line, "--features", "born", "-o", str(tmp_path / "a"))
     assert status == 2
     assert "'born' holds dates" in err
 

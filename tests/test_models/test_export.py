@@ -30,7 +30,7 @@ from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import Step, run
 from fairfix.models.export.rules import KINDS, exported
 from fairfix.models.export.sql import DIALECTS, ROW, query
-from fairfix.models.identity import row_draws
+from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.tree_arrays import of_histograms
@@ -179,7 +179,7 @@ def columns(name: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def draws(name: str) -> np.ndarray[Any, Any]:
-    made = row_draws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
+    made = RowDraws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
     return made(np.arange(len(rows())))
 
 

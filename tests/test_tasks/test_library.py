@@ -316,6 +316,7 @@ VALUES: dict[str, Any] = {
     "data": "d.parquet",
     "trust_model": "sha256:0",
     "features": "x",
+    "exclude": "x",
     "strata": "town",
     "positive_label": "yes",
     "positive_prediction": "yes",
@@ -327,7 +328,16 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = ("pairs", "subspace", "proof_counts", "unlabelled", "holdout", "validation", "guarantee")
+OF_REPAIR = (
+    "pairs",
+    "subspace",
+    "proof_counts",
+    "unlabelled",
+    "holdout",
+    "validation",
+    "guarantee",
+    "exclude",
+)
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
