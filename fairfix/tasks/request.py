@@ -796,8 +796,18 @@ def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]
     """Return what to write for keywords that other libraries have; empty if there are none."""
     ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
-    columns = "; columns are given by their names in `data`, so what stands beside it becomes a column first"
+    columns = "; each takes the name of a column of `data`, or an array with a value for each row"
     return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
+
+
+ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "weight", "count", "id")
+"""Parameters that take values for the rows in place of the name of a column."""
+
+
+def _holds_values(role: str, value: Any) -> bool:
+    """Tell whether a parameter holds anything but the name of a column, or a list of names where it takes several."""
+    several = role in ("protected", "strata") and isinstance(value, (list, tuple))
+    return not (value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value)))
 
 
 def function_of(
@@ -830,6 +840,10 @@ def function_of(
             wrong = next((one for one in kwargs if one not in signature.parameters), "")
             raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
         explicit = frozenset(given)
+        if "protected" in signature.parameters and any(_holds_values(one, given.get(one)) for one in ROLES):
+            from fairfix.data.beside import with_arrays
+
+            given = with_arrays(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
