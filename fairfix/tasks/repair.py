@@ -493,8 +493,8 @@ def _base(
         return {"kind": "column", "name": data.reading.columns.score}
     return {
         "kind": "file",
-        "name": file_name(request.model),
-        "sha256": data.model.sha256,
+        "name": file_name(data.model.path),
+        "sha256": data.model.identity,
         "features": list(data.model.feature_names),
         **({} if request.positive_label is None else {"positive_label": request.positive_label}),
         **({} if averaged is None else {"average": averaged.state()}),
