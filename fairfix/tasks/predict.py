@@ -20,7 +20,7 @@ from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.rows import of_unseen, scored
+from fairfix.models.rows import of_unseen, predict_rows, scored
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
@@ -167,21 +167,29 @@ def _kinds_of_methods() -> None:
     available()
 
 
-def _predict(request: PredictRequest) -> pa.Table:
-    """Apply a repaired predictor to new rows.
+def _predict(request: PredictRequest) -> Any:
+    """Apply a repaired predictor to new rows; ``repaired.predict(rows)`` is the same.
 
     Returns
     -------
-    The rows in order, as an Arrow table with the columns ``p_positive`` (``prediction`` for a method that repairs
-    values), ``decision`` and ``randomized``; ``.to_pandas()`` makes a data frame of it.
+    The rows in order and in the kind they came in, with the columns ``p_positive`` (``prediction`` for a method that
+    repairs values), ``decision`` and ``randomized``: a data frame of pandas or Polars for one, a dict for a dict. A
+    path, an Arrow table and a DuckDB relation give an Arrow table, of which ``.to_pandas()`` makes a data frame.
 
     Raises
     ------
     UsageError, DataError, ModelError, ArtifactError
         The artifact is damaged, or the data is not like that of the repair.
     """
-    predictions = predictions_of(request)
-    return pa.Table.from_batches(predictions.batches, predictions.schema)
+    if request.artifact is None or request.data is None:
+        raise UsageError("name the `artifact` and the `data` that it decides on")
+    asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen_group")}
+    share = request.duplicate_ids == "share"
+    rows = request.data
+    if any(map(request.has, ("table", "sql", "delimiter", "decimal"))):
+        rows = opened(request, rows)  # which refuses what is said of files where there are none
+    opening = partial(opened, request)
+    return predict_rows(repaired_of(request.artifact), rows, share_ids=share, opening=opening, **asked)
 
 
 predict = function_of("predict", PredictRequest, _predict)

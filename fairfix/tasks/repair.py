@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -58,6 +58,9 @@ from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
 from fairfix.tasks.result import Result
+
+if TYPE_CHECKING:
+    from fairfix.models.user_file import ScoringModel
 
 FACTS = [
     "data",
@@ -194,7 +197,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
                 )
     base = _base(request, data, outcome.predictor, averaged)
     from_data = data.source.name, data.inferred, identity_of(data), base, tuple(of_source(data.source))
-    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
+    scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
+    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer), waivers)
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,8 @@ class _Made:
     """How the data was read."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further parts of the result."""
+    scorer: ScoringModel | None = None
+    """The model in memory that scored the rows."""
 
 
 def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
@@ -233,6 +239,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         made.base,
         {},
         request.seed,
+        made.scorer,
     )
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(

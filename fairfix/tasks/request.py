@@ -63,6 +63,8 @@ class Domain:
     positional: bool = False
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
+    living: bool = False
+    """Whether it may also be an object that is no text, such as the client of a cluster."""
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
@@ -80,6 +82,8 @@ class Domain:
         """
         if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
             raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
+        if self.living and not isinstance(value, (str, os.PathLike, int, float)):
+            return value
         if self.kind is object:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
@@ -263,7 +267,9 @@ class DataRequest(FilesRequest):
         None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
     )
     prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
-    model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
+    model: Any = source(
+        "Score the rows with this model file (.skops, .onnx, .joblib, .pkl, or one of LightGBM, XGBoost or CatBoost)."
+    )
     features: Names = parameter(
         (),
         "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
@@ -477,10 +483,11 @@ class AuditRequest(GateRequest):
         "'dp.difference>0.02' for one.",
         "AMOUNT|CHECK",
     )
-    cluster: str | None = parameter(
+    cluster: Any = parameter(
         None,
         "Let the workers of a Dask cluster read the data, by its scheduler's address; local:4 starts 4 processes here.",
         "ADDRESS",
+        living=True,
     )
     threads: int | None = parameter(
         None,
