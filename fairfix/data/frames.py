@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,12 @@ class LazySource(Source):
     kind
         The kind of rows, for messages.
     rows
-        Their number, where it is known.
+        Their number.
     """
 
-    def __init__(self, schema: pa.Schema, read: Read, kind: str, rows: int | None = None) -> None:
+    def __init__(self, schema: pa.Schema, read: Read, kind: str, rows: int) -> None:
         self.name, self.schema = "data", schema
-        self.rows, self.about_rows = rows, rows or 0
+        self.rows = self.about_rows = rows
         self._read, self._kind = read, kind
         self._kept: pa.Table | None = None
 
@@ -64,13 +65,12 @@ class LazySource(Source):
             before = () if kept is None else kept.column_names
             with fetched(self._kind):
                 self._kept = self._read(list(dict.fromkeys((*before, *names))))
-            if kept is not None and kept.num_rows != self._kept.num_rows:
-                raise DataError(
-                    f"the {self._kind} gave {kept.num_rows:,} rows, and {self._kept.num_rows:,} when it was asked again; "
-                    "collect it first"
-                )
             kept = self._kept
-        self.rows = self.about_rows = int(kept.num_rows)
+            if kept.num_rows != self.rows:
+                raise DataError(
+                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was asked again; collect it "
+                    "first"
+                )
         return FrameSource(kept, self.name).parts(columns)
 
 
@@ -120,7 +120,7 @@ def frame_source(data: Any) -> Source:
     if hasattr(data, "__arrow_c_stream__") and not _is_series(data):
         with fetched(type(data).__name__):
             return FrameSource(streamed(data))
-    raise DataError(f"cannot read rows from {_described(data)}; give {KINDS}")
+    raise DataError(f"cannot read data from {_described(data)}; give {KINDS}")
 
 
 def _lazy(data: Any) -> Source | None:
@@ -129,22 +129,23 @@ def _lazy(data: Any) -> Source | None:
     if library == "polars" and hasattr(data, "collect_schema"):
         with fetched("Polars frame"):
             schema = streamed(data.lazy().limit(0).collect()).schema
-        eager = not hasattr(data, "collect")
+            eager = not hasattr(data, "collect")
+            rows = data.height if eager else data.select(import_module("polars").len()).collect().item()
 
         def read(columns: list[str]) -> pa.Table:
             chosen = data.select(columns)
             return streamed(chosen if eager else chosen.collect())
 
-        return LazySource(schema, read, "Polars frame", data.height if eager else None)
+        return LazySource(schema, read, "Polars frame", int(rows))
     if library == "duckdb" and hasattr(data, "project"):
         with fetched("DuckDB relation"):
-            schema = streamed(data.limit(0)).schema
+            schema, rows = streamed(data.limit(0)).schema, data.shape[0]
 
         def asked(columns: list[str]) -> pa.Table:
             quoted = ('"' + name.replace('"', '""') + '"' for name in columns)
             return streamed(data.project(", ".join(quoted)))
 
-        return LazySource(schema, asked, "DuckDB relation")
+        return LazySource(schema, asked, "DuckDB relation", int(rows))
     if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
         if hasattr(data, "get_fragments"):
             return DatasetSource(data)

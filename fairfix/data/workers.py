@@ -229,7 +229,7 @@ def _checked_client(client: Any, dask: Any) -> Any:
     """Return a client that is given; a UsageError where it is none, or its cluster cannot work."""
     if not isinstance(client, dask.Client):
         raise UsageError(
-            f"`cluster`: a {type(client).__name__} is no client; give a distributed.Client, such as Client(cluster), the "
+            f"`cluster`: {type(client).__name__} is no client; give a distributed.Client, such as Client(cluster), the "
             "scheduler's address, or local:4"
         )
     if client.asynchronous or client.status != "running":

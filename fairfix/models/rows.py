@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import MissingScore, UnseenGroup
+from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, open_source
 from fairfix.data.frames import columns_of
 from fairfix.data.names import group_name
@@ -52,10 +53,13 @@ def predict_rows(
     share_ids: bool,
     unseen_group: UnseenGroup | None,
     opening: Callable[[Any], Source] = open_source,
+    tally: SharedDraws | None = None,
+    say: Callable[[Note], object] | None = None,
 ) -> Any:
     """Return data with its predictions, in the kind that the data came in; see :meth:`Repaired.predict`.
 
-    ``opening`` makes a source of rows that are in no kind of a program.
+    ``opening`` makes a source of rows that are in no kind of a program, ``tally`` counts ids that repeat, and ``say`` gets
+    notes; without it, a note on rows that a repair hardly applies to is a warning of Python.
     """
     if model is None and trust_model is None and (alone := repaired.predict_plain(data)) is not None:
         return alone
@@ -66,10 +70,13 @@ def predict_rows(
     source, back = _opened(data, repaired, opening)
     source = scored(source, repaired, model, trust_model)
     unseen = Counter[str]()
-    batches = repaired.predict_source(source, missing_score=missing, duplicate_ids=share_ids, unseen=unseen)
+    asked: dict[str, Any] = {"missing_score": missing, "duplicate_ids": share_ids, "tally": tally}
+    batches = repaired.predict_source(source, **asked, unseen=unseen)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))
     for note in of_unseen(repaired, unseen, whole.num_rows):
-        if note.severity == "warning" and whole.num_rows > 1:
+        if say is not None:
+            say(note)
+        elif note.severity == "warning" and whole.num_rows > 1:
             warnings.warn(FairfixWarning(str(note), note.code), stacklevel=3)
     return whole if back is None else back(whole.select(repaired.output.names))
 

@@ -7,6 +7,7 @@ scanner tells the harmless from the hostile. So what decides is the user's word 
     load a pickle   =>  pinned(bytes)
     load a .skops   =>  pinned(bytes)  or  every type in it is one skops knows to be safe
     load a .onnx    =>  always: it is a graph of known operators (:mod:`fairfix.models.onnx_model`)
+    load a booster  =>  pinned(bytes)  or  a process of its own can read it (:mod:`fairfix.models.native_files`)
     trust given     =>  pinned(bytes), whatever the kind of file
 
 The file is read once; the bytes that were hashed are the bytes that are loaded.
@@ -32,7 +33,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from numbers import Real
@@ -47,6 +48,7 @@ from fairfix.data.container import digest
 from fairfix.data.files import require
 from fairfix.errors import FairfixWarning, ModelError
 from fairfix.models.boosters import restored
+from fairfix.models.native_files import library_of, read_native
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,7 +230,7 @@ def load_model(
     Parameters
     ----------
     path
-        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
+        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file, or one of LightGBM, XGBoost or CatBoost.
     trust
         ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
         the file holds types that skops does not know.
@@ -251,18 +253,19 @@ def load_model(
             f"model file {path} is a repaired predictor, which decides and does not score: run `fairfix predict {path} "
             "DATA -o DECIDED.parquet`, and audit that file"
         )
-    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
-        raise ModelError(
-            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
-        )
     data = _read(path)
+    if suffix not in (*PICKLES, *READERS) and not library_of(data):
+        raise ModelError(
+            f"model file {path} is of no kind that is known; known are {', '.join(PICKLES)}, .skops and .onnx, and the "
+            "files that LightGBM, XGBoost and CatBoost save"
+        )
     sha256 = digest(data)
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
             f"`trust_model` says {pinned}. If you know why it changed, pin it anew: `trust_model={sha256}`"
         )
-    reader = READERS.get(suffix, _from_pickle)
+    reader = _reader(path, data)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -293,7 +296,7 @@ def _estimator(path: str, sha256: str) -> Any:
         raise ModelError(
             f"model file {path} is not the one that was loaded first, which had the hash {sha256}"
         )
-    return READERS.get(Path(path).suffix.lower(), _from_pickle)(path, data, sha256, trusted=True)
+    return _reader(path, data)(path, data, sha256, trusted=True)
 
 
 def _read(path: str | Path) -> bytes:
@@ -355,6 +358,11 @@ def _from_onnx(path: str | Path, data: bytes, sha256: str, *, trusted: bool) -> 
 
 READERS: Final = {".skops": _from_skops, ".onnx": _from_onnx}
 """Suffixes of files that can be read without running code in them."""
+
+
+def _reader(path: str | Path, data: bytes) -> Callable[..., Any]:
+    """Return what reads a file: by its content where a booster wrote it, else by the end of its name."""
+    return read_native if library_of(data) else READERS.get(Path(path).suffix.lower(), _from_pickle)
 
 
 def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) -> None:

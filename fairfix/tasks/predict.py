@@ -184,12 +184,16 @@ def _predict(request: PredictRequest) -> Any:
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` that it decides on")
     asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen_group")}
-    share = request.duplicate_ids == "share"
-    rows = request.data
+    repaired, rows = repaired_of(request.artifact), request.data
+    share, tally = request.duplicate_ids == "share", SharedDraws()
+    name = repaired.reading.columns.id if share else None
     if any(map(request.has, ("table", "sql", "delimiter", "decimal"))):
         rows = opened(request, rows)  # which refuses what is said of files where there are none
-    opening = partial(opened, request)
-    return predict_rows(repaired_of(request.artifact), rows, share_ids=share, opening=opening, **asked)
+    asked |= {"share_ids": share, "tally": tally if name else None}
+    out = predict_rows(repaired, rows, opening=partial(opened, request), say=say_note, **asked)
+    for note in of_shared_ids(str(name), tally.alike, tally.rows, whom="another of them", exact=tally.exact):
+        say_note(note)
+    return out
 
 
 predict = function_of("predict", PredictRequest, _predict)
