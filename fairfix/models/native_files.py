@@ -2,7 +2,8 @@
 
 They hold data and no code. But their readers trust every number in them: a damaged index is read, and written to, as it
 stands. Measured by mutation, most damaged files of LightGBM end the process. So a file that nobody vouches for is read
-twice: first by a process of its own, which has bounded memory and time and scores rows that reach every tree, then here.
+twice: first by a process of its own, which has bounded memory and time and scores rows, then here. Of XGBoost,
+what is read here is what that process wrote.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ SECONDS: Final = 60
 MEMORY: Final = 4 << 30
 """Bytes of memory that the trial may take beyond those of its libraries."""
 
+MARK: Final = b"\x00the model\x00"
+"""Before the model in what the trial prints."""
+
 TRIAL: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fairfix.models import native_files as f; f.trial()"
 """What the trial runs."""
 
@@ -50,8 +54,12 @@ def read_native(path: str | Path, data: bytes, sha256: str, *, trusted: bool) ->
         raise ModelError(
             f"model file {path} is one of {named}: install it with pip install {library}"
         ) from None
-    if not trusted and (fault := _fault_of(data, library)):
-        raise ModelError(f"model file {path} is damaged, or not of this version of {named}: {fault}; save it again")
+    if not trusted:
+        data, fault = _tried(data, library)
+        if fault:
+            raise ModelError(
+                f"model file {path} is damaged, or not of this version of {named}: {fault}; save it again"
+            )
     try:
         return adapted(_loaded(library, data))
     except Exception as error:  # libraries have errors of their own
@@ -74,17 +82,19 @@ def _loaded(library: str, data: bytes) -> Any:
     return model
 
 
-def _fault_of(data: bytes, library: str) -> str:
-    """Return why a process of its own could not read a file and score rows with it; empty where it could."""
+def _tried(data: bytes, library: str) -> tuple[bytes, str]:
+    """Return what a process of its own wrote of a file that it could read, and why it could not; one is empty."""
     path = json.dumps([one for one in sys.path if one])
     command = [sys.executable, "-I", "-c", TRIAL, path, library]
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS + 30, check=False)
     except subprocess.TimeoutExpired:
-        return f"reading it takes more than {SECONDS} seconds"
+        return b"", f"reading it takes more than {SECONDS} seconds"
     if done.returncode < 0 or done.returncode > 2:
-        return "reading it ends the process"
-    return "" if done.returncode == 0 else _first_line(done.stderr.decode("utf-8", "replace")) or "it cannot be read"
+        return b"", "reading it ends the process"
+    if done.returncode:
+        return b"", _first_line(done.stderr.decode("utf-8", "replace")) or "it cannot be read"
+    return done.stdout.rpartition(MARK)[2] or data, ""
 
 
 def _first_line(text: str) -> str:
@@ -102,7 +112,10 @@ def trial() -> None:
     try:
         package = import_module(library)
         _limit()
-        _score(library, package, _loaded(library, data))
+        model = _loaded(library, data)
+        _score(library, package, model)
+        if library == "xgboost":  # whose own writing has no lengths that lie
+            sys.stdout.buffer.write(MARK + bytes(model.save_raw("json")))
     except BaseException as error:  # noqa: BLE001  whatever it is, it is the file's
         sys.stderr.write(f"\n{_first_line(str(error)) or type(error).__name__}\n")
         raise SystemExit(1) from None

@@ -147,7 +147,14 @@ def _of_source(
 def repaired_of(artifact: Any) -> Repaired:
     """Return the repaired predictor that is given: itself, with the result of its repair, or as a file."""
     artifact = getattr(artifact, "repaired", artifact)
-    return artifact if isinstance(artifact, Repaired) else _loaded(artifact)
+    if isinstance(artifact, Repaired):
+        return artifact
+    if not isinstance(artifact, (str, os.PathLike)):
+        raise UsageError(
+            f"`artifact`: a value of type {type(artifact).__name__} is no repair; give the result of fairfix.repair, or a "
+            "path"
+        )
+    return _loaded(artifact)
 
 
 def _loaded(path: Any) -> Repaired:

@@ -294,6 +294,8 @@ def chosen_method(
         elif rule.listed and isinstance(value, (list, tuple)):
             value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
+        if not parts:
+            raise UsageError(f"`{one}` takes a value, and this list has none")
         fixed[one], *others = parsed = [
             rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
         ]

@@ -71,6 +71,8 @@ class Domain:
         if value is None or value is default:
             return default
         listed = self.many and not hasattr(value, "iloc")
+        if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
+            raise UsageError(f"`{name}`: {type(value).__name__} is neither text nor a list")
         return (
             tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
         )
@@ -122,6 +124,15 @@ TRUTHS = ("bool", "bool_")
 """Types of True and False, those of numpy among them, which is not imported here."""
 
 
+def _is_iterable(value: Any) -> bool:
+    """Tell whether a value has entries, as an array without dimensions and a class have not."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _entries(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
@@ -163,6 +174,16 @@ def paths_of(kind: type) -> frozenset[str]:
     return frozenset(name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object)
 
 
+FORMS: Mapping[str, tuple[Any, str]] = {
+    "record": (Mapping, "a dict of texts"),
+    "waivers": ((list, tuple), "a list of dicts"),
+    "metrics": (Mapping, "a dict of functions"),
+    "today": (date, "a date"),
+    "output": ((str, os.PathLike), "a path"),
+}
+"""Parameters that have no option of the command line -> their types, in words too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
@@ -177,6 +198,10 @@ class Request:
     configured: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
+        for name, (kind, words) in FORMS.items():
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, kind):
+                raise UsageError(f"`{name}` takes {words}, not a value of type {type(value).__name__}")
         for name, (default, domain) in parameters_of(type(self)).items():
             object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
         check_together(self)
@@ -853,6 +878,9 @@ def function_of(
             given = with_arrays(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
+            for one, value in given["parameters"].items():
+                if getattr(value, "ndim", 0):
+                    raise UsageError(f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them")
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
 
     helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
