@@ -54,16 +54,16 @@ class BesideSource(Source):
 
         def batches() -> Iterator[pa.RecordBatch]:
             parts = self._added.parts(names)
-            values = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
+            entries = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
             if not own:
-                yield from values.select(list(columns)).to_batches()
+                yield from entries.select(list(columns)).to_batches()
                 return
-            values, row = values.combine_chunks(), 0
+            entries, row = entries.combine_chunks(), 0
             for part in self._source.parts(own, asked):
                 for batch in part.batches():
                     if row + batch.num_rows > self.rows:
                         raise self._unequal(f"more than {self.rows:,}")
-                    beside = values.slice(row, batch.num_rows).to_batches()
+                    beside = entries.slice(row, batch.num_rows).to_batches()
                     row += batch.num_rows
                     if not batch.num_rows:
                         continue
@@ -119,9 +119,9 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
     added: dict[str, pa.Array] = {}
     for role, columns in arrays.items():
         names = []
-        for named, values in columns:
-            _check_index(role, values, data)
-            array = _array(role, values)
+        for named, entries in columns:
+            _check_index(role, entries, data)
+            array = _array(role, entries)
             _check_length(role, array, source, added)
             own = named or role
             if own in taken and source is not None and _same(source, own, array):
@@ -146,7 +146,13 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
 def _names_of(data: Any) -> frozenset[str]:
     """Return the names of the columns of data, as far as they show without reading it."""
     lazy = hasattr(data, "collect_schema")  # of Polars, which warns where it is asked for columns
-    names = data.keys() if isinstance(data, Mapping) else data.collect_schema() if lazy else getattr(data, "columns", ())
+    names = (
+        data.keys()
+        if isinstance(data, Mapping)
+        else data.collect_schema()
+        if lazy
+        else getattr(data, "columns", ())
+    )
     try:
         return frozenset(one for one in names if isinstance(one, str))
     except TypeError:
@@ -166,7 +172,9 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
             raise UsageError(f"`{role}` takes one column, and this {type(value).__name__} has {len(many)}")
         return many
     if _is_array(value):
-        texts = getattr(value, "ndim", 1) == 1 and all(isinstance(one, str) for one in value[: len(columns) + 1])
+        texts = getattr(value, "ndim", 1) == 1 and all(
+            isinstance(one, str) for one in value[: len(columns) + 1]
+        )
         if role in SEVERAL and texts and len(value) and set(value) <= columns:
             return None  # the names of columns, such as frame.columns[:2]
         name = getattr(value, "name", None)
@@ -180,7 +188,9 @@ def _arrays(role: str, value: Any, columns: frozenset[str]) -> list[tuple[str, A
     if all(map(_is_array, value)):
         return [pair for one in value for pair in _arrays(role, one, columns) or [("", one)]]
     if any(isinstance(one, str) or _is_array(one) for one in value):
-        raise UsageError(f"`{role}`: names of columns and values are mixed; give either, or a dict of name and values")
+        raise UsageError(
+            f"`{role}`: names of columns and values are mixed; give either, or a dict of name and values"
+        )
     return [("", value)]
 
 
@@ -191,27 +201,29 @@ def _is_array(value: Any) -> bool:
     return any(hasattr(value, one) for one in ("__array__", "__arrow_c_array__", "__arrow_c_stream__"))
 
 
-def _array(role: str, values: Any) -> pa.Array:
+def _array(role: str, entries: Any) -> pa.Array:
     """Return values as one Arrow array."""
-    if getattr(values, "ndim", 1) == 2 and values.shape[1] == 1:
-        values = np.asarray(values).ravel()
-    if getattr(values, "ndim", 1) != 1:
+    if getattr(entries, "ndim", 1) == 2 and entries.shape[1] == 1:
+        entries = np.asarray(entries).ravel()
+    if getattr(entries, "ndim", 1) != 1:
         raise DataError(
-            f"`{role}`: an array of shape {values.shape} has no names for its columns; give one value for each row, "
+            f"`{role}`: an array of shape {entries.shape} has no names for its columns; give one value for each row, "
             "or a data frame"
         )
     with convertible(f"array of `{role}`"):
-        if hasattr(values, "to_arrow"):  # of Polars
-            values = values.to_arrow()
-        elif hasattr(values, "iloc") or isinstance(values, (list, tuple)):
-            values = pa.array(values, from_pandas=True)
-        elif not isinstance(values, (pa.Array, pa.ChunkedArray)):
-            known = hasattr(values, "dtype") and not isinstance(values, np.ndarray)  # an index, a categorical
-            values = pa.array(values if known else np.asarray(values), from_pandas=True)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-    return values
+        if hasattr(entries, "to_arrow"):  # of Polars
+            entries = entries.to_arrow()
+        elif hasattr(entries, "iloc") or isinstance(entries, (list, tuple)):
+            entries = pa.array(entries, from_pandas=True)
+        elif not isinstance(entries, (pa.Array, pa.ChunkedArray)):
+            known = hasattr(entries, "dtype") and not isinstance(
+                entries, np.ndarray
+            )  # an index, a categorical
+            entries = pa.array(entries if known else np.asarray(entries), from_pandas=True)
+    if isinstance(entries, pa.ChunkedArray):
+        entries = entries.combine_chunks()
+        entries = pa.concat_arrays(entries.chunks) if isinstance(entries, pa.ChunkedArray) else entries
+    return entries
 
 
 def _check_length(role: str, array: pa.Array, source: Source | None, added: Mapping[str, pa.Array]) -> None:
@@ -229,11 +241,11 @@ def _check_length(role: str, array: pa.Array, source: Source | None, added: Mapp
         )
 
 
-def _check_index(role: str, values: Any, data: Any) -> None:
+def _check_index(role: str, entries: Any, data: Any) -> None:
     """Raise a UsageError where the indexes of two pandas objects mean other rows than their positions do."""
-    if not (hasattr(values, "iloc") and hasattr(values, "index") and hasattr(data, "iloc")):
+    if not (hasattr(entries, "iloc") and hasattr(entries, "index") and hasattr(data, "iloc")):
         return
-    own, rows = values.index, data.index
+    own, rows = entries.index, data.index
     if len(own) != len(rows) or own.equals(rows):
         return
     default = any(_is_default(index) for index in (own, rows))
@@ -244,8 +256,8 @@ def _check_index(role: str, values: Any, data: Any) -> None:
     if alike or not default:
         how = "has the rows of `data` in another order" if alike else "has other rows than `data`"
         raise UsageError(
-            f"`{role}`: its index {how}; to align by the index, give {role}.loc[data.index]; to align by position, give "
-            f"{role}.to_numpy()"
+            f"`{role}`: its index {how}; to align by the index, give {role}.loc[data.index]; to align by position, "
+            f"give {role}.to_numpy()"
         )
 
 
@@ -255,8 +267,8 @@ def _is_default(index: Any) -> bool:
 
 def _same(source: Source, name: str, array: pa.Array) -> bool:
     """Tell whether a column of the data has these values."""
-    column, values = _values(source, name), _values(open_source(pa.table({name: array})), name)
-    return bool(column.type == values.type and column.equals(values))
+    column, entries = _values(source, name), _values(open_source(pa.table({name: array})), name)
+    return bool(column.type == entries.type and column.equals(entries))
 
 
 def _values(source: Source, name: str) -> pa.ChunkedArray:

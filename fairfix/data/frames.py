@@ -68,8 +68,8 @@ class LazySource(Source):
             kept = self._kept
             if kept.num_rows != self.rows:
                 raise DataError(
-                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was asked again; collect it "
-                    "first"
+                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was asked again; collect "
+                    "it first"
                 )
         return FrameSource(kept, self.name).parts(columns)
 

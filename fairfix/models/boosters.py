@@ -1,8 +1,8 @@
 """Boosters of LightGBM, XGBoost and CatBoost: as estimators, and with their categories restored.
 
-A booster knows a category by its place among the levels of the fit. A CSV file has texts, and a frame may have levels of
-its own, so :func:`restored` gives a column the levels that the booster keeps. Where it keeps none, the column is refused
-by its name.
+A booster knows a category by its place among the levels of the fit. A CSV file has texts, and a frame may have levels
+of its own, so :func:`restored` gives a column the levels that the booster keeps. Where it keeps none, the column is
+refused by its name.
 """
 
 from __future__ import annotations
@@ -210,7 +210,9 @@ def _levels_of_xgboost(booster: Any) -> dict[str, tuple[Any, ...] | None]:
     columns = [name for name, kind in zip(names, kinds, strict=False) if kind == "c"]
     if not columns:
         return {}
-    kept = booster.get_categories(export_to_arrow=True).to_arrow() if hasattr(booster, "get_categories") else []
+    kept = (
+        booster.get_categories(export_to_arrow=True).to_arrow() if hasattr(booster, "get_categories") else []
+    )
     held = {name: tuple(levels.to_pylist()) for name, levels in kept or () if levels is not None}
     return {name: held.get(name) or None for name in columns}
 
@@ -222,8 +224,8 @@ def _with_levels(column: pd.Series[Any], levels: tuple[Any, ...], name: str, *, 
     if str(column.dtype) == "category":
         codes, entries = column.cat.codes.to_numpy(), list(column.cat.categories)
     else:
-        codes, found = pd.factorize(column)
-        entries = list(found)
+        codes, uniques = pd.factorize(column)
+        entries = list(uniques)
     index = {canonical(level): i for i, level in enumerate(levels)}
     places = np.array([*(index.get(canonical(entry), -1) for entry in entries), -1], dtype=np.int64)
     strange = np.unique(codes[(places[codes] < 0) & (codes >= 0)])
@@ -255,6 +257,6 @@ def _as_number(column: pd.Series[Any], name: str) -> pd.Series[Any]:
         entry = next((one for one in column if isinstance(one, str)), None)
         held = f"{entry!r}" if entry is not None else f"entries of type {kind}"
         raise ColumnError(
-            f"column {name!r} holds {held}, and the model knows it as a number; encode it as before the fit, or fit the "
-            "model on a column of categories"
+            f"column {name!r} holds {held}, and the model knows it as a number; encode it as before the fit, or fit "
+            "the model on a column of categories"
         ) from None

@@ -26,12 +26,15 @@ SECONDS: Final = 60
 """How long the trial of a file may take, in time of the processor and of the clock."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of memory that the trial may take beyond those of its libraries."""
+"""Bytes of memory that the trial may take."""
 
 MARK: Final = b"\x00the model\x00"
 """Before the model in what the trial prints."""
 
-TRIAL: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fairfix.models import native_files as f; f.trial()"
+TRIAL: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from fairfix.models import native_files as files; files.trial()"
+)
 """What the trial runs."""
 
 
@@ -85,9 +88,11 @@ def _loaded(library: str, data: bytes) -> Any:
 def _tried(data: bytes, library: str) -> tuple[bytes, str]:
     """Return what a process of its own wrote of a file that it could read, and why it could not; one is empty."""
     path = json.dumps([one for one in sys.path if one])
-    command = [sys.executable, "-I", "-c", TRIAL, path, library]
+    command: list[str] = [sys.executable, "-I", "-c", TRIAL, path, library]
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS + 30, check=False)
+        done = subprocess.run(  # noqa: S603  this Python, and a program of ours
+            command, input=data, capture_output=True, timeout=SECONDS + 30, check=False
+        )
     except subprocess.TimeoutExpired:
         return b"", f"reading it takes more than {SECONDS} seconds"
     if done.returncode < 0 or done.returncode > 2:
@@ -116,7 +121,7 @@ def trial() -> None:
         _score(library, package, model)
         if library == "xgboost":  # whose own writing has no lengths that lie
             sys.stdout.buffer.write(MARK + bytes(model.save_raw("json")))
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is the file's
+    except BaseException as error:
         sys.stderr.write(f"\n{_first_line(str(error)) or type(error).__name__}\n")
         raise SystemExit(1) from None
 
@@ -127,9 +132,8 @@ def _limit() -> None:
         import resource
     except ImportError:  # Windows
         return
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if sys.platform == "linux" else 0
     for limit, most in (
-        (resource.RLIMIT_AS, used + MEMORY if used else resource.RLIM_INFINITY),
+        (resource.RLIMIT_DATA, MEMORY),
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -142,10 +146,10 @@ def _score(library: str, package: Any, model: Any) -> None:
     import numpy as np
 
     width = {
-        "lightgbm": lambda: model.num_feature(),
-        "xgboost": lambda: model.num_features(),
-        "catboost": lambda: len(model.feature_names_),
-    }[library]()
+        "lightgbm": lambda one: one.num_feature(),
+        "xgboost": lambda one: one.num_features(),
+        "catboost": lambda one: len(one.feature_names_),
+    }[library](model)
     if not 0 < width <= 1_000_000:
         raise ValueError(f"it has {width:,} features")
     rng = np.random.default_rng(0)

@@ -58,8 +58,8 @@ def predict_rows(
 ) -> Any:
     """Return data with its predictions, in the kind that the data came in; see :meth:`Repaired.predict`.
 
-    ``opening`` makes a source of rows that are in no kind of a program, ``tally`` counts ids that repeat, and ``say`` gets
-    notes; without it, a note on rows that a repair hardly applies to is a warning of Python.
+    ``opening`` makes a source of rows that are in no kind of a program, ``tally`` counts ids that repeat, and ``say``
+    gets notes; without it, a note on rows that a repair hardly applies to is a warning of Python.
     """
     if model is None and trust_model is None and (alone := repaired.predict_plain(data)) is not None:
         return alone
@@ -152,9 +152,13 @@ def _model_again(base: Mapping[str, Any], given: Any, trust: str | None) -> Scor
             raise ModelError(f"{given} is not the model this artifact was fitted on ({base['sha256']})")
         return load_model(given, trust=trust, **about)
     if not base["sha256"].startswith(CONTENT):
-        raise UsageError(f"this artifact was fitted on a model file; give that file, {base['name']}, with `model`")
+        raise UsageError(
+            f"this artifact was fitted on a model file; give that file, {base['name']}, with `model`"
+        )
     if content_hash(model.estimator) != base["sha256"]:
-        raise ModelError(f"{name} is not the model this artifact was fitted on: it has learned something else")
+        raise ModelError(
+            f"{name} is not the model this artifact was fitted on: it has learned something else"
+        )
     return model
 
 
@@ -173,12 +177,12 @@ def _opened(data: Any, repaired: Repaired, opening: Callable[[Any], Source]) -> 
     if isinstance(data, np.ndarray) and data.dtype.names:
         return open_source(data), partial(_with_fields, np.atleast_1d(data))
     if hasattr(data, "collect_schema"):
-        import polars
+        import polars as pl
 
         rows = data.lazy().collect()
 
         def joined(added: pa.Table) -> Any:
-            whole = rows.hstack(polars.from_arrow(added))
+            whole = rows.hstack(pl.from_arrow(added))
             return whole.lazy() if hasattr(data, "collect") else whole
 
         return open_source(_narrowed(rows, repaired)), joined
@@ -201,7 +205,9 @@ def _narrowed(frame: Any, repaired: Repaired) -> Any:
     names = list(repaired.required)
     there = all(name in frame.columns for name in names)
     taken = any(name in frame.columns for name in repaired.output.names)
-    return frame[names] if names and there and not taken and getattr(frame.columns, "nlevels", 1) == 1 else frame
+    return (
+        frame[names] if names and there and not taken and getattr(frame.columns, "nlevels", 1) == 1 else frame
+    )
 
 
 def _of_dict(data: Mapping[Any, Any], vectors: Collection[str]) -> tuple[Source, Back]:

@@ -400,8 +400,9 @@ def described(
     if kind is None or isinstance(estimator, type):
         made, what = (estimator, "class") if isinstance(estimator, type) else (type(estimator), "value")
         remedy = "save the fitted model itself" if sha256 else "give the fitted model itself"
+        holds = f"model file {path} holds" if sha256 else "`model` is"
         raise ModelError(
-            f"{f'model file {path} holds' if sha256 else '`model` is'} a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
+            f"{holds} a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
             f"decision_function or predict; {remedy}"
         )
     names, inputs = _columns(path, estimator, features, columns)

@@ -185,10 +185,13 @@ def _model_of(request: DataRequest, source: Source, columns: Columns) -> Scoring
     from fairfix.models.in_memory import fitted_model
 
     taken = {*columns.roles, *([request.count] if request.count else ())}
-    usual = infer_columns(columns, source.schema, score_from_model=True)[0]  # a label by its usual name is no feature
+    usual = infer_columns(columns, source.schema, score_from_model=True)[
+        0
+    ]  # a label by its usual name is no feature
     names = [name for name in source.columns if name not in taken | {*usual.roles}]
     model = fitted_model(request.model, names, **about)
-    if not model.classes and not any(map(request.gives, ("score_scale", "threshold"))) and request.task == "classification":
+    scaled = request.task == "regression" or any(map(request.gives, ("score_scale", "threshold")))
+    if not model.classes and not scaled:
         raise UsageError(
             f"`model`: {model.path} predicts numbers, and decisions need a scale; give `task='regression'`, "
             "`score_scale='probability'`, or `threshold=NUMBER` with `score_scale='raw'`"

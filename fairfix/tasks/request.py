@@ -839,7 +839,9 @@ ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "
 def _holds_values(role: str, value: Any) -> bool:
     """Tell whether a parameter holds anything but the name of a column, or a list of names where it takes several."""
     several = role in ("protected", "strata") and isinstance(value, (list, tuple))
-    return not (value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value)))
+    return not (
+        value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value))
+    )
 
 
 def function_of(
@@ -880,7 +882,9 @@ def function_of(
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
             for one, value in given["parameters"].items():
                 if getattr(value, "ndim", 0):
-                    raise UsageError(f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them")
+                    raise UsageError(
+                        f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
+                    )
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
 
     helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
