@@ -31,7 +31,7 @@ from fairfix.data.places import Place, content_of, uploaded
 from fairfix.data.plain import is_plain, plain_batch, plain_field, plain_schema
 from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.targets import OPEN, check_links
-from fairfix.data.urls import EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
+from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
 from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError
 
@@ -230,6 +230,8 @@ class FrameSource(Source):
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
         chosen = self._table.select(list(columns))
+        if any(column.num_chunks > 1 for column in chosen.columns):  # sums depend on where batches end
+            chosen = chosen.combine_chunks()
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
@@ -264,13 +266,10 @@ def _plain(source: Source) -> Source:
 
 
 def open_source(data: Any, **stated: Any) -> Source:
-    """Return a source for a path, a glob, a folder, a URL of such, ``-``, a table in memory or a dict of columns.
+    """Return a source for a path, a glob, a folder, a URL of such or of a database, ``-``, or rows in memory.
 
-    A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
-    batches). A stream is read once, into a table in memory, without a copy of what it hands out.
-
-    So it does for a database and for an Ibis table. ``delimiter``, ``decimal``, ``encoding`` and ``header`` state how
-    text files are written, ``table`` or ``sql`` which rows of a database are read. ``-`` is standard input.
+    :mod:`fairfix.data.frames` has the kinds of rows in memory. ``delimiter``, ``decimal``, ``encoding`` and ``header``
+    state how text files are written, ``table`` or ``sql`` which rows of a database are read. ``-`` is standard input.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
@@ -289,32 +288,9 @@ def open_source(data: Any, **stated: Any) -> Source:
         raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
         return data
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return _plain(
-            FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
-        )
-    if isinstance(data, Mapping):
-        with _convertible("dict"):
-            return _plain(
-                FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
-            )
-    if hasattr(data, "columns") and hasattr(data, "iloc"):
-        with _convertible("data frame"):
-            return _plain(FrameSource(pa.Table.from_pandas(data, preserve_index=False)))
-    if hasattr(data, "__arrow_c_stream__"):
-        return _plain(FrameSource(_streamed(data)))
-    raise DataError(
-        f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
-    )
+    from fairfix.data.frames import frame_source
 
-
-def _streamed(data: Any) -> pa.Table:
-    """Return what an Arrow C stream holds."""
-    try:
-        return pa.RecordBatchReader.from_stream(data).read_all()
-    except Exception as error:  # whatever makes the stream raises errors of its own
-        reason = hidden(str(error)).strip() or type(error).__name__
-        raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
+    return _plain(frame_source(data))
 
 
 def head_of(place: Place, size: int) -> bytes:
@@ -348,16 +324,6 @@ def readable(place: Place, kind: str) -> Iterator[None]:
             )
         hint = remedy if "conversion error" in first else ""
         raise UnreadableError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
-
-
-@contextmanager
-def _convertible(kind: str) -> Iterator[None]:
-    """Turn what Arrow says of values it cannot hold into an error of the data."""
-    try:
-        yield
-    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
-        reason = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
 UNRUN = "fairfix.unrun/1"

@@ -12,7 +12,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -155,6 +155,8 @@ class Repaired:
     """What only people read: proof, selection, split, fingerprint, warnings."""
     seed: int
     """Of the split and the fit."""
+    scorer: Any = field(default=None, repr=False, compare=False)
+    """The model in memory that scored the rows of the repair; a saved artifact has none."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -242,19 +244,18 @@ class Repaired:
         self,
         data: Any,
         *,
-        model: str | None = None,
+        model: Any = None,
         trust_model: str | None = None,
         missing: MissingScore = "error",
         duplicate_ids: DuplicateIds = "error",
         unseen_group: UnseenGroup | None = None,
     ) -> Any:
-        """Return rows with their predictions, in the kind in which the rows come.
+        """Return rows with their predictions, in the kind in which the rows come; it is :func:`fairfix.predict`.
 
         Parameters
         ----------
         data
-            A dict with the values of one row, a list of such dicts, a dict with a list for each column, a data frame
-            (its index is kept), an Arrow table, or a path.
+            Rows of any kind that :mod:`fairfix.models.rows` lists, or a path.
         model, trust_model, missing, duplicate_ids, unseen_group
             As in :func:`fairfix.predict`; what happens to unseen groups is by default what the artifact says.
 
@@ -280,14 +281,15 @@ class Repaired:
                 raise UsageError(
                     f"`{name}`: {value!r} is none of {', '.join(words)}{did_you_mean(value, words)}"
                 )
-        if model is None and trust_model is None and isinstance(data, Mapping) and self._row_rule is not None:
-            decided_alone = self._row_rule(data)
-            if decided_alone is not None:
-                return decided_alone
         from fairfix.models.rows import predict_rows
 
         asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
         return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
+
+    def predict_plain(self, data: Any) -> dict[str, Any] | None:
+        """Return a dict of one row with its prediction; None where it needs more than plain values."""
+        rule = self._row_rule if isinstance(data, Mapping) else None
+        return None if rule is None else rule(data)
 
     @cached_property
     def _row_rule(self) -> RowRule | None:

@@ -311,7 +311,7 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
     """Return which file scored the rows; empty where they came with scores."""
-    return {"file": file_name(request.model), "sha256": data.model.sha256} if data.model else {}
+    return {"file": file_name(data.model.path), "sha256": data.model.identity} if data.model else {}
 
 
 def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> AuditReport:

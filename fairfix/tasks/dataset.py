@@ -118,15 +118,8 @@ def open_data(
         error = UsageError(f"{text}{guide()}")
         error.quotes = bool(source.examples)
         raise error
-    if request.model:
-        from fairfix.models.user_file import load_model
-
-        model = load_model(
-            request.model,
-            trust=request.trust_model,
-            features=tuple(request.features) or None,
-            positive_label=request.positive_label,
-        )
+    if request.model is not None:
+        model = _model_of(request, source, columns)
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
@@ -183,8 +176,36 @@ def open_data(
     return data
 
 
+def _model_of(request: DataRequest, source: Source, columns: Columns) -> ScoringModel:
+    """Return the model of a request: from its file, or as it is in memory."""
+    about: Any = {"features": tuple(request.features) or None, "positive_label": request.positive_label}
+    if isinstance(request.model, str):
+        from fairfix.models.user_file import load_model
+
+        return load_model(request.model, trust=request.trust_model, **about)
+    if request.trust_model is not None:
+        raise UsageError("`trust_model` is of model files; leave it out, since this `model` is in memory")
+    from fairfix.models.in_memory import fitted_model
+
+    taken = {*columns.roles, *([request.count] if request.count else ())}
+    usual = infer_columns(columns, source.schema, score_from_model=True)[
+        0
+    ]  # a label by its usual name is no feature
+    names = [name for name in source.columns if name not in taken | {*usual.roles}]
+    model = fitted_model(request.model, names, **about)
+    scaled = request.task == "regression" or any(map(request.gives, ("score_scale", "threshold")))
+    if not model.classes and not scaled:
+        raise UsageError(
+            f"`model`: {model.path} predicts numbers, and decisions need a scale; give `task='regression'`, "
+            "`score_scale='probability'`, or `threshold=NUMBER` with `score_scale='raw'`"
+        )
+    return model
+
+
 def _scale_of(model: ScoringModel, request: DataRequest) -> str:
     """Return the scale of a model's scores: as it is said where only the user can know; else what the model gives."""
+    if model.score_scale == "stated":
+        return request.score_scale
     gives = {"probability": "probabilities", "decision": "decisions"}.get(model.score_scale)
     if gives is None:
         return request.score_scale if request.gives("score_scale") else "raw"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -58,6 +58,9 @@ from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
 from fairfix.tasks.result import Result
+
+if TYPE_CHECKING:
+    from fairfix.models.user_file import ScoringModel
 
 FACTS = [
     "data",
@@ -201,7 +204,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     identity = identity_of(data, (*(choice.names or ()), *beside))
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
     from_data = data.source.name, data.inferred, identity, base, notes, choice.content
-    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
+    scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
+    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer), waivers)
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,8 @@ class _Made:
     """How the data was read."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further parts of the result."""
+    scorer: ScoringModel | None = None
+    """The model in memory that scored the rows."""
 
 
 def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
@@ -240,6 +246,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         made.base,
         {},
         request.seed,
+        made.scorer,
     )
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(
@@ -294,6 +301,8 @@ def chosen_method(
         elif rule.listed and isinstance(value, (list, tuple)):
             value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
+        if not parts:
+            raise UsageError(f"`{one}` takes a value, and this list has none")
         fixed[one], *others = parsed = [
             rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
         ]
@@ -510,8 +519,8 @@ def _base(
         return {"kind": "column", "name": data.reading.columns.score}
     return {
         "kind": "file",
-        "name": file_name(request.model),
-        "sha256": data.model.sha256,
+        "name": file_name(data.model.path),
+        "sha256": data.model.identity,
         "features": list(data.model.feature_names),
         **({} if request.positive_label is None else {"positive_label": request.positive_label}),
         **({} if averaged is None else {"average": averaged.state()}),

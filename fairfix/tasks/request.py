@@ -63,12 +63,16 @@ class Domain:
     positional: bool = False
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
+    living: bool = False
+    """Whether it may also be an object that is no text, such as the client of a cluster."""
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
         if value is None or value is default:
             return default
         listed = self.many and not hasattr(value, "iloc")
+        if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
+            raise UsageError(f"`{name}`: {type(value).__name__} is neither text nor a list")
         return (
             tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
         )
@@ -80,6 +84,8 @@ class Domain:
         """
         if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
             raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
+        if self.living and not isinstance(value, (str, os.PathLike, int, float)):
+            return value
         if self.kind is object:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
@@ -116,6 +122,15 @@ class Domain:
 
 TRUTHS = ("bool", "bool_")
 """Types of True and False, those of numpy among them, which is not imported here."""
+
+
+def _is_iterable(value: Any) -> bool:
+    """Tell whether a value has entries, as an array without dimensions and a class have not."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _entries(value: Any) -> list[Any]:
@@ -159,6 +174,16 @@ def paths_of(kind: type) -> frozenset[str]:
     return frozenset(name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object)
 
 
+FORMS: Mapping[str, tuple[Any, str]] = {
+    "record": (Mapping, "a dict of texts"),
+    "waivers": ((list, tuple), "a list of dicts"),
+    "metrics": (Mapping, "a dict of functions"),
+    "today": (date, "a date"),
+    "output": ((str, os.PathLike), "a path"),
+}
+"""Parameters that have no option of the command line -> their types, in words too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
@@ -173,6 +198,10 @@ class Request:
     configured: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
+        for name, (kind, words) in FORMS.items():
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, kind):
+                raise UsageError(f"`{name}` takes {words}, not a value of type {type(value).__name__}")
         for name, (default, domain) in parameters_of(type(self)).items():
             object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
         check_together(self)
@@ -271,7 +300,9 @@ class DataRequest(FilesRequest):
         None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
     )
     prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
-    model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
+    model: Any = source(
+        "Score the rows with this model file (.skops, .onnx, .joblib, .pkl, or one of LightGBM, XGBoost or CatBoost)."
+    )
     features: Names = parameter(
         (),
         "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
@@ -485,10 +516,11 @@ class AuditRequest(GateRequest):
         "'dp.difference>0.02' for one.",
         "AMOUNT|CHECK",
     )
-    cluster: str | None = parameter(
+    cluster: Any = parameter(
         None,
         "Let the workers of a Dask cluster read the data, by its scheduler's address; local:4 starts 4 processes here.",
         "ADDRESS",
+        living=True,
     )
     threads: int | None = parameter(
         None,
@@ -815,8 +847,20 @@ def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]
     """Return what to write for keywords that other libraries have; empty if there are none."""
     ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
-    columns = "; columns are given by their names in `data`, so what stands beside it becomes a column first"
+    columns = "; each takes the name of a column of `data`, or an array with a value for each row"
     return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
+
+
+ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "weight", "count", "id")
+"""Parameters that take values for the rows in place of the name of a column."""
+
+
+def _holds_values(role: str, value: Any) -> bool:
+    """Tell whether a parameter holds anything but the name of a column, or a list of names where it takes several."""
+    several = role in ("protected", "strata") and isinstance(value, (list, tuple))
+    return not (
+        value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value))
+    )
 
 
 def function_of(
@@ -849,8 +893,17 @@ def function_of(
             wrong = next((one for one in kwargs if one not in signature.parameters), "")
             raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
         explicit = frozenset(given)
+        if "protected" in signature.parameters and any(_holds_values(one, given.get(one)) for one in ROLES):
+            from fairfix.data.beside import with_arrays
+
+            given = with_arrays(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
+            for one, value in given["parameters"].items():
+                if getattr(value, "ndim", 0):
+                    raise UsageError(
+                        f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
+                    )
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
 
     helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class

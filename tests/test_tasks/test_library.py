@@ -12,6 +12,7 @@ from typing import Any
 import click
 import fairfix
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fairfix.cli import run
 from fairfix.errors import FairfixError, UsageError
@@ -233,7 +234,7 @@ def test_a_frame_and_column_names_suffice(rows: pd.DataFrame) -> None:
     repair.repaired.save("r.fairfix")
     assert run(["predict", "r.fairfix", "d.parquet", "-o", "p.parquet", "--quiet"]) == 0
     for artifact in (repair, "r.fairfix", fairfix.load("r.fairfix")):
-        assert fairfix.predict(artifact, rows).equals(pd_table("p.parquet"))
+        assert fairfix.predict(artifact, pa.Table.from_pandas(rows)).equals(pd_table("p.parquet"))
 
 
 def pd_table(path: str) -> Any:
@@ -420,10 +421,8 @@ def test_keywords_of_other_libraries_are_answered_with_ours(
     for theirs, own in names.items():
         assert f"{theirs!r} is `{own}` here" in str(refused.value)
         assert own in inspect.signature(task).parameters
-    with pytest.raises(UsageError, match="`protected`: give the name of the column"):
-        fairfix.audit(rows, protected=rows.race)
-    with pytest.raises(UsageError, match="`label`: give the name of the column"):
-        fairfix.audit(rows, protected="race", label=rows.label)
+    with pytest.raises(UsageError, match="`reference`: give the name"):
+        fairfix.audit(rows, protected="race", reference=rows.race)
     assert fairfix.audit(rows, protected=rows[["race", "town"]].columns).to_dict()["data"]["columns"][
         "protected"
     ]
