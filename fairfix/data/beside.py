@@ -216,10 +216,10 @@ def _array(role: str, entries: Any) -> pa.Array:
         elif hasattr(entries, "iloc") or isinstance(entries, (list, tuple)):
             entries = pa.array(entries, from_pandas=True)
         elif not isinstance(entries, (pa.Array, pa.ChunkedArray)):
-            known = hasattr(entries, "dtype") and not isinstance(
+            typed = hasattr(entries, "dtype") and not isinstance(
                 entries, np.ndarray
             )  # an index, a categorical
-            entries = pa.array(entries if known else np.asarray(entries), from_pandas=True)
+            entries = pa.array(entries if typed else np.asarray(entries), from_pandas=True)
     if isinstance(entries, pa.ChunkedArray):
         entries = entries.combine_chunks()
         entries = pa.concat_arrays(entries.chunks) if isinstance(entries, pa.ChunkedArray) else entries

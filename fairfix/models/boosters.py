@@ -235,7 +235,7 @@ def _with_levels(column: pd.Series[Any], levels: tuple[Any, ...], name: str, *, 
             f"column {name!r} holds {entries[strange[0]]!r}, a category that the model was not fitted on; it knows "
             f"{', '.join(map(repr, levels[:SHOWN]))}{more}: correct the value, or leave it empty"
         )
-    made = pd.Categorical.from_codes(places[codes], categories=pd.Index(list(levels)))  # type: ignore[arg-type]  # codes
+    made = pd.Categorical.from_codes(places[codes], categories=pd.Index(list(levels)))
     return pd.Series(made, index=column.index)
 
 

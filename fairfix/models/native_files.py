@@ -145,11 +145,10 @@ def _score(library: str, package: Any, model: Any) -> None:
     """Score rows of numbers, of none, and of numbers that are no category."""
     import numpy as np
 
-    width = {
-        "lightgbm": lambda one: one.num_feature(),
-        "xgboost": lambda one: one.num_features(),
-        "catboost": lambda one: len(one.feature_names_),
-    }[library](model)
+    if library == "lightgbm":
+        width = model.num_feature()
+    else:
+        width = model.num_features() if library == "xgboost" else len(model.feature_names_)
     if not 0 < width <= 1_000_000:
         raise ValueError(f"it has {width:,} features")
     rng = np.random.default_rng(0)

@@ -140,13 +140,14 @@ def scored(source: Source, repaired: Repaired, given: Any, trust: str | None) ->
 def _model_again(base: Mapping[str, Any], given: Any, trust: str | None) -> ScoringModel:
     """Return the model that is given; a ModelError where the artifact was fitted on another one."""
     about: Any = {"features": base["features"], "positive_label": base.get("positive_label")}
-    if not isinstance(given, (str, os.PathLike)):
+    given = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(given, str):
         if trust is not None:
             raise UsageError("`trust_model` is of model files; leave it out, since this `model` is in memory")
         model = fitted_model(given, base["features"], **about)
         name = f"the {model.path} in memory"
     elif base["sha256"].startswith(CONTENT):
-        model, name = load_model(given, trust=trust, **about), str(given)
+        model, name = load_model(given, trust=trust, **about), given
     else:
         if file_hash(given) != base["sha256"]:
             raise ModelError(f"{given} is not the model this artifact was fitted on ({base['sha256']})")

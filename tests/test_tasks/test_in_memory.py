@@ -259,9 +259,7 @@ WRONG: dict[str, Any] = {
     "frame": people(),
     "scalar array": np.array(3),
     "number": -5,
-    "dict": {"a": 1},
     "unfitted": LogisticRegression(),
-    "function": lambda rows: rows,
     "list": [1, 2],
     "empty list": [],
 }
