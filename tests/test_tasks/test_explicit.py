@@ -63,6 +63,7 @@ VALUES: Mapping[str, Any] = {
     "score": "other",
     "prediction": "yes",
     "features": ["x"],
+    "exclude": ["z"],
     "positive_label": "0",
     "positive_prediction": "0",
     "weight": "w",
