@@ -26,6 +26,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -165,6 +166,10 @@ class FileSource(Source):
     """What messages call it."""
     endings: ClassVar[tuple[str, ...]]
     """Of its files' names, in small letters."""
+    signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ()
+    """Offsets and the bytes there by which its content is recognized."""
+    has_tables: ClassVar[bool] = False
+    """Whether a file holds several tables, of which ``table`` names one."""
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         self.name = name
@@ -263,23 +268,25 @@ def open_source(data: Any, **stated: str | None) -> Source:
     batches). A stream is read once, into a table in memory, without a copy of what it hands out.
 
     So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
-    written, ``table`` or ``sql`` which rows of a database are read.
+    written, ``table`` or ``sql`` which rows of a database are read; ``table`` also names the sheet of a workbook.
     """
     given = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
         from fairfix.data.database import open_database
 
         return open_database(data, given)
-    if named := {"table", "sql"} & set(given):
+    if isinstance(data, (str, os.PathLike)):
+        data, given = _table_named(os.fspath(data), given)
+    if named := {"sql"} & set(given) or (not isinstance(data, str) and {"table"} & set(given)):
         raise UsageError(
             f"`{min(named)}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
         )
-    if given and not isinstance(data, (str, os.PathLike)):
+    if given and not isinstance(data, str):
         raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
         return data
-    if isinstance(data, (str, os.PathLike)):
-        return _plain(_open_files(os.fspath(data), given))
+    if isinstance(data, str):
+        return _plain(_open_files(data, given))
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return _plain(
             FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
@@ -306,6 +313,20 @@ def _streamed(data: Any) -> pa.Table:
     except Exception as error:  # whatever makes the stream raises errors of its own
         reason = hidden(str(error)).strip() or type(error).__name__
         raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
+
+
+def _table_named(text: str, given: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Return a path, and what is stated with the table that ``FILE#NAME`` names in it."""
+    endings = tuple(ending for ending, kind in file_kinds().items() if kind.has_tables)
+    path, mark, table = text.partition("#")
+    while mark and not path.lower().endswith(endings):
+        more, mark, table = table.partition("#")
+        path += f"#{more}"
+    if not mark or Path(text).exists():
+        return text, given
+    if "table" in given:
+        raise UsageError(f"{shown_url(text)} names a table after #; leave out `table`, or what follows the #")
+    return path, {**given, "table": unquote(table)}
 
 
 def _open_files(text: str, stated: Mapping[str, str]) -> Source:
@@ -346,8 +367,13 @@ def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Sour
     name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
     (kind,) = kinds.values()
     places = named_apart(places)
-    if stated and not kind.text:
-        raise UsageError(f"`{min(stated)}` is of CSV files, and {name} is {kind.kind}; leave it out")
+    if "table" in stated and not kind.has_tables:
+        raise UsageError(
+            f"`table` is of databases and workbooks, and {name} is {kind.kind}; leave it out, or give the URL of a "
+            f"database, such as {EXAMPLE}"
+        )
+    if (signs := set(stated) - {"table"}) and not kind.text:
+        raise UsageError(f"`{min(signs)}` is of CSV files, and {name} is {kind.kind}; leave it out")
     return kind(places, name, **stated)
 
 

@@ -1,0 +1,175 @@
+"""Types of columns whose format has a type per value: spreadsheets, JSON, files of statistics packages.
+
+A column gets one Arrow type of all its values. Values that no one type holds become their canonical texts, so a mixed
+column still names groups. A column that is asked for as numbers is parsed then, and a value that is no number is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from fairfix.data.canonical import canonical
+from fairfix.data.plain import texts_of
+from fairfix.errors import DataError
+
+NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+"""A number in text whose name is that of the number; ``01`` and ``1e5`` are codes."""
+
+LABELS = b"fairfix.labels"
+"""Key of a field's metadata: JSON of [[value, label], ...], the labels that a statistics package shows for values."""
+
+
+def column_of(entries: Sequence[Any], *, numerals: bool = False) -> pa.Array:
+    """Return an array of Python values of any types, None where missing.
+
+    With ``numerals``, texts count as numbers where each of them is the canonical text of a number.
+    """
+    kinds = set(map(type, entries)) - {type(None)}
+    if numerals and str in kinds and kinds <= {str, int, float} and all(map(_is_numeral, entries)):
+        entries = [_number(one) if isinstance(one, str) else one for one in entries]
+        kinds = set(map(type, entries)) - {type(None)}
+    if not kinds:
+        return pa.nulls(len(entries))
+    if kinds == {float, int}:
+        return pa.array([None if one is None else float(one) for one in entries], pa.float64())
+    if kinds == {date, datetime}:
+        entries = [datetime(*one.timetuple()[:3]) if type(one) is date else one for one in entries]
+    if len(kinds) == 1 or kinds == {date, datetime} or kinds <= {list, dict}:
+        with suppress(pa.ArrowException, OverflowError, UnicodeEncodeError):
+            return pa.array(entries)
+    return pa.array([None if one is None or one != one else _text(one) for one in entries], pa.string())
+
+
+def _is_numeral(entry: Any) -> bool:
+    return not isinstance(entry, str) or (len(entry) < 16 and NUMERAL.fullmatch(entry) is not None)
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
+def _text(entry: Any) -> str:
+    if isinstance(entry, (list, dict)):
+        return json.dumps(entry, ensure_ascii=False, default=str)
+    return canonical(entry).encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+
+
+def unified(kinds: Iterable[pa.DataType]) -> pa.DataType:
+    """Return the type that holds values of all these types; text where there is no other."""
+    schemas = [pa.schema({"": kind}) for kind in dict.fromkeys(kinds)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return pa.string()
+
+
+def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in the unified type of its column."""
+    if array.type == kind:
+        return array
+    if pa.types.is_string(kind):
+        if pa.types.is_nested(array.type):
+            return pa.array([None if one is None else _text(one) for one in array.to_pylist()], kind)
+        return texts_of(array)
+    return array.cast(kind)
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Return column names with ``.1``, ``.2`` behind those that repeat, as pandas has them."""
+    out: dict[str, None] = {}
+    for name in names:
+        own, n = name, 0
+        while own in out:
+            n += 1
+            own = f"{name}.{n}"
+        out[own] = None
+    return list(out)
+
+
+def asked_batches(
+    batches: Iterable[pa.RecordBatch], types: Mapping[str, pa.DataType], where: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with texts as numbers where numbers are asked for, and labels where names are.
+
+    A DataError names the first text that is no number.
+    """
+    row = 0
+    for batch in batches:
+        fields, columns = [], []
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            asked = types.get(field.name)
+            labels = labels_of(field)
+            if labels and asked is not None and not pa.types.is_floating(asked):
+                column = named(column, labels)  # noqa: PLW2901
+            elif pa.types.is_string(column.type) and asked is not None and pa.types.is_floating(asked):
+                column = _parsed(column, field.name, where, row)  # noqa: PLW2901
+            fields.append(pa.field(field.name, column.type))
+            columns.append(column)
+        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        row += batch.num_rows
+
+
+def _parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
+    coded = column.dictionary_encode()
+    entries: list[float | None] = []
+    for text in coded.dictionary.to_pylist():
+        try:
+            entries.append(float(text) if "_" not in text else None)
+        except ValueError:
+            entries.append(None)
+    wrong = {i for i, entry in enumerate(entries) if entry is None}
+    for row, code in enumerate(coded.indices.to_pylist() if wrong else ()):
+        if code in wrong:
+            raise DataError(
+                f"column {name!r} has {coded.dictionary[code].as_py()!r} in row {before + row + 1:,} of {where}, "
+                "which is not a number; correct the value, or leave it empty"
+            )
+    return pa.array(entries, pa.float64()).take(coded.indices)
+
+
+# ---------------------------------------------------------------------- value labels
+
+
+def with_labels(field: pa.Field, labels: Mapping[float | str, str]) -> pa.Field:
+    """Return a field that carries the labels of its values."""
+    pairs = json.dumps([[value, label] for value, label in labels.items()])
+    return field.with_metadata({LABELS: pairs.encode()}) if labels else field
+
+
+def labels_of(field: pa.Field) -> dict[float | str, str]:
+    """Return the labels of the values of a column."""
+    return dict(json.loads((field.metadata or {}).get(LABELS, b"[]")))
+
+
+def named(column: pa.Array, labels: Mapping[float | str, str]) -> pa.Array:
+    """Return the labels of values as a dictionary array; a value without a label has its canonical text."""
+    coded = column.dictionary_encode()
+    texts = [
+        None if one is None or one != one else labels.get(one, canonical(one))
+        for one in coded.dictionary.to_pylist()
+    ]
+    names = pa.array(texts, pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(names.indices.take(coded.indices), names.dictionary)
+
+
+def labelled_throughout(distinct: Mapping[str, set[Any]], schema: pa.Schema) -> pa.Schema:
+    """Return the schema where columns are names if each of their values has a label; ``distinct`` has the values."""
+    coded = pa.dictionary(pa.int32(), pa.string())
+    fields = [
+        field.with_type(coded)
+        if (labels := labels_of(field)) and distinct[field.name] and distinct[field.name] <= labels.keys()
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+Reader = Callable[[], Iterator[pa.RecordBatch]]
+"""Reads the batches of a part."""
