@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,11 @@ from fairfix.errors import DataError
 NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 """A number in text whose name is that of the number; ``01`` and ``1e5`` are codes."""
 
-LABELS = b"fairfix.labels"
-"""Key of a field's metadata: JSON of [[value, label], ...], the labels that a statistics package shows for values."""
+Labels = Mapping[Any, str]
+"""Value of a column -> the label that a statistics package shows for it."""
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+"""Type of a column whose values are shown as labels."""
 
 
 def column_of(entries: Sequence[Any], *, numerals: bool = False) -> pa.Array:
@@ -94,29 +98,34 @@ def told_apart(names: Iterable[str]) -> list[str]:
 
 
 def asked_batches(
-    batches: Iterable[pa.RecordBatch], types: Mapping[str, pa.DataType], where: str
+    batches: Iterable[pa.RecordBatch],
+    types: Mapping[str, pa.DataType],
+    where: str,
+    labels: Mapping[str, Labels] = MappingProxyType({}),
+    names: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches with texts as numbers where numbers are asked for, and labels where names are.
 
-    A DataError names the first text that is no number.
+    ``names`` are the columns with labels that are names where nothing is asked for. A DataError names the first text
+    that is no number.
     """
     row = 0
     for batch in batches:
-        fields, columns = [], []
-        for field, column in zip(batch.schema, batch.columns, strict=True):
-            asked = types.get(field.name)
-            labels = labels_of(field)
-            if labels and asked is not None and not pa.types.is_floating(asked):
-                column = named(column, labels)  # noqa: PLW2901
-            elif pa.types.is_string(column.type) and asked is not None and pa.types.is_floating(asked):
-                column = _parsed(column, field.name, where, row)  # noqa: PLW2901
-            fields.append(pa.field(field.name, column.type))
+        columns = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            asked = types.get(name)
+            as_number = asked is not None and pa.types.is_floating(asked)
+            if name in labels and not as_number and (asked is not None or name in names):
+                column = labelled(column, labels[name])  # noqa: PLW2901
+            elif pa.types.is_string(column.type) and as_number:
+                column = parsed(column, name, where, row)  # noqa: PLW2901
             columns.append(column)
-        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        yield pa.RecordBatch.from_arrays(columns, batch.schema.names)
         row += batch.num_rows
 
 
-def _parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
+def parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
+    """Return texts as numbers; a DataError names the first that is none, and its row after ``before`` others."""
     coded = column.dictionary_encode()
     entries: list[float | None] = []
     for text in coded.dictionary.to_pylist():
@@ -137,18 +146,7 @@ def _parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
 # ---------------------------------------------------------------------- value labels
 
 
-def with_labels(field: pa.Field, labels: Mapping[float | str, str]) -> pa.Field:
-    """Return a field that carries the labels of its values."""
-    pairs = json.dumps([[value, label] for value, label in labels.items()])
-    return field.with_metadata({LABELS: pairs.encode()}) if labels else field
-
-
-def labels_of(field: pa.Field) -> dict[float | str, str]:
-    """Return the labels of the values of a column."""
-    return dict(json.loads((field.metadata or {}).get(LABELS, b"[]")))
-
-
-def named(column: pa.Array, labels: Mapping[float | str, str]) -> pa.Array:
+def labelled(column: pa.Array, labels: Labels) -> pa.Array:
     """Return the labels of values as a dictionary array; a value without a label has its canonical text."""
     coded = column.dictionary_encode()
     texts = [
@@ -159,17 +157,16 @@ def named(column: pa.Array, labels: Mapping[float | str, str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(names.indices.take(coded.indices), names.dictionary)
 
 
-def labelled_throughout(distinct: Mapping[str, set[Any]], schema: pa.Schema) -> pa.Schema:
-    """Return the schema where columns are names if each of their values has a label; ``distinct`` has the values."""
-    coded = pa.dictionary(pa.int32(), pa.string())
-    fields = [
-        field.with_type(coded)
-        if (labels := labels_of(field)) and distinct[field.name] and distinct[field.name] <= labels.keys()
-        else field
-        for field in schema
-    ]
-    return pa.schema(fields)
+def unlabelled(column: pa.Array, labels: Labels) -> bool:
+    """Tell whether a column has a value without a label."""
+    return any(one is not None and one == one and one not in labels for one in column.unique().to_pylist())
 
 
-Reader = Callable[[], Iterator[pa.RecordBatch]]
-"""Reads the batches of a part."""
+def whole(array: pa.Array) -> pa.Array:
+    """Return floats as integers where all of them are, for formats that have floats alone."""
+    if not pa.types.is_floating(array.type):
+        return array
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return array

@@ -13,7 +13,7 @@ from fairfix.data.confined import read_confined
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import Place
 from fairfix.data.sources.whole import WholeFile
-from fairfix.data.typed import column_of, told_apart
+from fairfix.data.typed import Labels, column_of, told_apart, whole
 from fairfix.errors import DataError
 
 TITLES = 50
@@ -35,12 +35,12 @@ class ExcelSource(WholeFile):
     has_tables = True
     needs = ("python_calamine", "excel")
 
-    def table(self, place: Place) -> pa.Table:
+    def table(self, place: Place) -> tuple[pa.Table, dict[str, Labels]]:
         """Return the rows of the sheet with data, or of the one that is named."""
         table = read_confined(place, self.kind, f"{__name__}:read", sheet=self.sheet, name=place.name)
         if remark := (table.schema.metadata or {}).get(b"remark", b"").decode():
             self.remark = f"{self.remark}; {remark}" if self.remark else remark
-        return table.replace_schema_metadata(None)
+        return table, {}
 
 
 def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
@@ -56,7 +56,7 @@ def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
     if sheet is not None:
         if sheet not in names:
             shown = ", ".join(map(repr, names))
-            raise DataError(f"has no sheet {sheet!r}{did_you_mean(sheet, names)}; it has: {shown}")
+            raise DataError(f"has no sheet {sheet!r}{did_you_mean(sheet, names) or f'; it has: {shown}'}")
         rows, first = _rows(book, sheet)
     else:
         rows, first, sheet = _only(book, name)
@@ -72,7 +72,7 @@ def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
     columns = [list(column) for column in zip(*data, strict=True)] or [[] for _ in rows[at]]
     kept = [i for i, head in enumerate(rows[at]) if head is not None or any(one is not None for one in columns[i])]
     heads = told_apart(f"Unnamed: {i}" if rows[at][i] is None else canonical(rows[at][i]) for i in kept)
-    arrays = [_whole(column_of(columns[i], numerals=True)) for i in kept]
+    arrays = [whole(column_of(columns[i], numerals=True)) for i in kept]
     return pa.table(arrays, names=heads).replace_schema_metadata({"remark": "; ".join(remarks)})
 
 
@@ -125,14 +125,3 @@ def _header(rows: Sequence[Row]) -> int:
     head = rows[: TITLES + 1]
     used = sum(any(row[i] is not None for row in rows[: 2 * TITLES]) for i in range(len(rows[0])))
     return next((i for i, row in enumerate(head) if 2 * sum(one is not None for one in row) > used), 0)
-
-
-def _whole(array: pa.Array) -> pa.Array:
-    """Return numbers as integers where all of them are, since a spreadsheet has floats alone."""
-    if pa.types.is_floating(array.type):
-        try:
-            whole = array.cast(pa.int64())
-        except pa.ArrowInvalid:
-            return array
-        return whole if whole.cast(pa.float64()) == array else array
-    return array
