@@ -20,10 +20,10 @@ import pyarrow as pa
 from fairfix.data.places import Place
 from fairfix.errors import DataError
 
-MEMORY = 4 << 30
+MEMORY = 3 << 30
 """Bytes of addresses that the process may take."""
 
-SECONDS = 600
+SECONDS = 300
 """Processor time that it may take."""
 
 BYTES = 1 << 30

@@ -124,6 +124,19 @@ def asked_batches(
         row += batch.num_rows
 
 
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of so many rows, so that sums are those of other formats to the last bit."""
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        kept.append(batch)
+        while (total := sum(map(len, kept))) >= rows:
+            joined = pa.concat_batches(kept)
+            yield joined.slice(0, rows)
+            kept = [joined.slice(rows)] if total > rows else []
+    if kept:
+        yield pa.concat_batches(kept)
+
+
 def parsed(column: pa.Array, name: str, where: str, before: int) -> pa.Array:
     """Return texts as numbers; a DataError names the first that is none, and its row after ``before`` others."""
     coded = column.dictionary_encode()

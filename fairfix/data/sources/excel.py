@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
+from itertools import islice
 from typing import Any, ClassVar
+from zipfile import ZipFile, is_zipfile
 
 import pyarrow as pa
 
 from fairfix.data.canonical import canonical
-from fairfix.data.confined import read_confined
+from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
 from fairfix.data.names import did_you_mean
 from fairfix.data.places import Place
 from fairfix.data.sources.whole import WholeFile
@@ -18,6 +20,9 @@ from fairfix.errors import DataError
 
 TITLES = 50
 """Lines above a header, at most."""
+
+CELLS = 20_000_000
+"""Cells of a sheet, which are all in memory."""
 
 Row = list[Any]
 
@@ -45,12 +50,17 @@ class ExcelSource(WholeFile):
 
 def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
     """Return the table of a sheet, with a remark in its metadata."""
-    from python_calamine import CalamineWorkbook, PasswordError
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
+    if is_zipfile(file) and sum(one.file_size for one in ZipFile(file).infolist()) > BYTES:
+        raise DataError(TOO_LARGE)
+    file.seek(0)
     try:
         book = CalamineWorkbook.from_filelike(file)
     except PasswordError:
         raise DataError("is protected by a password; save a copy without one") from None
+    except CalamineError:
+        raise DataError("is not a workbook, or is damaged; save it again as .xlsx or CSV") from None
     names = book.sheet_names
     remarks = []
     if sheet is not None:
@@ -98,9 +108,12 @@ def _rows(book: Any, name: str) -> tuple[list[Row], int]:
     sheet = book.get_sheet_by_name(name)
     if sheet.start is None:
         return [], 0
+    if sheet.height * sheet.width > CELLS:
+        raise DataError(TOO_LARGE)
     skipped, left = sheet.start
     rows: list[Row] = [
-        [None if isinstance(one, str) and not one.strip() else one for one in row] for row in sheet.to_python()
+        [None if isinstance(one, str) and not one.strip() else one for one in row]
+        for row in islice(sheet.iter_rows(), skipped, None)
     ]
     _fill(rows, sheet.merged_cell_ranges or (), skipped, left)
     filled = [i for i, row in enumerate(rows) if any(one is not None for one in row)]

@@ -66,8 +66,11 @@ class FrameFile(FileSource):
         except (DataError, MemoryError, GeneratorExit):
             raise
         except Exception as error:
-            first = [*str(error).strip().splitlines(), type(error).__name__][0]
-            raise DataError(f"{place.name} cannot be read as {self.kind}: {first}; save it as CSV or Parquet") from error
+            first = [*str(error).strip().splitlines(), type(error).__name__][0].rstrip(".")
+            raise DataError(
+                f"{place.name} cannot be read as {self.kind}: it is damaged, incomplete or of an unknown version "
+                f"({first}); save it again, or as CSV or Parquet"
+            ) from error
 
     def _bare(self, place: Place) -> set[str]:
         """Return the columns with labels that have a value without one, or none at all."""

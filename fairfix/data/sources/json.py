@@ -7,7 +7,6 @@ numbers and texts, is parsed by Python.
 from __future__ import annotations
 
 import json
-import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -15,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data import files
 from fairfix.data.canonical import canonical
 from fairfix.data.confined import TOO_LARGE
 from fairfix.data.files import FileSource, Part, readable, require
 from fairfix.data.places import Place
-from fairfix.data.typed import asked_batches, column_of, recast, told_apart, unified
+from fairfix.data.typed import asked_batches, column_of, rebatched, recast, told_apart, unified
 from fairfix.errors import DataError
 
 BLOCK = 4 << 20
@@ -36,8 +36,8 @@ LINES = (".jsonl", ".ndjson")
 ROWS = 10_000
 """Records of an object that are made into columns at a time."""
 
-LONG = re.compile(rb"[0-9]{17}")
-"""Digits that may be of a whole number which no float holds."""
+EXACT = 2.0**53
+"""Whole numbers below it are exact as floats."""
 
 BLANK = " \t\r\n"
 
@@ -84,7 +84,7 @@ def _read(
     place: Place, schema: pa.Schema, types: Mapping[str, pa.DataType], by_arrow: bool
 ) -> Iterator[pa.RecordBatch]:
     batches = (_batch(block, place, 0, schema, by_arrow) for block in _blocks(place))
-    return asked_batches(batches, types, place.name)
+    return asked_batches(rebatched(batches, files.BATCH_ROWS), types, place.name)
 
 
 def _batch(
@@ -92,7 +92,7 @@ def _batch(
 ) -> pa.RecordBatch:
     """Return the columns of a block: all in their own types, or those of a schema."""
     records, text = block
-    if text and by_arrow and not LONG.search(text):
+    if text and by_arrow:
         try:
             return _by_arrow(text, schema)
         except (pa.ArrowException, UnicodeDecodeError):  # mixed types, or an error that Python names better
@@ -133,12 +133,22 @@ def _by_arrow(text: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
     else:  # a text that looks like a time is a text
         kinds = [pa.string() if pa.types.is_timestamp(one.type) else one.type for one in table.schema]
         table = table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
+        if any(pa.types.is_floating(one.type) and _rounded(one) for one in table.columns):
+            raise pa.ArrowInvalid("whole numbers that floats round")
     return table.combine_chunks().to_batches()[0]
 
 
-def _parsed(text: str, place: Place, row: int) -> Any:
+def _rounded(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column may hold whole numbers that Arrow has rounded."""
+    import pyarrow.compute as pc
+
+    largest = pc.max(pc.abs(column)).as_py()
+    return largest is not None and largest >= EXACT
+
+
+def _parsed(line: bytes, place: Place, row: int) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unrepeated)
+        return json.loads(line.decode("utf-8"), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
         raise _broken(place, row, error) from None
 
@@ -153,10 +163,8 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _lines(text: bytes) -> Iterator[str]:
-    for line in text.decode("utf-8").split("\n"):
-        if line.strip(BLANK):
-            yield line
+def _lines(text: bytes) -> Iterator[bytes]:
+    return (line for line in text.split(b"\n") if line.strip())
 
 
 # ---------------------------------------------------------------------- blocks
@@ -256,7 +264,11 @@ def _after_comma(text: str, at: int) -> int:
 
 
 def _broken(place: Place, row: int, why: object) -> DataError:
-    return DataError(f"{place.name} cannot be read as JSON: record {row + 1:,}: {why or 'nested too deeply'}")
+    return DataError(f"{place.name} cannot be read as JSON: record {row + 1:,}: {_reason(why)}")
+
+
+def _reason(error: object) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _of_object(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block]:
@@ -267,7 +279,7 @@ def _of_object(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block
     try:
         content = json.loads(text.decode("utf-8"), object_pairs_hook=_unrepeated)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place.name} cannot be read as JSON: {error or 'nested too deeply'}") from None
+        raise DataError(f"{place.name} cannot be read as JSON: {_reason(error)}") from None
     records = _records(content)
     if records is None:
         raise DataError(

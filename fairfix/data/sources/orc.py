@@ -1,4 +1,4 @@
-"""ORC files, a run of stripes at a time."""
+"""ORC files, streamed in batches: a stripe may be as large as the file, so it is not read as a whole."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.files import FileSource, Part, joined, readable, require
+from fairfix.data.files import FileSource, Part, readable, require
 from fairfix.data.places import Place
-from fairfix.errors import DataError
-
-STRIPE_ROWS = 50_000_000
-"""Rows of a stripe, which is read as a whole, on average at most; usual are a million."""
+from fairfix.data.typed import rebatched
 
 
 class OrcSource(FileSource):
@@ -27,40 +24,37 @@ class OrcSource(FileSource):
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         super().__init__(places, name)
-        self._facts: dict[Place, tuple[int, int, list[str]]] = {}
+        self._columns: dict[Place, list[str]] = {}
+        self.rows = 0
         for place in places:
-            with _open(place) as file:
-                self._facts[place] = file.nrows, file.nstripes, file.schema.names
+            with _opened(place) as data:
+                from pyarrow import orc
+
+                file = orc.ORCFile(data)
+                self._columns[place] = file.schema.names
                 if place is places[0]:
                     self.schema = file.schema
-                if file.nrows > STRIPE_ROWS * file.nstripes:
-                    raise DataError(f"{place.name} has {file.nrows:,} rows in {file.nstripes} stripes; save it as Parquet")
-        self.rows = self.about_rows = sum(rows for rows, _, _ in self._facts.values())
+                self.rows += file.nrows
+        self.about_rows = self.rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return runs of stripes of about a million rows; of a file of several runs, each has a name of its own."""
-        out = []
+        """Return one part per file."""
         for place in self.places:
-            rows, stripes, names = self._facts[place]
-            require(columns, names, f"{place.name} (of {self.name})")
-            runs = list(joined([rows // max(stripes, 1)] * stripes))
-            for run in runs:
-                where = place.name if len(runs) == 1 else f"stripes {run[0] + 1} to {run[-1] + 1} of {place.name}"
-                out.append(Part(where, partial(_batches, place, run, list(columns))))
-        return out
+            require(columns, self._columns[place], f"{place.name} (of {self.name})")
+        return [Part(place.name, partial(_batches, place, list(columns))) for place in self.places]
 
 
 @contextmanager
-def _open(place: Place) -> Iterator[Any]:
-    from pyarrow import orc
-
+def _opened(place: Place) -> Iterator[Any]:
     with readable(place, OrcSource.kind), place.opened() as data:
-        yield orc.ORCFile(data)
+        yield data
 
 
-def _batches(place: Place, run: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with _open(place) as file:
-        for i in run:
-            stripe = file.read_stripe(i, columns=columns).select(columns)
-            for start in range(0, stripe.num_rows, files.BATCH_ROWS):
-                yield stripe.slice(start, files.BATCH_ROWS)
+def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    from pyarrow.dataset import OrcFileFormat
+
+    with _opened(place) as data:
+        batches = OrcFileFormat().make_fragment(data).to_batches(
+            columns=columns, batch_size=files.BATCH_ROWS, batch_readahead=1, use_threads=False
+        )
+        yield from rebatched((batch.select(columns) for batch in batches), files.BATCH_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +20,9 @@ TRANSPORT = b"HEADER RECORD*******LIBRARY"
 
 NEWER = b"HEADER RECORD*******LIBV8"
 """... and of one of version 8."""
+
+ZERO = 16.0**-65
+"""Number that pandas makes of a zero in a transport file."""
 
 DAYS = ("DATE", "YYMMDD", "MMDDYY", "DDMMYY", "E8601DA")
 """Formats of days since 1960 in a transport file, ..."""
@@ -47,9 +51,10 @@ class SasSource(FrameFile):
         file.seek(0)
         portable = head == TRANSPORT
         if head.startswith(NEWER):
-            raise ValueError("it is a transport file of version 8; save it as one of version 5, or as .sas7bdat or CSV")
+            raise ValueError("it is a transport file of version 8, and fairfix reads version 5")
         encoding = None if portable else "infer"  # a transport file does not say
         how = {"format": "xport" if portable else "sas7bdat", "encoding": encoding}
+        warnings.filterwarnings("error", message="xport file may be corrupted")  # a row is incomplete
         with pd.read_sas(file, iterator=True, **how) as reader:
             convert = _converted(reader) if portable else lambda frame: frame
 
@@ -76,9 +81,11 @@ def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
     def convert(frame: DataFrame) -> DataFrame:
         out = {}
         for name, column in frame.items():
-            if column.dtype == object:
-                column = column.map(_text)  # noqa: PLW2901
-            elif unit := "D" if formats[name] in DAYS else "s" if formats[name] in SECONDS else "":
+            if column.dtype.kind != "f":
+                out[name] = column.map(_text)
+                continue
+            column = column.where(column.abs() != ZERO, 0.0)  # noqa: PLW2901
+            if unit := "D" if formats[name] in DAYS else "s" if formats[name] in SECONDS else "":
                 column = pd.to_datetime(column, unit=unit, origin="1960-01-01", errors="coerce")  # noqa: PLW2901
             out[name] = column
         return pd.DataFrame(out)
