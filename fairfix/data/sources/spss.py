@@ -36,7 +36,11 @@ def read(file: BytesIO) -> pa.Table:
 
     portable = not file.getvalue().startswith(b"$FL")
     reader = pyreadstat.read_por if portable else pyreadstat.read_sav
-    data, meta = reader(file, output_format="dict")
+    try:
+        data, meta = reader(file, output_format="dict")
+    except Exception:  # a date that Python has not stops no run: dates are then numbers
+        file.seek(0)
+        data, meta = reader(file, output_format="dict", disable_datetime_conversion=True)
     columns = {name: whole(column_of(_entries(column))) for name, column in data.items()}
     labels = {name: list(pairs.items()) for name, pairs in meta.variable_value_labels.items() if name in columns}
     return pa.table(columns).replace_schema_metadata({"labels": json.dumps(labels)})
