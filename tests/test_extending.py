@@ -115,7 +115,7 @@ class LinesSource(FileSource):
 
 
 def test_a_kind_of_file_is_one_module(house: Path, run: Fairfix) -> None:
-    """Rows of JSON under an ending of their own are audited to the same JSON as Parquet, and decided on; messages know them."""
+    """Rows under an ending of their own are audited to the same JSON as Parquet; messages know them."""
     (house / "data" / "sources" / "rows.py").write_text(JSON_LINES)
     rows = (json.dumps(row) for row in scored().to_pylist())
     (house.parent / "data.rows").write_text("\n".join(rows))

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from io import BytesIO
 from typing import Any
@@ -51,7 +52,8 @@ def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Tabl
     code = START.format(path=sys.path, reader=reader, given=json.dumps(given))
     command = [sys.executable, "-P", "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with place.opened() as file, subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+    start: Any = partial(subprocess.Popen, command, **pipes)  # code of our own
+    with place.opened() as file, start() as process:
         try:
             with suppress(BrokenPipeError), process.stdin:
                 while chunk := file.read(CHUNK):
@@ -62,7 +64,9 @@ def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Tabl
             process.kill()
             raise
     if head and "error" in (reply := json.loads(head)):
-        raise DataError(f"{place.name} {reply['error']}" if reply["own"] else _unreadable(place, kind, reply["error"]))
+        raise DataError(
+            f"{place.name} {reply['error']}" if reply["own"] else _unreadable(place, kind, reply["error"])
+        )
     if table is None or process.returncode:
         why = "it needs more memory or time than a file may take, or is damaged"
         raise DataError(f"{_unreadable(place, kind, why)}; save it as Parquet or CSV")
@@ -90,7 +94,9 @@ def answer(reader: str, given: str) -> None:
     module, _, name = reader.partition(":")
     out, reply, table = sys.stdout.buffer, {}, None
     try:
-        table = getattr(import_module(module), name)(BytesIO(sys.stdin.buffer.read(BYTES + 1)), **json.loads(given))
+        table = getattr(import_module(module), name)(
+            BytesIO(sys.stdin.buffer.read(BYTES + 1)), **json.loads(given)
+        )
         if table.nbytes > BYTES:
             reply = {"error": TOO_LARGE, "own": True}
     except DataError as error:

@@ -21,7 +21,8 @@ LONGEST = 16 << 20
 """Characters of a line."""
 
 ATTRIBUTE = re.compile(
-    r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s{]+))\s*(.*)""", re.IGNORECASE | re.DOTALL
+    r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s{]+))\s*(.*)""",
+    re.IGNORECASE | re.DOTALL,
 )
 """Name of an attribute, perhaps in quotes, and its type."""
 
@@ -48,7 +49,9 @@ class ArffSource(FileSource):
             with _opened(place) as lines:
                 self._attributes[place] = _header(lines, place)
         first = self._attributes[places[0]]
-        self.schema = pa.schema({one: pa.float64() if numeric else pa.string() for one, numeric in first.items()})
+        self.schema = pa.schema(
+            {one: pa.float64() if numeric else pa.string() for one, numeric in first.items()}
+        )
         self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -88,7 +91,9 @@ def _header(lines: Iterator[str], place: Place) -> Attributes:
             break
         match = ATTRIBUTE.fullmatch(line) if word == "@attribute" else None
         if match is None and word != "@relation":
-            raise DataError(f"{place.name} cannot be read as ARFF: {line[:60]!r} is in its header; expected @attribute")
+            raise DataError(
+                f"{place.name} cannot be read as ARFF: {line[:60]!r} is in its header; expected @attribute"
+            )
         if match is not None:
             single, double, plain, kind = match.groups()
             head = plain if plain is not None else _unescaped(single if single is not None else double)
@@ -99,7 +104,9 @@ def _header(lines: Iterator[str], place: Place) -> Attributes:
         raise DataError(f"{place.name} cannot be read as ARFF: it has no line @data")
     if not heads:
         raise DataError(f"{place.name} cannot be read as ARFF: it has no @attribute")
-    return dict(zip(told_apart(head for head, _ in heads), (kind in NUMBERS for _, kind in heads), strict=True))
+    return dict(
+        zip(told_apart(head for head, _ in heads), (kind in NUMBERS for _, kind in heads), strict=True)
+    )
 
 
 def _unescaped(text: str) -> str:
@@ -113,12 +120,14 @@ def _read(place: Place, columns: list[str], types: Mapping[str, pa.DataType]) ->
 def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with _opened(place) as lines:
         attributes = _header(lines, place)
-        names, rows, before = list(attributes), [], 0
+        names, before = list(attributes), 0
+        rows: list[list[str | None]] = []
         wanted = [(name, names.index(name)) for name in columns]
 
         def batch() -> pa.RecordBatch:
             arrays = [
-                _array([row[at] for row in rows], name, attributes[name], place, before) for name, at in wanted
+                _array([row[at] for row in rows], name, attributes[name], place, before)
+                for name, at in wanted
             ]
             return pa.RecordBatch.from_arrays(arrays, columns)
 
@@ -149,7 +158,9 @@ def _entries(line: str, many: int, place: Place, row: int) -> list[str | None]:
             out.append(_unescaped(quoted) if quoted is not None else None if plain == "?" else plain)
             at = match.end() if end else len(line) + 1
     if len(out) != many:
-        raise DataError(f"{place.name} has {len(out):,} values in row {row:,}, and {many:,} attributes; correct the row")
+        raise DataError(
+            f"{place.name} has {len(out):,} values in row {row:,}, and {many:,} attributes; correct the row"
+        )
     return out
 
 

@@ -80,7 +80,9 @@ def read(file: BytesIO, sheet: str | None, name: str) -> pa.Table:
         remarks.append(f"left out {lines} above the header in row {first + at + 1}")
     data = [row for row in rows[at + 1 :] if any(entry is not None for entry in row)]
     columns = [list(column) for column in zip(*data, strict=True)] or [[] for _ in rows[at]]
-    kept = [i for i, head in enumerate(rows[at]) if head is not None or any(one is not None for one in columns[i])]
+    kept = [
+        i for i, head in enumerate(rows[at]) if head is not None or any(one is not None for one in columns[i])
+    ]
     heads = told_apart(f"Unnamed: {i}" if rows[at][i] is None else canonical(rows[at][i]) for i in kept)
     arrays = [whole(column_of(columns[i], numerals=True)) for i in kept]
     return pa.table(arrays, names=heads).replace_schema_metadata({"remark": "; ".join(remarks)})
@@ -96,7 +98,9 @@ def _only(book: Any, name: str) -> tuple[list[Row], int, str]:
     tables = {one: read for one, read in filled.items() if len(read[0]) > 1 and len(read[0][0]) > 1} or filled
     if len(tables) > 1:
         listed = ", ".join(map(repr, tables))
-        raise DataError(f"has tables in {len(tables)} sheets: {listed}; name one, as in '{name}#{next(iter(tables))}'")
+        raise DataError(
+            f"has tables in {len(tables)} sheets: {listed}; name one, as in '{name}#{next(iter(tables))}'"
+        )
     if not tables:
         raise DataError("has no sheet with rows")
     ((sheet, (rows, first)),) = tables.items()
@@ -104,7 +108,7 @@ def _only(book: Any, name: str) -> tuple[list[Row], int, str]:
 
 
 def _rows(book: Any, name: str) -> tuple[list[Row], int]:
-    """Return the rows of a sheet without empty ones around them, each entry None where empty, and how many are above."""
+    """Return the rows of a sheet between the first and the last with an entry, and the number of rows above."""
     sheet = book.get_sheet_by_name(name)
     if sheet.start is None:
         return [], 0
@@ -120,11 +124,16 @@ def _rows(book: Any, name: str) -> tuple[list[Row], int]:
     if not filled:
         return [], 0
     rows = rows[filled[0] : filled[-1] + 1]
-    width = max(len(row) - next((i for i, one in enumerate(reversed(row)) if one is not None), len(row)) for row in rows)
+    width = max(
+        len(row) - next((i for i, one in enumerate(reversed(row)) if one is not None), len(row))
+        for row in rows
+    )
     return [row[:width] for row in rows], skipped + filled[0]
 
 
-def _fill(rows: list[Row], merged: Iterable[tuple[tuple[int, int], tuple[int, int]]], top: int, left: int) -> None:
+def _fill(
+    rows: list[Row], merged: Iterable[tuple[tuple[int, int], tuple[int, int]]], top: int, left: int
+) -> None:
     """Give every row of a merged cell its value, which the file has for the first row alone."""
     for (first, column), (last, _) in merged:
         begin, at = first - top, column - left

@@ -46,7 +46,9 @@ class FrameFile(FileSource):
             bare |= kinds.keys() - labels.keys() | self._bare(place)
         self._kinds = {one: unified(each) for one, each in kinds.items()}
         self._names = self._kinds.keys() - bare
-        self.schema = pa.schema({one: CODED if one in self._names else kind for one, kind in self._kinds.items()})
+        self.schema = pa.schema(
+            {one: CODED if one in self._names else kind for one, kind in self._kinds.items()}
+        )
         self.about_rows = sum(place.size or 0 for place in places) // (8 * max(len(kinds), 1))
 
     @classmethod
@@ -88,9 +90,13 @@ class FrameFile(FileSource):
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file."""
         require(columns, list(self._kinds), self.name)
-        return [Part(place.name, partial(self._read, place, list(columns), types or {})) for place in self.places]
+        return [
+            Part(place.name, partial(self._read, place, list(columns), types or {})) for place in self.places
+        ]
 
-    def _read(self, place: Place, columns: list[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, place: Place, columns: list[str], types: Mapping[str, pa.DataType]
+    ) -> Iterator[pa.RecordBatch]:
         with self._open(place) as (frames, labels):
             batches = (self._chosen(frame, columns, place) for frame in frames(files.BATCH_ROWS, columns))
             yield from asked_batches(batches, types, place.name, labels, self._names)
@@ -98,7 +104,9 @@ class FrameFile(FileSource):
     def _chosen(self, frame: DataFrame, columns: list[str], place: Place) -> pa.RecordBatch:
         require(columns, list(frame.columns), f"{place.name} (of {self.name})")
         batch = _batch(frame[columns])
-        arrays = [recast(column, self._kinds[name]) for name, column in zip(columns, batch.columns, strict=True)]
+        arrays = [
+            recast(column, self._kinds[name]) for name, column in zip(columns, batch.columns, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, columns)
 
 

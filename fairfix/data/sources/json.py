@@ -63,7 +63,9 @@ class JsonSource(FileSource):
                 for field in batch.schema:
                     kinds.setdefault(field.name, {})[field.type] = None
                 if len(kinds) > WIDEST:
-                    raise DataError(f"{place.name} has more than {WIDEST:,} columns; give each row the same names")
+                    raise DataError(
+                        f"{place.name} has more than {WIDEST:,} columns; give each row the same names"
+                    )
         self.schema = pa.schema({one: unified(each) for one, each in kinds.items()})
         self._mixed = {
             one
@@ -77,7 +79,9 @@ class JsonSource(FileSource):
         require(columns, self.schema.names, self.name)
         wanted = pa.schema([self.schema.field(one) for one in columns])
         by_arrow = not self._mixed & set(columns)
-        return [Part(place.name, partial(_read, place, wanted, types or {}, by_arrow)) for place in self.places]
+        return [
+            Part(place.name, partial(_read, place, wanted, types or {}, by_arrow)) for place in self.places
+        ]
 
 
 def _read(
@@ -123,6 +127,7 @@ def _record_batch(arrays: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
 def _by_arrow(text: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
     from pyarrow import json as arrow_json
 
+    text.decode("utf-8")  # which Arrow does not look at
     options = arrow_json.ParseOptions(
         explicit_schema=schema, unexpected_field_behavior="ignore" if schema else "infer"
     )
@@ -230,12 +235,14 @@ def _of_array(file: pa.NativeFile, head: bytes, place: Place) -> Iterator[Block]
             if row:
                 at = _blank(text, _after_comma(text, at))
             record, at = parse(text, at)
-            text[at]  # noqa: B018  a number may go on
+            text[at]
         except (json.JSONDecodeError, IndexError) as error:
             more = b"" if ended else file.read(BLOCK)
             ended = not more
             if ended or len(text) - begin > LONGEST:
-                why = error if isinstance(error, json.JSONDecodeError) and not ended else "the file breaks off"
+                why = (
+                    error if isinstance(error, json.JSONDecodeError) and not ended else "the file breaks off"
+                )
                 raise _broken(place, row, why) from None
             text, at = text[begin:] + decode(more), 0
             continue
@@ -300,7 +307,9 @@ def _records(content: Any) -> list[Any] | None:
         if all(len(row) == len(heads) for row in rows):
             return [dict(zip(heads, row, strict=True)) for row in rows]
         return None
-    tables = [one for one in content.values() if isinstance(one, list) and one and set(map(type, one)) == {dict}]
+    tables = [
+        one for one in content.values() if isinstance(one, list) and one and set(map(type, one)) == {dict}
+    ]
     if len(tables) == 1:
         return tables[0]
     kinds = set(map(type, content.values()))

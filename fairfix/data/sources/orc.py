@@ -54,7 +54,9 @@ def _batches(place: Place, columns: list[str]) -> Iterator[pa.RecordBatch]:
     from pyarrow.dataset import OrcFileFormat
 
     with _opened(place) as data:
-        batches = OrcFileFormat().make_fragment(data).to_batches(
-            columns=columns, batch_size=files.BATCH_ROWS, batch_readahead=1, use_threads=False
+        batches = (
+            OrcFileFormat()
+            .make_fragment(data)
+            .to_batches(columns=columns, batch_size=files.BATCH_ROWS, batch_readahead=1, use_threads=False)
         )
         yield from rebatched((batch.select(columns) for batch in batches), files.BATCH_ROWS)

@@ -53,9 +53,10 @@ class SasSource(FrameFile):
         if head.startswith(NEWER):
             raise ValueError("it is a transport file of version 8, and fairfix reads version 5")
         encoding = None if portable else "infer"  # a transport file does not say
-        how = {"format": "xport" if portable else "sas7bdat", "encoding": encoding}
+        how: dict[str, Any] = {"format": "xport" if portable else "sas7bdat", "encoding": encoding}
         warnings.filterwarnings("error", message="xport file may be corrupted")  # a row is incomplete
-        with pd.read_sas(file, iterator=True, **how) as reader:
+        opened: Any = pd.read_sas(file, iterator=True, **how)
+        with opened as reader:
             convert = _converted(reader) if portable else lambda frame: frame
 
             def chunks(rows: int, _: Sequence[str] | None) -> Iterator[DataFrame]:
@@ -79,14 +80,15 @@ def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
     formats = {one["name"].decode(): one["nform"].decode("ascii", "replace") for one in reader.fields}
 
     def convert(frame: DataFrame) -> DataFrame:
-        out = {}
+        out: dict[Any, Any] = {}
+        parse: Any = pd.to_datetime
         for name, column in frame.items():
             if column.dtype.kind != "f":
                 out[name] = column.map(_text)
                 continue
             column = column.where(column.abs() != ZERO, 0.0)  # noqa: PLW2901
             if unit := "D" if formats[name] in DAYS else "s" if formats[name] in SECONDS else "":
-                column = pd.to_datetime(column, unit=unit, origin="1960-01-01", errors="coerce")  # noqa: PLW2901
+                column = parse(column, unit=unit, origin="1960-01-01", errors="coerce")  # noqa: PLW2901
             out[name] = column
         return pd.DataFrame(out)
 

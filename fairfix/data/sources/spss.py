@@ -20,13 +20,19 @@ class SpssSource(WholeFile):
 
     kind = "SPSS"
     endings = (".sav", ".zsav", ".por")
-    signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ((0, b"$FL2"), (0, b"$FL3"), (40, b"ASCII SPSS PORT FILE"))
+    signatures: ClassVar[tuple[tuple[int, bytes], ...]] = (
+        (0, b"$FL2"),
+        (0, b"$FL3"),
+        (40, b"ASCII SPSS PORT FILE"),
+    )
     needs = ("pyreadstat", "spss")
 
     def table(self, place: Place) -> tuple[pa.Table, dict[str, Labels]]:
         """Return the rows of a file, and its value labels."""
         table = read_confined(place, self.kind, f"{__name__}:read")
-        labels = {name: dict(pairs) for name, pairs in json.loads(table.schema.metadata[b"labels"]).items()}
+        labels: dict[str, Labels] = {
+            name: dict(pairs) for name, pairs in json.loads(table.schema.metadata[b"labels"]).items()
+        }
         return table, labels
 
 
@@ -42,7 +48,9 @@ def read(file: BytesIO) -> pa.Table:
         file.seek(0)
         data, meta = reader(file, output_format="dict", disable_datetime_conversion=True)
     columns = {name: whole(column_of(_entries(column))) for name, column in data.items()}
-    labels = {name: list(pairs.items()) for name, pairs in meta.variable_value_labels.items() if name in columns}
+    labels = {
+        name: list(pairs.items()) for name, pairs in meta.variable_value_labels.items() if name in columns
+    }
     return pa.table(columns).replace_schema_metadata({"labels": json.dumps(labels)})
 
 

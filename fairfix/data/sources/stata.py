@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -28,14 +28,17 @@ class StataSource(FrameFile):
         """Yield pandas' reading of chunks, and the labels of the values of columns."""
         import pandas as pd
 
-        with pd.read_stata(file, iterator=True, convert_categoricals=False) as reader:
+        opened: Any = pd.read_stata(file, iterator=True, convert_categoricals=False)
+        with opened as reader:
             sets = reader.value_labels()
             # pandas has no public way to the set of labels that a column has
-            labels = {
-                name: sets[own] for name, own in zip(reader._varlist, reader._lbllist, strict=True) if sets.get(own)
+            labels: dict[str, Labels] = {
+                name: sets[own]
+                for name, own in zip(reader._varlist, reader._lbllist, strict=True)
+                if sets.get(own)
             }
 
-            def chunks(rows: int, columns: list[str] | None) -> Iterator[pd.DataFrame]:
+            def chunks(rows: int, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
                 """Yield frames until pandas raises StopIteration."""
                 while True:
                     try:

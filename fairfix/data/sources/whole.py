@@ -30,7 +30,8 @@ class WholeFile(FileSource):
         self.sheet = table
         if self.needs and find_spec(self.needs[0]) is None:
             raise DataError(
-                f"{self.kind} files need {self.needs[0]}, which is not installed: pip install 'fairfix[{self.needs[1]}]'"
+                f"{self.kind} files need {self.needs[0]}, which is not installed: "
+                f"pip install 'fairfix[{self.needs[1]}]'"
             )
         self._tables: dict[Place, pa.Table] = {}
         self._labels: dict[Place, dict[str, Labels]] = {}
@@ -47,11 +48,14 @@ class WholeFile(FileSource):
             one
             for one in self._kinds
             if all(
-                labels.get(one) and not any(unlabelled(part, labels[one]) for part in self._tables[place].column(one).chunks)
+                labels.get(one)
+                and not any(unlabelled(part, labels[one]) for part in self._tables[place].column(one).chunks)
                 for place, labels in self._labels.items()
             )
         }
-        self.schema = pa.schema({one: CODED if one in self._names else kind for one, kind in self._kinds.items()})
+        self.schema = pa.schema(
+            {one: CODED if one in self._names else kind for one, kind in self._kinds.items()}
+        )
         self.rows = self.about_rows = sum(table.num_rows for table in self._tables.values())
 
     @abstractmethod
@@ -72,4 +76,8 @@ class WholeFile(FileSource):
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else pa.chunked_array([recast(one, kind) for one in column.chunks], kind)
+    return (
+        column
+        if column.type == kind
+        else pa.chunked_array([recast(one, kind) for one in column.chunks], kind)
+    )
