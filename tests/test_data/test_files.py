@@ -297,7 +297,7 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
         ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
         ("d.arrow", b"", "cannot be read as Arrow"),
         ("d.feather", b"FEA1" + WHOLE, "cannot be read as Arrow"),
-        ("d.xlsx", b"PK", r"d\.xlsx: unknown kind of file; known are .*\.parquet"),
+        ("d.docx", b"PK", r"d\.docx: unknown kind of file; known are .*\.parquet"),
     ],
 )
 def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [
         ("nope.csv", "nope.csv does not exist"),
         ("nope*.csv", r"nope\*.csv matches no file"),
-        ("empty", "holds no Arrow, CSV or Parquet file"),
+        ("empty", "holds no ARFF, .* or Stata file"),
         ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
         ("ftp://host/d.parquet", "ftp://host/d.parquet has a scheme that fairfix does not know"),
     ],
@@ -403,9 +403,9 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
     """Before anything is left behind."""
     with (
         pytest.raises(DataError, match="unknown kind of file"),
-        atomic_output(tmp_path / "o.xlsx") as file,
+        atomic_output(tmp_path / "o.docx") as file,
     ):
-        table_writer(file, tmp_path / "o.xlsx", ROWS.schema)
+        table_writer(file, tmp_path / "o.docx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
 
 
