@@ -646,7 +646,7 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
     put("both/a.csv", content_of(frames(), "a.csv"))
     put("both/b.parquet", content_of(frames(), "b.parquet"))
     put("empty.csv", b"")
-    server = web({"/d.xlsx": b"PK"})
+    server = web({"/d.docx": b"PK"})
     for url, words in {
         "s3://nowhere/d.csv": "s3://nowhere/d.csv does not exist; there is no such bucket",
         "s3://nowhere/*.csv": "there is no such bucket",
@@ -661,7 +661,7 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
         "ftp://u:pw@host/d.csv": r"^ftp://host/d\.csv has a scheme that fairfix does not know; it reads s3://, gs://",
         f"{server.url}/d.csv": "/d.csv does not exist",
         f"{server.url}/*.csv": "a web server lists no files",
-        f"{server.url}/d.xlsx": r"d\.xlsx: unknown kind of file",
+        f"{server.url}/d.docx": r"d\.docx: unknown kind of file",
     }.items():
         with pytest.raises(DataError, match=words) as error:
             open_source(url)
