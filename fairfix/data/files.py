@@ -270,7 +270,7 @@ def open_source(data: Any, **stated: str | None) -> Source:
     So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
     written, ``table`` or ``sql`` which rows of a database are read; ``table`` also names the sheet of a workbook.
     """
-    given = {name: sign for name, sign in stated.items() if sign is not None}
+    given: Mapping[str, str] = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
         from fairfix.data.database import open_database
 
