@@ -269,9 +269,10 @@ def open_source(data: Any, **stated: Any) -> Source:
     """Return a source for a path, a glob, a folder, a URL of such or of a database, ``-``, or rows in memory.
 
     :mod:`fairfix.data.frames` has the kinds of rows in memory. ``delimiter``, ``decimal``, ``encoding`` and ``header``
-    state how text files are written, ``table`` or ``sql`` which rows of a database are read. ``-`` is standard input.
+    state how text files are written, ``table`` or ``sql`` which rows of a database are read; ``table`` also names the
+    sheet of a workbook. ``-`` is standard input.
     """
-    given = {name: sign for name, sign in stated.items() if sign is not None}
+    given: Mapping[str, str] = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
         from fairfix.data.database import open_database
 

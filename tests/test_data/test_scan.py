@@ -399,7 +399,7 @@ def test_an_unfinished_output_vanishes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "holds no Arrow, CSV or Parquet"),
+        ({}, "holds no ARFF, .* or Stata file"),
         ({"a.csv": b"g\n1", "b.parquet": b""}, "holds CSV and Parquet"),
         ({"a.csv": b"g,g\n1,2"}, r"2 columns 'g'"),
         ({"a.csv": b"g,score\n1"}, "has 1 cells"),
