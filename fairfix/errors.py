@@ -181,6 +181,8 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "weights_or_counts": "weights look like numbers of people, for which there is `count`",
         "alike_groups": "names of groups differ only in case or blanks, and are taken for groups of their own: `merge`",
         "missing_marks": "names of groups look like marks of missing values; make them missing, or keep them: `merge`",
+        "where_unmatched": "`where` names a value that no row has; check how it is written",
+        "other_rows": "the baseline was made with another `where`, so a change may come from other rows",
         "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows are of groups that the fit has not seen, which the repair does not decide",
         "unknown_classes": "classes are predicted that are no row's label, such as ones that are spelt in another way",

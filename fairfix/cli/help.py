@@ -16,6 +16,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "label",
             "positive_label",
             "task",
+            "where",
             "weight",
             "count",
             "id",

@@ -75,6 +75,10 @@ class Source(ABC):
     """Roughly how many rows there are; decides how finely to count."""
     remark = ""
     """How the data was read, where that had to be guessed; empty where it is read as usual."""
+    left_out = 0
+    """Number of rows that do not meet the row filter, which nothing yields."""
+    notes: tuple[str, ...] = ()
+    """Values of the row filter that no row has, in words."""
     workers: Workers = Threads()
     """Who reads the parts."""
     answers = False

@@ -101,6 +101,8 @@ class Reading:
     max_groups: int = 1000
     bands: Mapping[str, Edges] = field(default_factory=dict)
     """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
+    where: str = ""
+    """Condition that the rows meet, as :func:`fairfix.data.row_filter.parse_condition` reads it; empty for all rows."""
     merge: Merges = field(default_factory=dict)
     """Column of a cell, of labels or of decisions -> name -> the name that it is taken for."""
 

@@ -46,7 +46,7 @@ from fairfix.tasks.dataset import (
 )
 from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
-from fairfix.tasks.messages import add_messages, of_names
+from fairfix.tasks.messages import add_messages, of_names, of_source
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
@@ -429,7 +429,7 @@ class Plan:
                 begin=begin,
             )
         outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         settings: dict[str, Any] = {
             "confidence": request.confidence,
             "seed": request.seed,
@@ -443,7 +443,7 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        add_messages(content, of_names(table.level_rows, table.reading))
+        add_messages(content, (*of_names(table.level_rows, table.reading), *of_source(data.source)))
         return CompareResult(add_record(content, request), outcome)
 
     def with_command(self, point: Point) -> Point:

@@ -21,6 +21,7 @@ from fairfix.data.merging import parse_merge
 from fairfix.data.names import INDEX_NAME
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
+from fairfix.data.row_filter import columns_of, filtered, parse_condition
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
 from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
@@ -165,6 +166,7 @@ def open_data(
         missing_rows=request.missing,
         bands=dict.fromkeys(rules, ()),
         merge=merge,
+        where="" if request.where is None else str(parse_condition(request.where)),
         **options,
     )
     reading.check(protected=protected_needed)
@@ -231,8 +233,18 @@ def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)
-    count = getattr(request, "count", None)
-    return PeopleSource(source, count) if count else source
+    count, where = getattr(request, "count", None), getattr(request, "where", None)
+    if where is None:
+        return PeopleSource(source, count) if count else source
+    chosen = filtered(source, parse_condition(where))
+    if not getattr(request, "suppress_below", 0):
+        for note in chosen.notes:
+            log.info("%s: %s", source.name, note)
+    if not count:
+        return chosen
+    people = PeopleSource(chosen, count)
+    people.left_out = 0 if is_dry() else int(PeopleSource(source, count).rows or 0) - int(people.rows or 0)
+    return people
 
 
 def unsent(*steps: Callable[[], object]) -> NoReturn:
@@ -295,7 +307,10 @@ def learned_features(
         return None
     taken = {*columns.roles, *membership_columns(noise, data)}
     free = [name for name in data.source.columns if name not in taken]
-    own = of_predict(data.source.schema)
+    own = {
+        *of_predict(data.source.schema),
+        *(columns_of(parse_condition(request.where)) if request.where else ()),
+    }
     usual = [name for name in free if not INDEX_NAME.fullmatch(name) and name not in own]
     names = usual if asked in ((), ("all",)) else list(asked)
     data.source.require(names)

@@ -132,6 +132,8 @@ def of_source(source: Source | None) -> Iterator[Note]:
     """Yield how a source was read, where that had to be guessed."""
     if source is not None and source.remark:
         yield Note(source.remark, "read_as")
+    for note in () if source is None else source.notes:
+        yield Note(note, "where_unmatched")
 
 
 def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Iterator[Caution]:
@@ -199,7 +201,7 @@ def add_messages(content: dict[str, Any], notes: Iterable[Note]) -> None:
     noted = messages(notes)
     if not noted:
         return
-    content["messages"] = list(map(message_dict, noted))
+    content["messages"] = [*content.get("messages", ()), *map(message_dict, noted)]
     for note in noted:
         if note.severity == "warning":
             log.info("%s", note.line)

@@ -166,7 +166,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     else:
         with explaining(data):
             table, data_fingerprint = _read(request, data, repairer, features, noise)
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         common: dict[str, Any] = {
             "choices": choices,
             "settings": asked,
@@ -393,7 +393,7 @@ def _from_stream(
         data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
-    rows = rows_dict(counts.read, counts.used, counts.excluded)
+    rows = rows_dict(counts.read, counts.used, counts.excluded, data.source.left_out)
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 

@@ -280,6 +280,11 @@ class DataRequest(FilesRequest):
         "VALUE",
         of_data=True,
     )
+    where: str | None = parameter(
+        None,
+        "Use only the rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
+        "CONDITION",
+    )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
         None,
