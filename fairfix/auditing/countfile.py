@@ -91,8 +91,8 @@ READING_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
-    "positive_label": codec.or_none(codec.name_text),
-    "positive_prediction": codec.or_none(codec.name_text),
+    "positive_label": codec.list_of(codec.name_text),
+    "positive_prediction": codec.list_of(codec.name_text),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
@@ -109,7 +109,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "where": "", "positive_prediction": None, "count": None}
+ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "where": "", "positive_prediction": [], "count": None}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)

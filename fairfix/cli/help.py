@@ -14,7 +14,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data": (
         *(
             "label",
-            "positive_label",
             "task",
             "where",
             "weight",
@@ -33,7 +32,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("max_groups", "suppress_below"),
     ),
     "Model": (
-        *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
+        *("score", "score_scale", "threshold", "prediction", "probability", "model"),
         *("trust_model", "features", "against", "against_data"),
     ),
     "Method": (

@@ -71,6 +71,11 @@ def filtered_table(source: Any, condition: Condition) -> Any:
     return out
 
 
+def observe(source: Any, observed: Mapping[Comparison, Observed]) -> None:
+    """Note what comparisons are about, by questions."""
+    _Filter(source, observed).observe()
+
+
 @dataclass(frozen=True)
 class _Filter:
     """Expressions of comparisons with the columns of a table."""

@@ -93,9 +93,10 @@ class Reading:
     task: Task = "classification"
     score_scale: ScoreScale = "probability"
     thresholds: tuple[float, ...] = ()
-    positive_label: str | None = None
-    positive_prediction: str | None = None
-    """The positive value of decisions; None where they are 0/1, or have that of the labels."""
+    positive_label: tuple[str, ...] = ()
+    """The positive values of labels; none where they are 0/1."""
+    positive_prediction: tuple[str, ...] = ()
+    """The positive values of decisions; none where they are 0/1, or have those of the labels."""
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
     max_groups: int = 1000

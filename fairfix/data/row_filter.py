@@ -1,7 +1,8 @@
 """Row filters: conditions on columns, such as ``year==2024 and product in ('car','van')``.
 
 A condition is parsed here, never run as code. It has comparisons of a column with values, ``in``, ``is missing``,
-``and``, ``or``, ``not`` and parentheses. Texts are in quotes of either kind, and a name that is no plain word is in backquotes.
+``and``, ``or``, ``not`` and parentheses. Texts are in quotes of either kind,
+and a name that is no plain word is in backquotes.
 
 Values are compared as names: ``year==2024`` meets 2024, 2024.0 and "2024" in every source. A number is compared with
 entries that are numbers, also where they are written as text; a text is compared with the other entries, letter by
@@ -395,7 +396,8 @@ def missing_in(array: pa.Array) -> Bools:
     none = np.zeros(len(array), dtype=bool) if missing is None else missing
     if not pa.types.is_floating(array.type):
         return none
-    return np.logical_or(none, np.isnan(primitive(array, array.type.to_pandas_dtype())))
+    nan: Bools = np.isnan(primitive(array, array.type.to_pandas_dtype()))
+    return none | nan
 
 
 def _of_numbers(array: pa.Array, comparison: Comparison, seen: Observed | None) -> Bools:
@@ -450,14 +452,17 @@ def check_observed(observed: Mapping[Comparison, Observed], where: str) -> Itera
             continue
         for value in comparison.values:
             if value not in seen.matched:
-                near = nearest(value, tuple(seen.others), 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it holds {_some(seen.others)}"
+                hint = _hint(value, seen)
                 yield f"no row has {value!r} in column {comparison.column!r}, which `where` names{hint}"
 
 
-def _some(values: Mapping[str, None]) -> str:
-    shown = list(values)[:SHOWN]
-    return ", ".join(map(repr, shown)) + (", ..." if len(values) > SHOWN else "")
+def _hint(value: str, seen: Observed) -> str:
+    """Return the value that is meant, or some that are there."""
+    if near := nearest(value, tuple(seen.others), 1):
+        return f"; did you mean {near[0]!r}?"
+    return f"; it holds {', '.join(map(repr, list(seen.others)[:SHOWN]))}" + ", ..." * (
+        len(seen.others) > SHOWN
+    )
 
 
 # ---------------------------------------------------------------------- sources
@@ -530,6 +535,24 @@ def filtered(source: Source, condition: Condition) -> Source:
 
     table: Source = filtered_table(source, condition)
     return table
+
+
+def absent_values(source: Source, column: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each value that no row has in a column, and a hint at what it has; one pass over the column."""
+    comparison = Comparison(column, "in", tuple(values))
+    observed = {comparison: Observed()}
+    if source.answers:
+        from fairfix.data.database_filter import observe
+
+        observe(source, observed)
+    else:
+        for part in source.parts([column], {column: pa.dictionary(pa.int32(), pa.string())}):
+            for batch in part.batches():
+                mask_of(batch, comparison, observed)
+    seen = observed[comparison]
+    for value in values:
+        if value not in seen.matched:
+            yield value, _hint(value, seen)
 
 
 def observing(condition: Condition) -> dict[Comparison, Observed]:

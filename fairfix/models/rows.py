@@ -102,7 +102,7 @@ def scored(source: Source, repaired: Repaired, path: str | None, trust: str | No
     if file_hash(path) != base["sha256"]:
         raise ModelError(f"{path} is not the model this artifact was fitted on ({base['sha256']})")
     model = load_model(
-        path, trust=trust, features=base["features"], positive_label=base.get("positive_label")
+        path, trust=trust, features=base["features"], positive_label=base.get("positive_label", ())
     )
     average = base.get("average")
     return ScoredSource(source, model if average is None else Averaged(model, read_changes(average)))

@@ -20,6 +20,7 @@ from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.canonical import canonical_group
 from fairfix.data.merging import parse_merge
+from fairfix.data.names import column_and_values, with_values
 from fairfix.data.reading import Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.urls import is_dry
@@ -32,6 +33,7 @@ from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, wi
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
+    VALUED,
     Dataset,
     apply_waivers,
     explaining,
@@ -440,6 +442,12 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
     same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
     held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
     held |= {name: getattr(reading, name) for name in READ_AS}
+    for part in VALUED:
+        if (text := getattr(request, part)) is not None:
+            name, values = column_and_values(text, tuple(filter(None, (held[part],))), part)
+            own = getattr(reading, f"positive_{part}")
+            agrees = name == held[part] and values in ((), own)
+            held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
     for name, rule in parse_bands(request.bands).items():
         own, word = reading.bands.get(name), isinstance(rule, str)

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fairfix.data.files import Source
-from fairfix.data.names import joined_names, nearest, quoted_name, split_names
+from fairfix.data.names import column_and_values, joined_names, nearest, quoted_name, split_names, with_values
 from fairfix.data.reading import DECISIONS, LABELS, SCORES
 from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
 from fairfix.errors import FairfixError, UsageError
@@ -57,6 +57,7 @@ SHOWN = 40
 TRIED = 1000
 """Rows that a command is tried on."""
 
+VALUED = ("label", "prediction")
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 
@@ -95,6 +96,8 @@ def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]
     """Return the columns that are given to a role, with the nearest for a name that is not there."""
     value = getattr(request, role, None) or ()
     names = [value] if isinstance(value, str) else list(value)
+    if role in VALUED:
+        names = [column_and_values(name, columns, role)[0] for name in names]
     near = [[name] if name in columns else nearest(name, columns) for name in names]
     return list(dict.fromkeys(chain.from_iterable(near)))
 
@@ -138,6 +141,9 @@ def _settings(
     settings: dict[str, Any] = {
         role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
     }
+    for role in VALUED:
+        if role in given and (values := column_and_values(getattr(request, role), source.columns, role)[1]):
+            settings[role] = with_values(given[role][0], values)
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
@@ -220,6 +226,14 @@ def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
         and shlex.split(printed) == words
     )
     return line if sound else ""
+
+
+def alternatives(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the command of a request with each of some settings; none that cannot be copied."""
+    given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
+    settings = _settings(request, source, given, {role: [] for role in ROLES} | given)
+    lines = (_line(request, {**settings, **choice}) for choice in choices)
+    return [line for line in lines if line]
 
 
 def paired_instead(request: AuditRequest, source: Source, old: str) -> str | None:

@@ -447,7 +447,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
-    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=())
     return read_table(source, bare, columns=())
 
 
@@ -496,7 +496,7 @@ def _base(
         "name": file_name(request.model),
         "sha256": data.model.sha256,
         "features": list(data.model.feature_names),
-        **({} if request.positive_label is None else {"positive_label": request.positive_label}),
+        **({"positive_label": list(data.reading.positive_label)} if data.reading.positive_label else {}),
         **({} if averaged is None else {"average": averaged.state()}),
     }
 

@@ -257,12 +257,16 @@ class DataRequest(FilesRequest):
     )
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
-        None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
+        None,
+        "Observed outcome, 0/1; of other values name the positive ones.  [default: a column with a usual name]",
+        "COLUMN[=VALUE,...]",
     )
-    score: str | None = parameter(
-        None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
+    score: str | None = parameter(None, "The model's score.  [default: a column with a usual name]", "COLUMN")
+    prediction: str | None = parameter(
+        None,
+        "Hard decisions, 0/1, instead of or beside a score; of other values name the positive ones.",
+        "COLUMN[=VALUE,...]",
     )
-    prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
     model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
     features: Names = parameter(
         (),
@@ -270,15 +274,6 @@ class DataRequest(FilesRequest):
         "learns from: columns, all (every column without a role), or score (the model's score alone).",
         "COLUMN",
         listed=True,
-    )
-    positive_label: str | None = parameter(
-        None, "The positive value of labels that are not 0/1.", "VALUE", of_data=True
-    )
-    positive_prediction: str | None = parameter(
-        None,
-        "The positive value of decisions that are not 0/1.  [default: that of the labels]",
-        "VALUE",
-        of_data=True,
     )
     where: str | None = parameter(
         None,
@@ -673,10 +668,7 @@ FITTED = (
     "noise_membership",
 )
 
-OF_TWO_COLUMNS = (
-    *("positive_label", "positive_prediction", "score", "score_scale"),
-    *("threshold", "probability", "model"),
-)
+OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline_data", "one_pass"),
@@ -712,7 +704,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         f"task={MULTICLASS}",
         OF_TWO,
-        "it is of two classes; `positive_label=VALUE` in place of the task has two",
+        "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
     ("baseline_data", ("baseline",), "one compares rows and the other results"),
     (
@@ -786,7 +778,8 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "count": ("frequency", "frequencies", "freq", "freq_weight", "frequency_weight", "fweight"),
     "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
     "strata": ("control_features", "control_feature"),
-    "positive_label": ("pos_label", "favorable_label", "favorable_classes"),
+    "label=COLUMN=VALUE": ("positive_label", "pos_label", "favorable_label", "favorable_classes"),
+    "prediction=COLUMN=VALUE": ("positive_prediction",),
     "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
     "fail_on": ("limits", "limit"),
     "method": ("mitigator", "algorithm", "constraints"),
@@ -799,7 +792,9 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 
 def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Return what to write for keywords that other libraries have; empty if there are none."""
-    ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
+    ours = {
+        other: own for own, others in PEERS.items() for other in others if own.partition("=")[0] in parameters
+    }
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
     columns = "; columns are given by their names in `data`, so what stands beside it becomes a column first"
     return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
