@@ -85,6 +85,8 @@ class Source(ABC):
     """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
+    unreadable: Mapping[str, str] = MappingProxyType({})
+    """Columns of a data frame that no table can hold, and that are left out -> why."""
     doubtful: Mapping[str, str] = MappingProxyType({})
     """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
 
@@ -92,6 +94,12 @@ class Source(ABC):
     def columns(self) -> tuple[str, ...]:
         """Column names, in the order of the data."""
         return tuple(self.schema.names)
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the columns that can be read: those that are there once."""
+        times = Counter(self.columns)
+        return tuple(name for name in self.columns if times[name] == 1)
 
     @abstractmethod
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -141,6 +149,9 @@ class Source(ABC):
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
+        for name in columns:
+            if name in self.unreadable:
+                raise ColumnError(f"column {name!r} of {self.name} cannot be read: {self.unreadable[name]}")
         require(columns, self.columns, self.name)
 
 
@@ -218,15 +229,19 @@ def joined(rows: Sequence[int]) -> Iterator[list[int]]:
 class FrameSource(Source):
     """A table already in memory."""
 
-    def __init__(self, table: pa.Table, name: str = "data") -> None:
-        self.name = name
+    def __init__(
+        self, table: pa.Table, name: str = "data", unreadable: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.name, self.unreadable = name, unreadable
+        if unreadable:
+            self.remark = f"left out, since they cannot be read: {', '.join(map(repr, unreadable))}"
         self._table = table
         self.schema = table.schema
         self.rows = self.about_rows = int(table.num_rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
-        chosen = self._table.select(list(columns))
+        chosen = self._table if tuple(columns) == self.columns else self._table.select(list(columns))
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
@@ -235,7 +250,7 @@ class PlainSource(Source):
 
     def __init__(self, source: Source) -> None:
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.rows, self.about_rows = source.rows, source.about_rows
+        self.rows, self.about_rows, self.unreadable = source.rows, source.about_rows, source.unreadable
         self.schema = plain_schema(source.schema)
         self._source = source
 
@@ -288,14 +303,11 @@ def open_source(data: Any, **stated: str | None) -> Source:
         return _plain(
             FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
         )
-    if isinstance(data, Mapping):
-        with _convertible("dict"):
-            return _plain(
-                FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
-            )
-    if hasattr(data, "columns") and hasattr(data, "iloc"):
-        with _convertible("data frame"):
-            return _plain(FrameSource(pa.Table.from_pandas(data, preserve_index=False)))
+    if isinstance(data, Mapping) or (hasattr(data, "columns") and hasattr(data, "iloc")):
+        from fairfix.data.frames import arrow_table
+
+        table, unreadable = arrow_table(data)
+        return _plain(FrameSource(table, unreadable=unreadable))
     if hasattr(data, "__arrow_c_stream__"):
         return _plain(FrameSource(_streamed(data)))
     raise DataError(
@@ -415,16 +427,6 @@ def readable(place: Place, kind: str) -> Iterator[None]:
             )
         hint = remedy if "conversion error" in first else ""
         raise DataError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
-
-
-@contextmanager
-def _convertible(kind: str) -> Iterator[None]:
-    """Turn what Arrow says of values it cannot hold into an error of the data."""
-    try:
-        yield
-    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
-        reason = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
 
 
 UNRUN = "fairfix.unrun/1"

@@ -479,6 +479,7 @@ class FilteredSource(Source):
         self._names = columns_of(condition)
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
         self.text, self.schema, self.doubtful = source.text, source.schema, source.doubtful
+        self.unreadable = source.unreadable
         require_columns(self._names, source)
         observed = observing(condition)
         self._first, rows, read = list[int](), 0, 0

@@ -33,7 +33,8 @@ def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
     """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
     columns = reading.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
-    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    single = (name for name in schema.names if schema.names.count(name) == 1 and name not in hidden)
+    names = [columns.id] if columns.id else sorted(single)
     require(names, schema.names, "the data")
     return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
 

@@ -348,7 +348,11 @@ def learned_features(
         *of_predict(data.source.schema),
         *(columns_of(parse_condition(request.where)) if request.where else ()),
     }
-    usual = [name for name in free if not INDEX_NAME.fullmatch(name) and name not in own]
+    usual = [
+        name
+        for name in data.source.usable
+        if name in free and not INDEX_NAME.fullmatch(name) and name not in own
+    ]
     names = usual if asked in ((), ("all",)) else list(asked)
     data.source.require(names)
     for name in names:

@@ -193,7 +193,8 @@ def _check_choice(table: Table, split: Split, parameter: str, validation: float)
 def identity_of(data: Dataset) -> dict[str, str]:
     """Return the columns that identify a row, among those of the data as it comes: not a score of a model file."""
     made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
-    own = pa.schema([field for field in data.source.schema if field.name not in made])
+    usable = set(data.source.usable) - {*made}
+    own = pa.schema([field for field in data.source.schema if field.name in usable])
     return identity_columns(own, data.reading)
 
 

@@ -202,7 +202,7 @@ def runs(source: Source, attempt: Callable[[pa.Table], object]) -> bool:
     if is_dry():
         return False
     try:
-        part = next(iter(source.parts(source.columns, dict.fromkeys(source.doubtful, pa.string()))))
+        part = next(iter(source.parts(source.usable, dict.fromkeys(source.doubtful, pa.string()))))
         batches = [batch.slice(0, TRIED) for batch in islice(part.batches(), 1)]
         attempt(pa.Table.from_batches(batches))
     except (FairfixError, StopIteration, ValueError):  # ValueError: no batch

@@ -123,9 +123,9 @@ def _guide(source: Source, typed: str, columns: Columns, positive_label: tuple[s
 
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
     """Return what is seen of each column, and the number of rows."""
-    seen = {name: Survey() for name in source.columns}
+    seen = {name: Survey() for name in source.usable}
     rows = 0
-    for part in source.parts(list(source.columns), dict.fromkeys(source.doubtful, pa.string())):
+    for part in source.parts(list(seen), dict.fromkeys(source.doubtful, pa.string())):
         for batch in part.batches():
             rows += batch.num_rows
             for name in seen:
@@ -139,7 +139,7 @@ def _candidates(
     """Return the columns that look like groups: by a usual name, and by few values of text alone."""
     usual, others, taken = [], [], replace(columns, protected=()).roles
     for column in source.schema:
-        counts = seen[column.name].counts
+        counts = seen[column.name].counts if column.name in seen else None
         if column.name in taken or counts is None or not 2 <= len(counts) <= FEW:
             continue
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
