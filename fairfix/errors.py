@@ -7,7 +7,8 @@
     │   ├── ConfigError          2   a config file says something fairfix does not know
     │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
-    │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   ├── ColumnError          2   a column is missing or of the wrong type
+    │   │   └── AmbiguousError   2   several columns could play a part
     │   └── EntryError         2   an entry is none that its column may hold
     ├── ModelError               2   a model file is refused, unreadable or does not fit the data
     └── ArtifactError            2   a .fairfix file is damaged, hostile or from another format
@@ -20,7 +21,7 @@ The library raises these and never exits; only :mod:`fairfix.cli` turns them int
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -96,6 +97,14 @@ class ColumnError(DataError):
     def __init__(self, text: str, listing: str = "") -> None:
         super().__init__(text + listing)
         self.text, self.listing = text, listing
+
+
+class AmbiguousError(ColumnError):
+    """Several columns could play a part; ``choices`` has the parameters to give for each."""
+
+    def __init__(self, text: str, listing: str, choices: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(text, listing)
+        self.choices = choices
 
 
 class EntryError(DataError):

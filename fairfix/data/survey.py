@@ -24,6 +24,9 @@ MANY = 50
 MANY_CLASSES = 20
 """Values of a label up to which each may be a class."""
 
+DECILES = 20
+"""Points of a score, such as deciles, up to which whole numbers are no percentages."""
+
 SHOWN = 6
 """Values that are shown."""
 
@@ -141,7 +144,17 @@ def _held(seen: Survey, common: Sequence[tuple[str, int]]) -> str:
 
 
 def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
-    """Return what scores of a range may be, by scale."""
+    """Return what scores of a range may be, by scale.
+
+    Whole numbers up to 20, such as deciles, are no percentages, and numbers hardly above 1 are rounded probabilities.
+    Margins and log-odds have both signs.
+    """
+    points = seen.counts is not None and all(value.lstrip("-").isdecimal() for value in seen.counts)
+    unlikely = {
+        "percent": seen.high < 1.5 or (points and seen.high <= DECILES),
+        "margin": seen.low >= 0,
+        "logit": seen.low >= 0,
+    }
     scales: dict[str, Any] = {
         "percent": "100p",
         "margin": "2p-1",
@@ -152,5 +165,5 @@ def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
         scale: words
         for scale, words in scales.items()
         for low, high in (SCORE_RANGE.get(scale, (-math.inf, math.inf)),)
-        if scale != reading.score_scale and low <= seen.low and seen.high <= high
+        if scale != reading.score_scale and not unlikely.get(scale) and low <= seen.low and seen.high <= high
     }

@@ -24,7 +24,7 @@ from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.row_filter import absent_values, columns_of, filtered, parse_condition
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_database, is_dry, name_of
-from fairfix.errors import ColumnError, DataError, EntryError, UnsentError, UsageError
+from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
@@ -151,8 +151,13 @@ def open_data(
             repaired=isinstance(request, AuditRequest),
         )
         source.require(columns.roles)
+    except AmbiguousError as error:
+        lines = _to_choose(request, raw, error.choices) if guides else ""
+        raise ColumnError(error.text, lines or error.listing) from error
     except ColumnError as error:
         raise ColumnError(error.text, guide()) from error
+    if label_needed and columns.label is None and guides:
+        raise ColumnError("this needs labels; name the column with `label=COLUMN`", guide())
     own = of_predict(source.schema)
     for part, name in inferred.items():
         log.info("%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "by its name")

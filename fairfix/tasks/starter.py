@@ -118,7 +118,8 @@ def _guide(source: Source, typed: str, columns: Columns, positive_label: tuple[s
     def attempt(rows: pa.Table) -> None:
         first_configuration(open_source(rows), "", filled, positive_label=positive_label)
 
-    return listing(source, given, roles, to_copy("init", typed, settings) if runs(source, attempt) else "")
+    command = to_copy("init", typed, settings) if runs(source, attempt) else ""
+    return listing(source, given, roles, [command] if command else [])
 
 
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
