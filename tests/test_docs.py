@@ -230,6 +230,11 @@ def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyP
 
     assert (done.returncode, (checkout / "output").read_text()) == (1, "status=1\n"), done.stderr
     assert done.stdout.count("::error") == 1
+    monkeypatch.setenv("FAIRFIX_FAIL_ON", "dp.difference > 0.1  ks > 0.9")
+    monkeypatch.setenv("BASELINE", "fairness.json")  # of the run before
+    done = execute(audit["run"], checkout)
+    assert done.returncode == 1, done.stderr
+    assert json.loads((checkout / "fairness.json").read_text())["baseline"]["unchanged"]
     assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
 
 

@@ -429,8 +429,6 @@ GUIDED: dict[str, tuple[dict[str, str], str]] = {
     "capitals": ({}, "--protected RACE"),
     "a typing error": ({}, "--protected sexx,race --weight wieght"),
     "a label that is not there": ({}, "--protected race --label labl"),
-    "two labels": ({"copy": "target"}, "--protected race"),
-    "two scores": ({"other": "proba"}, "--protected race"),
     "unusual names": ({"label": "outcome_2024", "score": "riskScore", "sex": "customer gender"}, ""),
     "commas and blanks": ({"race": "race, self", "label": "has repaid"}, "--label 'has repaidd'"),
     "signs of the shell": ({"race": "race$(rm)", "label": "default?"}, ""),
