@@ -98,7 +98,7 @@ class _Filter:
             return reduce(operator.or_, met).fill_null(False) if met else ibis.literal(False)
         if not _compares(kind, comparison):
             return self._of_entries(comparison, as_coded(column))
-        return own.isin(list(comparison.values)).fill_null(False)
+        return own.isin(list(comparison.operands)).fill_null(False)
 
     def _of_entries(self, comparison: Comparison, column: Any) -> Any:
         """Return whether an entry is one of those that meet a comparison."""
@@ -139,8 +139,8 @@ class _Filter:
             few = there.select(entry=there[one.column]).distinct().limit(SHOWN)
             for batch in self.source.ask(few):
                 seen.add(one, [canonical(entry) for entry in entries_of(batch.column(0)) if entry == entry])
-            for value in set(one.values) - seen.matched if one.operator in VALUED else ():
-                met = table.filter(self.expression(replace(one, operator="==", values=(value,))))
+            for value in set(one.operands) - seen.matched if one.operator in VALUED else ():
+                met = table.filter(self.expression(replace(one, operator="==", operands=(value,))))
                 for answer in self.source.ask(met.aggregate(n=met.count())):
                     seen.matched |= {value} if answer["n"][0].as_py() else set()
 
@@ -148,7 +148,8 @@ class _Filter:
 def _compares(kind: Any, comparison: Comparison) -> bool:
     """Return whether a database compares a column of texts as fairfix does: with words that have one spelling."""
     plain = all(
-        kind_of(value) == "text" and not re.match(r"\d{4}-\d{2}-\d{2}", value) for value in comparison.values
+        kind_of(value) == "text" and not re.match(r"\d{4}-\d{2}-\d{2}", value)
+        for value in comparison.operands
     )
     return bool(kind.is_string() and plain and comparison.operator in VALUED)
 

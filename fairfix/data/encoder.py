@@ -355,9 +355,9 @@ def check_positive(
         raise _none_positive("label", columns.label, reading.positive_label)
 
 
-def _none_positive(part: str, column: str, values: Sequence[str]) -> EntryError:
+def _none_positive(part: str, column: str, levels: Sequence[str]) -> EntryError:
     """Return the error that no row has a value that is said to be positive."""
-    named = " or ".join(map(repr, values))
+    named = " or ".join(map(repr, levels))
     return EntryError(
         part,
         column,

@@ -49,16 +49,16 @@ def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tupl
     if text in columns or not places:
         return text, ()
     at = next((at for at in reversed(places) if text[:at].strip() in columns), places[0])
-    column, values = text[:at].strip(), text[at + 1 :]
-    names = [canonical_text(value) for value in split_names(values)]
-    if not values.strip() or not column:
+    column, listed = text[:at].strip(), text[at + 1 :]
+    names = [canonical_text(value) for value in split_names(listed)]
+    if not listed.strip() or not column:
         raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
     return column, tuple(dict.fromkeys(names))
 
 
-def with_values(column: str, values: Iterable[str]) -> str:
+def with_values(column: str, levels: Iterable[str]) -> str:
     """Return what :func:`column_and_values` reads: ``class=good``."""
-    return f"{column}={joined_names(values)}"
+    return f"{column}={joined_names(levels)}"
 
 
 def attribute_name(columns: Iterable[str]) -> str:

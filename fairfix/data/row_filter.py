@@ -73,7 +73,7 @@ class Comparison:
 
     column: str
     operator: str
-    values: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the comparison as it is parsed."""
@@ -81,20 +81,20 @@ class Comparison:
         if self.operator.endswith("missing"):
             return f"{name} {self.operator}"
         if self.operator.endswith("in"):
-            return f"{name} {self.operator} ({', '.join(map(_written, self.values))})"
-        return f"{name} {self.operator} {_written(self.values[0])}"
+            return f"{name} {self.operator} ({', '.join(map(_written, self.operands))})"
+        return f"{name} {self.operator} {_written(self.operands[0])}"
 
     def meets(self, level: str) -> bool:
         """Return whether an entry that is not missing meets the comparison, given its text."""
         number = as_number(level)
         if self.operator in ORDERS:
-            (value,) = self.values
+            (value,) = self.operands
             limit = as_number(value)
             if (number is None) != (limit is None):
                 return False
             own: Any = (level, value) if number is None else (number, limit)
             return bool(ORDERS[self.operator](*own))
-        return level in self.values or (number is not None and number in map(as_number, self.values))
+        return level in self.operands or (number is not None and number in map(as_number, self.operands))
 
 
 @dataclass(frozen=True)
@@ -294,12 +294,12 @@ class _Parser:
             word = "not "
         self._take("in")
         self._take("(")
-        values = [self._value()]
+        operands = [self._value()]
         while self.kind == ",":
             self._next()
-            values.append(self._value())
+            operands.append(self._value())
         self._take(")")
-        return Comparison(name, f"{word}in", tuple(dict.fromkeys(values)))
+        return Comparison(name, f"{word}in", tuple(dict.fromkeys(operands)))
 
     def _value(self) -> str:
         value, is_name = self._operand()
@@ -354,7 +354,7 @@ class Observed:
         self.kinds.update(map(kind_of, levels))
         if comparison.operator in VALUED:
             numbers = set(map(as_number, levels)) - {None}
-            self.matched |= {one for one in comparison.values if one in levels or as_number(one) in numbers}
+            self.matched |= {one for one in comparison.operands if one in levels or as_number(one) in numbers}
         for level in levels[: max(0, 200 - len(self.others))]:
             self.others.setdefault(level)
 
@@ -412,7 +412,7 @@ def _of_numbers(array: pa.Array, comparison: Comparison, seen: Observed | None) 
     out &= there
     if seen is not None and there.any():
         held = set(np.unique(column[out]).tolist()) if comparison.operator in VALUED else set()
-        seen.matched |= {one for one in comparison.values if _limit(one, whole=whole) in held}
+        seen.matched |= {one for one in comparison.operands if _limit(one, whole=whole) in held}
         seen.kinds.add("number")
         for entry in column[there][: max(0, SHOWN - len(seen.others))].tolist():
             seen.others.setdefault(canonical(entry))
@@ -421,7 +421,7 @@ def _of_numbers(array: pa.Array, comparison: Comparison, seen: Observed | None) 
 
 def limits_of(comparison: Comparison, *, whole: bool) -> list[int | float]:
     """Return the numbers of a comparison; of a column of ``whole`` numbers the exact ones."""
-    limits = (_limit(one, whole=whole) for one in comparison.values)
+    limits = (_limit(one, whole=whole) for one in comparison.operands)
     return [limit for limit in limits if limit is not None]
 
 
@@ -439,18 +439,18 @@ def check_observed(observed: Mapping[Comparison, Observed], where: str) -> Itera
     """
     words = {"number": "numbers", "truth": "True and False", "text": "texts"}
     for comparison, seen in observed.items():
-        wanted = {kind_of(value) for value in comparison.values}
+        wanted = {kind_of(value) for value in comparison.operands}
         if seen.kinds and not wanted & seen.kinds:
             own = " and ".join(words[kind] for kind in sorted(seen.kinds))
             example = next(iter(seen.others), "")
-            like = replace(comparison, operator="==", values=(example,))
+            like = replace(comparison, operator="==", operands=(example,))
             raise UsageError(
                 f"`where`: {comparison} can meet no row: column {comparison.column!r} of {where} holds {own}, such as "
                 f"{example!r}; compare it with such a value, as in {like}"
             )
         if comparison.operator not in VALUED or not seen.kinds:
             continue
-        for value in comparison.values:
+        for value in comparison.operands:
             if value not in seen.matched:
                 hint = _hint(value, seen)
                 yield f"no row has {value!r} in column {comparison.column!r}, which `where` names{hint}"
@@ -538,9 +538,9 @@ def filtered(source: Source, condition: Condition) -> Source:
     return table
 
 
-def absent_values(source: Source, column: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:
+def absent_values(source: Source, column: str, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each value that no row has in a column, and a hint at what it has; one pass over the column."""
-    comparison = Comparison(column, "in", tuple(values))
+    comparison = Comparison(column, "in", tuple(levels))
     observed = {comparison: Observed()}
     if source.answers:
         from fairfix.data.database_filter import observe
@@ -551,7 +551,7 @@ def absent_values(source: Source, column: str, values: Sequence[str]) -> Iterato
             for batch in part.batches():
                 mask_of(batch, comparison, observed)
     seen = observed[comparison]
-    for value in values:
+    for value in levels:
         if value not in seen.matched:
             yield value, _hint(value, seen)
 

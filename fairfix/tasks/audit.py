@@ -444,9 +444,9 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
     held |= {name: getattr(reading, name) for name in READ_AS}
     for part in VALUED:
         if (text := getattr(request, part)) is not None:
-            name, values = column_and_values(text, tuple(filter(None, (held[part],))), part)
+            name, levels = column_and_values(text, tuple(filter(None, (held[part],))), part)
             own = getattr(reading, f"positive_{part}")
-            agrees = name == held[part] and values in ((), own)
+            agrees = name == held[part] and levels in ((), own)
             held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
     for name, rule in parse_bands(request.bands).items():

@@ -173,7 +173,7 @@ def open_data(
             f"`threshold={request.threshold:g}` is of a score, and {decided!r} has decisions; leave it out, or name "
             "the scores with `score`"
         )
-    options |= {f"positive_{part}": values for part, values in positive.items()}
+    options |= {f"positive_{part}": levels for part, levels in positive.items()}
     if columns.prediction and positive.get("label") and not positive.get("prediction"):
         options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
@@ -300,10 +300,10 @@ def _decided(request: DataRequest, source: Source, name: str, positive: tuple[st
 def _absent(source: Source, reading: Reading) -> Iterator[str]:
     """Yield which of several positive values no row has; a run in which none is there is refused elsewhere."""
     columns = reading.columns
-    for part, values in (("label", reading.positive_label), ("prediction", reading.positive_prediction)):
+    for part, levels in (("label", reading.positive_label), ("prediction", reading.positive_prediction)):
         name = getattr(columns, part)
-        if len(values) > 1 and name and name != MODEL_SCORE:
-            for value, hint in absent_values(source, name, values):
+        if len(levels) > 1 and name and name != MODEL_SCORE:
+            for value, hint in absent_values(source, name, levels):
                 yield f"no row has {value!r} in column {name!r}, which `{part}` names{hint}"
 
 

@@ -199,8 +199,8 @@ def _settings(
         role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
     }
     for role in VALUED:
-        if role in given and (values := column_and_values(getattr(request, role), source.columns, role)[1]):
-            settings[role] = with_values(given[role][0], values)
+        if role in given and (levels := column_and_values(getattr(request, role), source.columns, role)[1]):
+            settings[role] = with_values(given[role][0], levels)
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
