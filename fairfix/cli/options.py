@@ -153,10 +153,8 @@ class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats a
         Number.__init__(self, domain)
 
 
-class Conditions(click.ParamType):
+class Conditions(click.types.StringParamType):
     """Checks, of which an environment variable has several with blanks between them, and perhaps inside them."""
-
-    name = "check"
 
     def split_envvar_value(self, rv: str) -> list[str]:
         """Return the checks: ``dp.difference > 0.1 eo.difference>0.2`` are two."""

@@ -289,10 +289,12 @@ def infer_columns(
             "with `model`)",
             f"; the columns are {', '.join(schema.names)}",
         )
-    part = None if score is None else part_of_output(score, schema)
-    if score is None or part is None or (part == "prediction" and not score_needed):
+    if score is None:
         return columns, inferred
-    return replace(columns, **{part: score}), {**inferred, part: score}  # type: ignore[arg-type]  # a part of one name
+    output = part_of_output(score, schema)
+    if output == "prediction" and not score_needed:
+        return columns, inferred
+    return replace(columns, **{output: score}), {**inferred, output: score}  # type: ignore[arg-type]  # of one name
 
 
 def of_predict(schema: pa.Schema) -> tuple[str, ...]:

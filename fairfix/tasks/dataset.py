@@ -109,13 +109,14 @@ def open_data(
         id=getattr(request, "id", None),
     )
     if request.count:
-        Reading(columns).check(protected=False)  # the source has the column no more
+        whole = replace(columns, label=request.label, prediction=request.prediction)
+        Reading(whole).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
     raw, positive = source, dict[str, tuple[str, ...]]()
     for part in VALUED:
         if (text := getattr(request, part)) is not None:
             name, positive[part] = column_and_values(text, source.columns, part)
-            columns = replace(columns, **{part: name})
+            columns = replace(columns, **{part: name})  # type: ignore[arg-type]  # a part of one name
     if many and any(positive.values()):
         raise UsageError(
             f"`task={MULTICLASS}`: leave out the values of `label` and `prediction`, since every class is compared "

@@ -256,7 +256,7 @@ def test_what_is_refused_in_a_file_is_refused_in_the_same_words(
         with pytest.raises(FairfixError) as refused:
             fairfix.audit(source, **{"protected": "race", **more})
         text = re.sub(r"(some row|row \d+) of [^ ,;]+( of [^ ,;]+)?", "ROW", str(refused.value))
-        messages.append(text)
+        messages.append(text.partition("\n")[0])  # the lines to copy name the source
 
     assert messages[0] == messages[1]
 
