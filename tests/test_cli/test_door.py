@@ -309,3 +309,23 @@ def test_checks_of_the_environment_may_have_blanks(call: Call, monkeypatch: pyte
     status, out, err = call("audit", "d.csv", "--protected", "race", "--format", "json")
     assert status in (0, 3), err
     assert len(json.loads(out)["checks"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("score", "scales"),
+    [
+        ((SCORE * 10).astype(int) + 1, {"raw"}),
+        (SCORE * 100, {"percent", "raw"}),
+        (8 * SCORE - 4, {"logit", "raw"}),
+        (SCORE + 0.0001, {"raw"}),
+        (2 * SCORE - 1, {"margin", "logit", "raw"}),
+    ],
+)
+def test_only_likely_scales_are_proposed(score: Any, scales: set[str]) -> None:
+    """Deciles are no percentages, and a score without negative numbers is no log-odds."""
+    with pytest.raises(DataError) as refused:
+        fairfix.audit(rows(score=score, label=LABEL), protected="race")
+    lines = [
+        line for line in str(refused.value).splitlines() if "score_scale=" in line and line.startswith("  ")
+    ]
+    assert {line.partition("score_scale='")[2].partition("'")[0] for line in lines} == scales
