@@ -349,6 +349,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "strata": lambda d: d.listed("stratum", most=1),
     "bands": _bands,
     "merge": _merge,
+    "where": lambda d: f"`{d.column('group')}` != '{d.entry(d.column('group'))}'",
     "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
     "model": _model_word,
     "trust_model": lambda d: (
