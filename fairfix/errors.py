@@ -7,7 +7,8 @@
     │   ├── ConfigError          2   a config file says something fairfix does not know
     │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
-    │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   ├── ColumnError          2   a column is missing or of the wrong type
+    │   │   └── AmbiguousError   2   several columns could play a part
     │   ├── UnreadableError      2   a file is not of the kind it is read as, or damaged
     │   └── EntryError         2   an entry is none that its column may hold
     ├── ModelError               2   a model file is refused, unreadable or does not fit the data
@@ -21,7 +22,7 @@ The library raises these and never exits; only :mod:`fairfix.cli` turns them int
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -101,6 +102,14 @@ class ColumnError(DataError):
     def __init__(self, text: str, listing: str = "") -> None:
         super().__init__(text + listing)
         self.text, self.listing = text, listing
+
+
+class AmbiguousError(ColumnError):
+    """Several columns could play a part; ``choices`` has the parameters to give for each."""
+
+    def __init__(self, text: str, listing: str, choices: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(text, listing)
+        self.choices = choices
 
 
 class EntryError(DataError):
@@ -188,6 +197,8 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "weights_or_counts": "weights look like numbers of people, for which there is `count`",
         "alike_groups": "names of groups differ only in case or blanks, and are taken for groups of their own: `merge`",
         "missing_marks": "names of groups look like marks of missing values; make them missing, or keep them: `merge`",
+        "where_unmatched": "`where` names a value that no row has; check how it is written",
+        "other_rows": "the baseline was made with another `where`, so a change may come from other rows",
         "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows are of groups that the fit has not seen, which the repair does not decide",
         "unknown_classes": "classes are predicted that are no row's label, such as ones that are spelt in another way",

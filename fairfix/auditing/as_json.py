@@ -360,7 +360,8 @@ def reading_dict(reading: Reading) -> dict[str, Any]:
         "task": reading.task,
         "score_scale": reading.score_scale,
         "threshold": reading.threshold,
-        **{name: entry for name, entry in positive.items() if entry is not None},
+        **{name: list(levels) for name, levels in positive.items() if levels},
+        **({"where": reading.where} if reading.where else {}),
         **({"bands": cut} if cut else {}),
         **({"merge": {name: dict(names) for name, names in reading.merge.items()}} if reading.merge else {}),
     }

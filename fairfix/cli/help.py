@@ -14,8 +14,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data": (
         *(
             "label",
-            "positive_label",
             "task",
+            "where",
             "weight",
             "count",
             "id",
@@ -34,7 +34,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("max_groups", "suppress_below"),
     ),
     "Model": (
-        *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
+        *("score", "score_scale", "threshold", "prediction", "probability", "model"),
         *("trust_model", "features", "exclude", "against", "against_data"),
     ),
     "Method": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -154,8 +155,19 @@ class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats a
         Number.__init__(self, domain)
 
 
+class Conditions(click.types.StringParamType):
+    """Checks, of which an environment variable has several with blanks between them, and perhaps inside them."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the checks: ``dp.difference > 0.1 eo.difference>0.2`` are two."""
+        subject = r"(?:[^\s\[<>=]|\[[^\]]*\])+"
+        return re.findall(rf"{subject}\s*[<>]=?\s*[^\s<>=]+|\S+", rv)
+
+
 def _type(domain: Domain) -> Any:
     """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
+    if domain.many and domain.metavar.endswith("CHECK"):
+        return Conditions()
     if domain.choices:
         return Choice(domain.choices)
     if domain.kind is object:

@@ -95,6 +95,11 @@ class DatabaseSource(Source):
             )
 
     @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the columns of a type that fairfix can read."""
+        return tuple(name for name in self.columns if name not in self._foreign)
+
+    @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
         """Number of rows; None where nothing is asked."""
         if self._rows is None and not is_dry():

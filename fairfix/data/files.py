@@ -71,12 +71,18 @@ class Source(ABC):
     """Roughly how many rows there are; decides how finely to count."""
     remark = ""
     """How the data was read, where that had to be guessed; empty where it is read as usual."""
+    left_out = 0
+    """Number of rows that do not meet the row filter, which nothing yields."""
+    notes: tuple[str, ...] = ()
+    """Values of the row filter that no row has, in words."""
     workers: Workers = Threads()
     """Who reads the parts."""
     answers = False
     """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
+    unreadable: Mapping[str, str] = MappingProxyType({})
+    """Columns of a data frame that no table can hold, and that are left out -> why."""
     doubtful: Mapping[str, str] = MappingProxyType({})
     """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
     examples: Mapping[str, str] = MappingProxyType({})
@@ -86,6 +92,12 @@ class Source(ABC):
     def columns(self) -> tuple[str, ...]:
         """Column names, in the order of the data."""
         return tuple(self.schema.names)
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the columns that can be read: those that are there once."""
+        times = Counter(self.columns)
+        return tuple(name for name in self.columns if times[name] == 1)
 
     @abstractmethod
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -135,6 +147,9 @@ class Source(ABC):
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
+        for name in columns:
+            if name in self.unreadable:
+                raise ColumnError(f"column {name!r} of {self.name} cannot be read: {self.unreadable[name]}")
         require(columns, self.columns, self.name)
 
 
@@ -221,15 +236,19 @@ def joined(rows: Sequence[int]) -> Iterator[list[int]]:
 class FrameSource(Source):
     """A table already in memory."""
 
-    def __init__(self, table: pa.Table, name: str = "data") -> None:
-        self.name = name
+    def __init__(
+        self, table: pa.Table, name: str = "data", unreadable: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.name, self.unreadable = name, unreadable
+        if unreadable:
+            self.remark = f"left out, since they cannot be read: {', '.join(map(repr, unreadable))}"
         self._table = table
         self.schema = table.schema
         self.rows = self.about_rows = int(table.num_rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
-        chosen = self._table.select(list(columns))
+        chosen = self._table if tuple(columns) == self.columns else self._table.select(list(columns))
         if any(column.num_chunks > 1 for column in chosen.columns):  # sums depend on where batches end
             chosen = chosen.combine_chunks()
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
@@ -240,7 +259,7 @@ class PlainSource(Source):
 
     def __init__(self, source: Source) -> None:
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.rows, self.about_rows = source.rows, source.about_rows
+        self.rows, self.about_rows, self.unreadable = source.rows, source.about_rows, source.unreadable
         self.schema = plain_schema(source.schema)
         self._source = source
 

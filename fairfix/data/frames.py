@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
+from fairfix.data.frame_columns import arrow_table
 from fairfix.data.urls import hidden
 from fairfix.errors import ColumnError, DataError
 
@@ -113,13 +114,13 @@ def frame_source(data: Any) -> Source:
     if isinstance(data, pa.Table):
         return FrameSource(data)
     if isinstance(data, Mapping):
-        return FrameSource(_of_columns(data))
+        return _by_column(data)
     if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
-        return FrameSource(_of_columns(columns_of(data)))
+        return _by_column(columns_of(data))
     if isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.names:
-        return FrameSource(_of_columns({name: data[name] for name in data.dtype.names}))
+        return _by_column({name: data[name] for name in data.dtype.names})
     if isinstance(data, np.ndarray) and data.ndim == 2 and data.shape[1]:
-        return FrameSource(_of_columns({f"x{i}": data[:, i] for i in range(data.shape[1])}))
+        return _by_column({f"x{i}": data[:, i] for i in range(data.shape[1])})
     if (lazy := _lazy(data)) is not None:
         return lazy
     if hasattr(data, "columns") and hasattr(data, "iloc"):
@@ -128,8 +129,7 @@ def frame_source(data: Any) -> Source:
                 "the columns of the data frame have several levels; give each one name: "
                 "data.columns = ['_'.join(map(str, names)) for names in data.columns]"
             )
-        with convertible("data frame"):
-            return FrameSource(pa.Table.from_pandas(data, preserve_index=False))
+        return _by_column(data)
     if hasattr(data, "__arrow_c_stream__") and not _is_series(data):
         with fetched(type(data).__name__):
             return FrameSource(streamed(data))
@@ -173,9 +173,10 @@ def columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    with convertible("data"):
-        return pa.table({str(name): pa.array(column, from_pandas=True) for name, column in columns.items()})
+def _by_column(data: Any) -> Source:
+    """Return a data frame of pandas, or a dict of columns; columns that no table can hold are left out."""
+    table, unreadable = arrow_table(data)
+    return FrameSource(table, unreadable=unreadable)
 
 
 def streamed(data: Any) -> pa.Table:

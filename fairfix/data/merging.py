@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
-from fairfix.data.names import quoted_name, split_names
+from fairfix.data.names import split_names, with_values
 from fairfix.errors import UsageError
 
 MISSING = "(missing)"
@@ -60,7 +60,7 @@ def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def written_merge(column: str, names: Iterable[str]) -> str:
     """Return what :func:`parse_merge` reads."""
-    return f"{column}={','.join(map(quoted_name, names))}"
+    return with_values(column, names)
 
 
 def plain_form(name: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.bands import MOST_SINGLE, check_sizes
 from fairfix.data.binned import divided
 from fairfix.data.counts import Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
 from fairfix.data.draws import apart
@@ -351,6 +352,12 @@ def assemble(
         return None if columns[0] is None else _frozen(np.concatenate(columns))
 
     arrays = {name: joined(name) for name in ("cell", "label", "score", "decision", "weight")}
+    for place, name in enumerate(encoder.reading.columns.cell_keys):
+        levels = [cell[place] for cell in encoder.cells]
+        if name in encoder.reading.columns.protected and len(set(levels)) > MOST_SINGLE:
+            level = np.unique(levels, return_inverse=True)[1]
+            sizes = np.bincount(level[arrays["cell"]])
+            check_sizes(name, sizes[sizes > 0].tolist(), reading.max_groups)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, reading, rows.decision)
     roles = set(reading.columns.roles) - set(raw)

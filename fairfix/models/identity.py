@@ -40,8 +40,9 @@ def identity_columns(
     """
     columns = reading.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
-    own = schema.names if read is None else [name for name in schema.names if name in read]
-    names = [columns.id] if columns.id else sorted(name for name in own if name not in hidden)
+    own = (name for name in schema.names if read is None or name in read)
+    single = (name for name in own if schema.names.count(name) == 1 and name not in hidden)
+    names = [columns.id] if columns.id else sorted(single)
     require(names, schema.names, "the data")
     return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
 

@@ -25,7 +25,7 @@ def fitted_model(
     columns: Sequence[str],
     *,
     features: Sequence[str] | None = None,
-    positive_label: str | None = None,
+    positive_label: str | Sequence[str] | None = None,
 ) -> ScoringModel:
     """Return a fitted model in memory, ready to score.
 
@@ -57,7 +57,8 @@ def fitted_model(
             return ScoringModel(name, "", "__call__", names, "stated", model, names, (0, 1), 1)
         if asked and not isinstance(model, type):
             _check_fitted(name, estimator)
-        return described(name, "", estimator, features, positive_label, columns)
+        positive = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
+        return described(name, "", estimator, features, positive, columns)
     except FairfixError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails

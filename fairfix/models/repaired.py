@@ -83,7 +83,7 @@ BASES = {
         name=text,
         sha256=text,
         features=list_of(text),
-        positive_label=or_none(text),
+        positive_label=list_of(text),
         average=or_none(read_changes),
     ),
 }
@@ -93,7 +93,7 @@ BASES = {
 def _base(value: Any) -> dict[str, Any]:
     """Return where scores come from, as it is kept."""
     kind = one_of(*BASES)(map_of(as_is)(value)["kind"])
-    BASES[kind](value if kind != "file" else {"positive_label": None, "average": None, **value})
+    BASES[kind](value if kind != "file" else {"positive_label": [], "average": None, **value})
     return dict(value)
 
 
@@ -536,8 +536,9 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         thresholds=reading.thresholds[:1],
         missing_group="group",
         missing_rows="drop",
-        positive_label=None,
-        positive_prediction=None,
+        positive_label=(),
+        positive_prediction=(),
+        where="",
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
         merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
     )

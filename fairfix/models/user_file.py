@@ -220,7 +220,7 @@ def load_model(
     *,
     trust: str | None = None,
     features: Sequence[str] | None = None,
-    positive_label: str | None = None,
+    positive_label: str | Sequence[str] | None = None,
 ) -> ScoringModel:
     """Load a user's model file, refusing to run code the user did not vouch for.
 
@@ -237,9 +237,10 @@ def load_model(
     features
         Columns of the data in the model's order, for a model that was fitted without names; else the set of its own.
     positive_label
-        The class to score, as text. Needed for text classes, for more than two classes (one against the
-        rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
-        numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
+        The positive values of the label as texts, of which one is the class to score. Needed for text classes, for
+        more than two classes (one against the rest), and for two numbers of which the smaller is 1, as in (1, 2);
+        otherwise the larger of two numeric classes is taken. A model without ``classes_`` is taken to have the
+        classes (0, 1).
     """
     pinned = None if trust is None else trust.strip().lower()
     if pinned is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
@@ -276,7 +277,8 @@ def load_model(
         raise ModelError(f"model file {path} cannot be loaded: {one_line(error)}") from error
     _tell_versions(path, caught)
     try:
-        return described(str(path), sha256, estimator, features, positive_label)
+        positive = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
+        return described(str(path), sha256, estimator, features, positive)
     except ModelError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
@@ -389,7 +391,7 @@ def described(
     sha256: str,
     estimator: Any,
     features: Sequence[str] | None,
-    positive_label: str | None,
+    positive_label: Sequence[str],
     columns: Sequence[str] = (),
 ) -> ScoringModel:
     """Ask a loaded object how it scores, from which columns and for which class.
@@ -489,23 +491,25 @@ def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
     return tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
 
 
-def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
+def _positive(path: str, classes: tuple[Any, ...], positive_label: Sequence[str]) -> int:
     """Return the index of the class that is scored."""
-    if not classes:  # a number has no class; the label column may still need ``positive_label``
+    if not classes:  # a number has no class; the label column may still have positive values
         return 0
     if len(classes) == 1:
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
-    if positive_label is None:
+    if not positive_label:
         return _obvious_positive(path, classes)
     texts = [canonical(label) for label in classes]
-    if canonical_text(positive_label) not in texts:
-        if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
-            return classes.index(1)
+    named = [text for text in map(canonical_text, positive_label) if text in texts]
+    if not named and set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
+        return classes.index(1)
+    if len(named) != 1:
+        wrong = "is not among" if not named else "are several of"
         raise ModelError(
-            f"`positive_label` {positive_label!r} is not among the classes of model {path}: "
-            f"{_listing(classes)}"
+            f"`label` has the positive values {_listing(positive_label)}: this {wrong} the classes of model {path}, of "
+            f"which it scores one: {_listing(classes)}"
         )
-    return texts.index(canonical_text(positive_label))
+    return texts.index(named[0])
 
 
 def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
@@ -520,7 +524,7 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
         return classes.index(max(classes))
     raise ModelError(
         f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with `positive_label`, for example `positive_label={classes[-1]}`"
+        f"choose one with the label, as in `label=COLUMN={classes[-1]}`"
     )
 
 

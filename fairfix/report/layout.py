@@ -364,6 +364,8 @@ def merged_names(merge: Json) -> str:
 
 def merged_lines(result: Json) -> Iterator[str]:
     """Yield which names were taken for which, where some were."""
+    if where := result["settings"].get("where"):
+        yield f"rows where {where}"
     if text := merged_names(result["settings"].get("merge", {})):
         yield f"merged names of {text}"
 

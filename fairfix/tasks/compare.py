@@ -47,7 +47,7 @@ from fairfix.tasks.dataset import (
 from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
-from fairfix.tasks.messages import add_messages, of_names
+from fairfix.tasks.messages import add_messages, of_names, of_source
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
@@ -436,7 +436,7 @@ class Plan:
                 begin=begin,
             )
         outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         settings: dict[str, Any] = {
             "confidence": request.confidence,
             "seed": request.seed,
@@ -451,7 +451,9 @@ class Plan:
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         content |= choice.content
-        add_messages(content, of_names(table.level_rows, table.reading), choice.notes)
+        add_messages(
+            content, (*of_names(table.level_rows, table.reading), *of_source(data.source)), choice.notes
+        )
         return CompareResult(add_record(content, request), outcome)
 
     def with_command(self, point: Point) -> Point:

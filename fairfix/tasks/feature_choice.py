@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from fairfix.data.files import require
+from fairfix.data.row_filter import columns_of, parse_condition
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.models.identity import RowDraws
@@ -66,6 +67,7 @@ def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = 
     """Return the feature columns that a method learns from, as far as names and types decide."""
     asked, columns = tuple(request.features), data.reading.columns
     taken = {*columns.roles, *membership_columns(noise, data)}
+    taken |= {*columns_of(parse_condition(request.where))} if request.where else set()
     excluded = _excluded(getattr(request, "exclude", ()), data, taken)
     if data.model is not None or asked == ("score",) or (not asked and columns.score):
         if columns.score is None:

@@ -198,7 +198,8 @@ def identity_of(data: Dataset, features: Sequence[str] = ()) -> dict[str, str]:
     columns = data.reading.columns
     read = {*features, *columns.strata, *columns.protected, columns.score, *data.seen_by_model}
     made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
-    return identity_columns(data.source.schema, data.reading, {name for name in read if name} - {*made})
+    known = {name for name in data.source.usable if name in read} - {*made}
+    return identity_columns(data.source.schema, data.reading, known)
 
 
 def read_rows(

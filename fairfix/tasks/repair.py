@@ -172,7 +172,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             table, data_fingerprint = _read(request, data, repairer, features, noise)
         choice, table = choice.screened(table)
         _tell(choice, request, repairer, data)
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         common: dict[str, Any] = {
             "choices": choices,
             "settings": asked,
@@ -419,7 +419,7 @@ def _from_stream(
         data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
-    rows = rows_dict(counts.read, counts.used, counts.excluded)
+    rows = rows_dict(counts.read, counts.used, counts.excluded, data.source.left_out)
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 
@@ -473,7 +473,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
-    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=())
     return read_table(source, bare, columns=())
 
 
@@ -522,7 +522,7 @@ def _base(
         "name": file_name(data.model.path),
         "sha256": data.model.identity,
         "features": list(data.model.feature_names),
-        **({} if request.positive_label is None else {"positive_label": request.positive_label}),
+        **({"positive_label": list(data.reading.positive_label)} if data.reading.positive_label else {}),
         **({} if averaged is None else {"average": averaged.state()}),
     }
 

@@ -294,12 +294,16 @@ class DataRequest(FilesRequest):
     )
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
-        None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
+        None,
+        "Observed outcome, 0/1; of other values name the positive ones.  [default: a column with a usual name]",
+        "COLUMN[=VALUE,...]",
     )
-    score: str | None = parameter(
-        None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
+    score: str | None = parameter(None, "The model's score.  [default: a column with a usual name]", "COLUMN")
+    prediction: str | None = parameter(
+        None,
+        "Hard decisions, 0/1, instead of or beside a score; of other values name the positive ones.",
+        "COLUMN[=VALUE,...]",
     )
-    prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
     model: Any = source(
         "Score the rows with this model file (.skops, .onnx, .joblib, .pkl, or one of LightGBM, XGBoost or CatBoost)."
     )
@@ -310,14 +314,10 @@ class DataRequest(FilesRequest):
         "COLUMN",
         listed=True,
     )
-    positive_label: str | None = parameter(
-        None, "The positive value of labels that are not 0/1.", "VALUE", of_data=True
-    )
-    positive_prediction: str | None = parameter(
+    where: str | None = parameter(
         None,
-        "The positive value of decisions that are not 0/1.  [default: that of the labels]",
-        "VALUE",
-        of_data=True,
+        "Use only the rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
+        "CONDITION",
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
@@ -715,10 +715,7 @@ FITTED = (
     "noise_membership",
 )
 
-OF_TWO_COLUMNS = (
-    *("positive_label", "positive_prediction", "score", "score_scale"),
-    *("threshold", "probability", "model"),
-)
+OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline_data", "one_pass"),
@@ -754,7 +751,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         f"task={MULTICLASS}",
         OF_TWO,
-        "it is of two classes; `positive_label=VALUE` in place of the task has two",
+        "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
     ("baseline_data", ("baseline",), "one compares rows and the other results"),
     (
@@ -832,7 +829,8 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "count": ("frequency", "frequencies", "freq", "freq_weight", "frequency_weight", "fweight"),
     "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
     "strata": ("control_features", "control_feature"),
-    "positive_label": ("pos_label", "favorable_label", "favorable_classes"),
+    "label=COLUMN=VALUE": ("positive_label", "pos_label", "favorable_label", "favorable_classes"),
+    "prediction=COLUMN=VALUE": ("positive_prediction",),
     "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
     "fail_on": ("limits", "limit"),
     "method": ("mitigator", "algorithm", "constraints"),
@@ -845,7 +843,9 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 
 def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Return what to write for keywords that other libraries have; empty if there are none."""
-    ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
+    ours = {
+        other: own for own, others in PEERS.items() for other in others if own.partition("=")[0] in parameters
+    }
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
     columns = "; each takes the name of a column of `data`, or an array with a value for each row"
     return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""

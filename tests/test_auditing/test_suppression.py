@@ -329,7 +329,7 @@ def spoilt(where: str) -> pa.Table:
         ("--reference", "race=Nobody"),
         ("--fail-on", "accuracy[race=Nobody]<0.5"),
         ("--counts-out", "x.counts"),
-        ("--positive-label", "Nobody"),
+        ("--label", "label=Nobody"),
         ("--strata", "race"),
         ("--individual",),
     ],

@@ -219,7 +219,7 @@ def test_labels_in_every_spelling(labels: pa.Array) -> None:
 def test_the_positive_label_is_named() -> None:
     """``positive_label`` makes one value positive and all others negative."""
     table = pa.table({"g": ["a", "b", "a"], "label": ["yes", "no", "unknown"]})
-    reading = Reading(Columns(("g",), label="label"), positive_label="yes")
+    reading = Reading(Columns(("g",), label="label"), positive_label=("yes",))
     rows = Encoder(reading).encode(table.to_batches()[0])
 
     assert rows.label is not None

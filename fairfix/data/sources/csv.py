@@ -122,7 +122,10 @@ class CsvSource(FileSource):
         dialect, layout = first.dialect, first.layout
         remarks = []
         shown = Dialect(dialect.delimiter, self.dialect.decimal, dialect.encoding)
-        if shown != Dialect(usual(first.place.content_name), self.dialect.decimal) or self.dialect.decimal == ",":
+        if (
+            shown != Dialect(usual(first.place.content_name), self.dialect.decimal)
+            or self.dialect.decimal == ","
+        ):
             guessed = encoding is None and not dialect.encoding.startswith("utf")
             remarks = [f"read with {shown}" + (" (else: `encoding=NAME`)" if guessed else "")]
         if dialect.padded:
