@@ -22,7 +22,7 @@ from typing import Any
 from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
 from fairfix.data.urls import scheme_of
-from fairfix.errors import ConfigError
+from fairfix.errors import ConfigError, DataError
 from fairfix.tasks.request import (
     RECORD,
     AuditRequest,
@@ -141,8 +141,22 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
-            elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
-                yield name, f"it names what is not beneath {folder}"
+            elif outside := next((one for one in places if not _is_below(folder, one)), None):
+                yield name, f"{outside!r} names what is not beneath {folder}, links followed"
+
+
+def _is_below(folder: Path, text: str) -> bool:
+    """Return whether a path is beneath a folder, and each file of the folder or pattern that it names.
+
+    Links are followed: a pattern, and a link in a folder, can lead to files elsewhere.
+    """
+    from fairfix.data.files import paths_of
+
+    try:
+        files = paths_of(text)
+    except DataError:  # there is none
+        files = []
+    return all(path.resolve().is_relative_to(folder) for path in (Path(text), *files))
 
 
 def _endings(name: str, kind: str) -> Sequence[str]:

@@ -345,7 +345,8 @@ def save_counts(result: AuditResult, request: AuditRequest) -> str:
     if (counts := result.counts) is None:
         return ""
     counts.save(request.counts_out)
-    return f"wrote {request.counts_out}: {counts.read:,} rows read, {counts.used:,} counted in one pass"
+    read = "" if request.suppress_below else f"{counts.read:,} rows read, "
+    return f"wrote {request.counts_out}: {read}{counts.used:,} counted in one pass"
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
