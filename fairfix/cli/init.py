@@ -14,6 +14,7 @@ from fairfix.cli.options import column_names, debug_option, option, quiet_option
 from fairfix.cli.outputs import check_outputs
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import UsageError
+from fairfix.report.words import as_escape, harmless
 
 
 @click.command("init")
@@ -71,6 +72,6 @@ def command(data: str, **given: Any) -> int:
     text = first_configuration(
         source, named, columns, positive_label=given["positive_label"], line=line, typed=data
     )
-    write_text(target, text)
+    write_text(target, harmless(text, as_escape))
     talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0
