@@ -164,7 +164,7 @@ def _run(request: AuditRequest) -> AuditResult:
         assert data is not None
         compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), report, counts)
+    return AuditResult(add_record(content, request, None if data is None else data.source), report, counts)
 
 
 def _of_classes(
@@ -206,7 +206,7 @@ def _of_classes(
         about: Any = {"require": require_classes, "compared": compare_classes}
         compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
+    return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
 
 
 def _check_bands(request: AuditRequest) -> None:

@@ -444,7 +444,7 @@ class Plan:
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         add_messages(content, of_names(table.level_rows, table.reading))
-        return CompareResult(add_record(content, request), outcome)
+        return CompareResult(add_record(content, request, data.source), outcome)
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""
