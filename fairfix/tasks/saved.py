@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from fairfix.auditing.as_json import judged_check
 from fairfix.auditing.checks import worst
@@ -28,8 +28,8 @@ NAMED_BY: Mapping[str, Sequence[str]] = {
 def check_saved(result: Mapping[str, Any]) -> None:
     """Raise a ValueError where the parts of a saved result contradict each other.
 
-    These are verdicts and intervals, entries that are there twice, intervals whose ends are in the wrong order, changes
-    that are not the difference of what they compare, and rows that do not add up.
+    These are verdicts and intervals, values outside their intervals, entries that are there twice, changes that are not
+    the difference of two models, and rows that do not add up.
     """
     rows = result["data"]["rows"]
     left_out = sum(one.get("rows", 0) for one in rows.get("excluded", ()))
@@ -61,7 +61,7 @@ def _entries(node: Any) -> Iterator[Mapping[str, Any]]:
             yield from _entries(one)
 
 
-def _number(value: Any) -> bool:
+def _number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -75,16 +75,11 @@ def _check_order(entry: Mapping[str, Any]) -> None:
 
 
 def _check_change(entry: Mapping[str, Any]) -> None:
-    if "old" in entry:
-        parts = [entry["old"], entry.get("new"), entry]
-    else:
-        parts = [entry.get(name) for name in ("before", "after", "change")]
-    if not all(isinstance(one, dict) and _number(one.get("value")) for one in parts):
-        return
-    before, after, change = (one["value"] for one in parts)
-    most = NEAR * max(abs(before), abs(after), 1.0)
-    need(math.isclose(after - before, change, rel_tol=NEAR, abs_tol=most),
-         f"a change from {before} to {after} is {change}")  # fmt: skip
+    parts = [one.get("value") for one in (entry.get("old"), entry.get("new"), entry) if isinstance(one, dict)]
+    old, new, change = [*parts, None, None][:3]
+    if _number(old) and _number(new) and _number(change):
+        most = NEAR * max(abs(old), abs(new), 1.0)
+        need(math.isclose(new - old, change, abs_tol=most), f"a change from {old} to {new} is {change}")
 
 
 def _check_people(blocks: Sequence[Mapping[str, Any]], most: int) -> None:

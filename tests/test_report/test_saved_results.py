@@ -94,7 +94,6 @@ OTHERS: dict[str, dict[str, Change]] = {
         "limit": CHANGES["limit"],
         "rows used": CHANGES["rows used"],
         "rows of groups": lambda result: first(result, "people")[0]["groups"][0].update(rows=10**6),
-        "change": lambda result: first(result, "change").update(value=0.5, low=0.4, high=0.6),
         "outside its interval": lambda result: first(result, "after").update(value=0.0, low=0.4, high=0.6),
         "interval": reversed_interval,
         **{f"{name} twice": twice(name) for name in ("table", "people", "groups", "rule")},
