@@ -15,6 +15,7 @@ write to. So it has no key that reaches beyond the files beneath its own folder 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
 from fairfix.data.urls import STANDARD, scheme_of
-from fairfix.errors import ConfigError
+from fairfix.errors import ConfigError, DataError
 from fairfix.tasks.request import (
     RECORD,
     AuditRequest,
@@ -141,12 +142,23 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
-            elif not all(
-                Path(file).resolve().is_relative_to(folder)
-                for place in places
-                for file in {place, place.rpartition("#")[0]}  # with a table of it behind
-            ):
-                yield name, f"it names what is not beneath {folder}"
+            elif outside := next((one for one in places if not _is_below(folder, one)), None):
+                yield name, f"{outside!r} names what is not beneath {folder}, links followed"
+
+
+def _is_below(folder: Path, text: str) -> bool:
+    """Return whether a path is beneath a folder, and each file of the folder or pattern that it names.
+
+    Links are followed: a pattern, and a link in a folder, can lead to files elsewhere. So is a table behind ``#``.
+    """
+    from fairfix.data.opening import paths_of
+
+    named = {text, text.rpartition("#")[0] or text}
+    files = [Path(one) for one in named]
+    for one in named:
+        with suppress(DataError):  # there is none
+            files += paths_of(one)
+    return all(path.resolve().is_relative_to(folder) for path in files)
 
 
 def _endings(name: str, kind: str) -> Sequence[str]:

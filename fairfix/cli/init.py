@@ -14,6 +14,7 @@ from fairfix.cli.options import column_names, debug_option, option, quiet_option
 from fairfix.cli.outputs import check_outputs
 from fairfix.data.urls import STANDARD, scheme_of, shown_argument
 from fairfix.errors import UsageError
+from fairfix.report.words import as_escape, harmless
 
 
 @click.command("init")
@@ -76,7 +77,7 @@ def command(data: str, **given: Any) -> int:
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
     text = first_configuration(source, named, columns, positive_label=positive, line=line, typed=data)
-    write_text(target, text)
+    write_text(target, harmless(text, as_escape))
     if not streamed:
         talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

@@ -482,4 +482,6 @@ def _toml(value: Any) -> str:
     """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
     if isinstance(value, float):
         return str(value)
-    return '""' if value is None else as_json(value, None)
+    from fairfix.tasks.starter import as_toml
+
+    return '""' if value is None else as_toml(as_json(value, None))

@@ -45,6 +45,10 @@ def command(result: str, **given: Any) -> int:
             from fairfix.auditing.class_changes import check_saved
 
             check_saved(content)
+        else:
+            from fairfix.tasks.saved import check_saved as check_other
+
+            check_other(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
         with publishing():
             printed = write_reports(content, given)

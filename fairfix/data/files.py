@@ -110,6 +110,12 @@ class Source(ABC):
         """Return (path, source) of each file; a UsageError where the source has none."""
         raise UsageError(f"{self.name} does not consist of files; let `output` be a file, not a folder")
 
+    def require_unchanged(self) -> None:
+        """Raise a DataError where a file is not the version that was read first."""
+        for inner in vars(self).values():
+            if isinstance(inner, Source):
+                inner.require_unchanged()
+
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""
         other = copy(self)
@@ -200,6 +206,12 @@ class FileSource(Source):
             one.places, one.rows = [place], None
             out.append((place.shown if scheme_of(place.path) else place.path, one))
         return out
+
+    def require_unchanged(self) -> None:
+        """Raise a DataError where a file is not the version that was read first."""
+        for place in self.places:
+            if not place.is_remote:
+                place.hold(place.store.look(place.path, place.shown))
 
     @classmethod
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:

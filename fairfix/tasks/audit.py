@@ -168,7 +168,7 @@ def _run(request: AuditRequest) -> AuditResult:
         assert data is not None
         compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), report, counts)
+    return AuditResult(add_record(content, request, None if data is None else data.source), report, counts)
 
 
 def _of_classes(
@@ -211,7 +211,7 @@ def _of_classes(
         about: Any = {"require": require_classes, "compared": compare_classes}
         compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
+    return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
 
 
 def _check_bands(request: AuditRequest) -> None:
@@ -358,7 +358,8 @@ def save_counts(result: AuditResult, request: AuditRequest) -> str:
     if (counts := result.counts) is None:
         return ""
     counts.save(request.counts_out)
-    return f"wrote {request.counts_out}: {counts.read:,} rows read, {counts.used:,} counted in one pass"
+    read = "" if request.suppress_below else f"{counts.read:,} rows read, "
+    return f"wrote {request.counts_out}: {read}{counts.used:,} counted in one pass"
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:

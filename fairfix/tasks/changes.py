@@ -102,6 +102,7 @@ def _of_same_file(
         return None
     if file_hash(where) != hashed:
         return None
+    data.source.require_unchanged()
     columns = old["data"]["columns"], new["data"]["columns"]
     decided: dict[str, Any] = {part: columns[0].get(part) for part in ("score", "prediction", "probability")}
     rest = ({part: names for part, names in one.items() if part not in decided} for one in columns)

@@ -454,7 +454,7 @@ class Plan:
         add_messages(
             content, (*of_names(table.level_rows, table.reading), *of_source(data.source)), choice.notes
         )
-        return CompareResult(add_record(content, request), outcome)
+        return CompareResult(add_record(content, request, data.source), outcome)
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""

@@ -12,7 +12,7 @@ from fairfix.auditing.checks import checks_of
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
-from fairfix.data.files import open_source
+from fairfix.data.files import Source, open_source
 from fairfix.data.names import did_you_mean, joined_names
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
@@ -205,7 +205,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
     from_data = data.source.name, data.inferred, identity, base, notes, choice.content
     scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
-    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer), waivers)
+    made = _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer, read=data.source)
+    return _result(request, made, waivers)
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,8 @@ class _Made:
     """Further parts of the result."""
     scorer: ScoringModel | None = None
     """The model in memory that scored the rows."""
+    read: Source | None = None
+    """Data that the rows are from; None where they were counted."""
 
 
 def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
@@ -262,6 +265,8 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
+    if request.record and made.read is not None:
+        made.read.require_unchanged()  # before a file is written
     if request.output is not None:
         digest = repaired.save(request.output)
         # in quotes those that would be read as parameters
@@ -269,7 +274,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         log.info("needed at predict time: %s", ", ".join(names))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
-    return RepairResult(add_record(content, request), repaired, outcome)
+    return RepairResult(add_record(content, request, made.read), repaired, outcome)
 
 
 def chosen_method(

@@ -47,6 +47,10 @@ class Draft:
     guessed: bool
 
 
+PAIR = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", re.IGNORECASE)
+"""The two escapes that JSON has for a character beyond 16 bits."""
+
+
 def first_configuration(
     source: Source,
     data: str,
@@ -301,4 +305,14 @@ def _plain(text: str) -> str:
 
 def _toml(text: str) -> str:
     """Return a TOML string."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return as_toml(json.dumps(text, ensure_ascii=not text.isprintable()))
+
+
+def as_toml(quoted: str) -> str:
+    """Return a JSON text as TOML has it: a character beyond 16 bits is one escape, not two."""
+    return PAIR.sub(_one_escape, quoted)
+
+
+def _one_escape(match: re.Match[str]) -> str:
+    character = json.loads('"' + match[0] + '"')
+    return f"\\U{ord(character):08x}"

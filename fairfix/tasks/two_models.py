@@ -104,7 +104,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "not_comparable": section["not_comparable"],
     }
     add_messages(content, (*of_names(new.level_rows, reading), *wrong))
-    return ModelsResult(add_record(content, request))
+    return ModelsResult(add_record(content, request, data.source))
 
 
 def _read(source: Source, reading: Reading, name: str | None) -> Table:
