@@ -151,13 +151,13 @@ def _is_below(folder: Path, text: str) -> bool:
 
     Links are followed: a pattern, and a link in a folder, can lead to files elsewhere. So is a table behind ``#``.
     """
-    from fairfix.data.opening import paths_of
+    from fairfix.data.opening import paths_of as files_of
 
     named = {text, text.rpartition("#")[0] or text}
     files = [Path(one) for one in named]
     for one in named:
         with suppress(DataError):  # there is none
-            files += paths_of(one)
+            files += files_of(one)
     return all(path.resolve().is_relative_to(folder) for path in files)
 
 
