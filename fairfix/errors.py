@@ -7,7 +7,9 @@
     │   ├── ConfigError          2   a config file says something fairfix does not know
     │   └── UnsentError          0   a dry run has come to the first question that it does not ask
     ├── DataError                2   the data cannot carry the question: names column, value, remedy
-    │   ├── ColumnError          2   a column is missing, ambiguous or of the wrong type
+    │   ├── ColumnError          2   a column is missing or of the wrong type
+    │   │   └── AmbiguousError   2   several columns could play a part
+    │   ├── UnreadableError      2   a file is not of the kind it is read as, or damaged
     │   └── EntryError         2   an entry is none that its column may hold
     ├── ModelError               2   a model file is refused, unreadable or does not fit the data
     └── ArtifactError            2   a .fairfix file is damaged, hostile or from another format
@@ -20,7 +22,7 @@ The library raises these and never exits; only :mod:`fairfix.cli` turns them int
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -88,6 +90,10 @@ class DataError(FairfixError):
     quotes = True
 
 
+class UnreadableError(DataError):
+    """A file cannot be read as the kind that its name says: it is damaged, or of another kind."""
+
+
 class ColumnError(DataError):
     """A column is missing, ambiguous or of the wrong type; ``text`` leaves out the ``listing`` of what there is."""
 
@@ -96,6 +102,14 @@ class ColumnError(DataError):
     def __init__(self, text: str, listing: str = "") -> None:
         super().__init__(text + listing)
         self.text, self.listing = text, listing
+
+
+class AmbiguousError(ColumnError):
+    """Several columns could play a part; ``choices`` has the parameters to give for each."""
+
+    def __init__(self, text: str, listing: str, choices: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(text, listing)
+        self.choices = choices
 
 
 class EntryError(DataError):
@@ -175,12 +189,16 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "unused": "a parameter was given that changes nothing beside the others",
         "not_converged": "a solver stopped before its tolerance: the result is usable, but not the best there is",
         "read_as": "how a file is written had to be found out, and how it was read; options say it for sure",
+        "leak": "columns predict the label, or are recorded after it: they are left out, or were asked for",
+        "left_out": "columns are not learned from, each for the reason in the report; `features` names what to use",
         "score_direction": "scores are lower for rows of label 1: the label or the score is another one than meant",
         "decision_direction": "positive decisions are rarer for rows of label 1: another label or value is meant",
         "unpaired": "changes are undecided, with old and new taken as independent samples: rows of both decide more",
         "weights_or_counts": "weights look like numbers of people, for which there is `count`",
         "alike_groups": "names of groups differ only in case or blanks, and are taken for groups of their own: `merge`",
         "missing_marks": "names of groups look like marks of missing values; make them missing, or keep them: `merge`",
+        "where_unmatched": "`where` names a value that no row has; check how it is written",
+        "other_rows": "the baseline was made with another `where`, so a change may come from other rows",
         "merged_nothing": "`merge` names a group that no row has; check how it is written",
         "unseen_groups": "rows are of groups that the fit has not seen, which the repair does not decide",
         "unknown_classes": "classes are predicted that are no row's label, such as ones that are spelt in another way",
@@ -195,7 +213,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "selection": "everybody, or nearly everybody, is decided alike",
         "selection_moved": "many more are selected than before, or many fewer, which no slack bounds",
         "small_group": "groups of few rows make most of what the repair costs the others",
-        "equal_rows": "rows whose result is drawn equal others in every column; name a column of identities with `id`",
+        "equal_rows": "rows whose result is randomized equal others in all columns that the rule reads; name an `id`",
         "nothing_proven": "a repair from counts has no others to prove it; all of its figures are of the fit",
         "held_out_unknown": "whether rows of the fit are among those of the proof is not known; count shares",
         "suppressed": "rows of small groups are hidden in the counts; certified rates allow for them",

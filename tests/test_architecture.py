@@ -40,8 +40,10 @@ LIBRARIES = {"stats": {"numpy", "scipy"}, "optim": {"numpy", "scipy", "threadpoo
 TOUCH_FILES = {
     "data/files.py",
     "data/new_table.py",
+    "data/packing.py",
     "data/places.py",
     "data/replacing.py",
+    "data/streams.py",
     "data/targets.py",
     "data/web.py",
     "data/container.py",

@@ -230,6 +230,11 @@ def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyP
 
     assert (done.returncode, (checkout / "output").read_text()) == (1, "status=1\n"), done.stderr
     assert done.stdout.count("::error") == 1
+    monkeypatch.setenv("FAIRFIX_FAIL_ON", "dp.difference > 0.1  ks > 0.9")
+    monkeypatch.setenv("BASELINE", "fairness.json")  # of the run before
+    done = execute(audit["run"], checkout)
+    assert done.returncode == 1, done.stderr
+    assert json.loads((checkout / "baseline.json").read_text())["schema"].startswith("fairfix.audit")
     assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
 
 
@@ -361,8 +366,12 @@ def test_every_kind_of_predictor_is_documented() -> None:
 
 
 def test_rows_without_an_id_are_identified_as_documented(checkout: Path) -> None:
-    """Without --id, the draw hangs on the texts of the columns in the order of their names; missing is a zero byte."""
-    assert execute(f"{REPAIR}\n{PREDICT}", checkout).returncode == 0
+    """Without --id, the texts of the columns that the rule reads, in the order of their names; missing: a zero byte."""
+    features = "income,debt_ratio,employment_years,education,has_guarantor"
+    learn = (
+        f"fairfix repair sample_data/loans.parquet --method logloss --protected race --features {features}"
+    )
+    assert execute(f"{learn} -o repaired.fairfix\n{PREDICT}", checkout).returncode == 0
     repaired = Repaired.load(checkout / "repaired.fairfix")
     text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(repaired.identity, pyarrow.string()))
     decided = pyarrow.csv.read_csv(checkout / "decided.csv", convert_options=text).to_pylist()
@@ -375,8 +384,7 @@ def test_rows_without_an_id_are_identified_as_documented(checkout: Path) -> None
         assert ((int.from_bytes(digest, "big") >> 11) / 2**53 < row["p_positive"]) == row["decision"]
         seen += b"\x00" in values
 
-    assert "applicant_id" in repaired.identity
-    assert "label" not in repaired.identity
+    assert {*repaired.identity} == {"race", *features.split(",")} == {*repaired.required}
     assert seen > 5
 
 

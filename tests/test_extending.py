@@ -94,8 +94,8 @@ from fairfix.data.files import FileSource, Part, readable
 class LinesSource(FileSource):
     """Files with an object per row."""
 
-    kind = "JSON lines"
-    endings = (".jsonl",)
+    kind = "rows"
+    endings = (".rows",)
 
     def __init__(self, places, name):
         from pyarrow import json
@@ -115,20 +115,20 @@ class LinesSource(FileSource):
 
 
 def test_a_kind_of_file_is_one_module(house: Path, run: Fairfix) -> None:
-    """JSON lines are audited to the same JSON as Parquet, and decided on; messages know them."""
-    (house / "data" / "sources" / "lines.py").write_text(JSON_LINES)
+    """Rows under an ending of their own are audited to the same JSON as Parquet; messages know them."""
+    (house / "data" / "sources" / "rows.py").write_text(JSON_LINES)
     rows = (json.dumps(row) for row in scored().to_pylist())
-    (house.parent / "data.jsonl").write_text("\n".join(rows))
-    lines = ("audit", "data.jsonl", *AUDIT[2:])
+    (house.parent / "data.rows").write_text("\n".join(rows))
+    lines = ("audit", "data.rows", *AUDIT[2:])
     found, expected = (json.loads(run(*command, "--format", "json")) for command in (lines, AUDIT))
-    repair = ("repair", "data.jsonl", *AUDIT[2:], "--method", "ramp", "-o", "r.fairfix")
+    repair = ("repair", "data.rows", *AUDIT[2:], "--method", "ramp", "-o", "r.fairfix")
 
     assert found["attributes"] == expected["attributes"]
-    assert "data.jsonl" in run(*lines)
+    assert "data.rows" in run(*lines)
     assert "written to r.fairfix" in run(*repair)
-    run("predict", "r.fairfix", "data.jsonl", "-o", "decided.csv", "--no-config")
+    run("predict", "r.fairfix", "data.rows", "-o", "decided.csv", "--no-config")
     assert pyarrow.csv.read_csv(house.parent / "decided.csv").num_rows == scored().num_rows
-    run("predict", "r.fairfix", "data.jsonl", "-o", "decided.jsonl", "--no-config", status=2)
+    run("predict", "r.fairfix", "data.rows", "-o", "decided.rows", "--no-config", status=2)
 
 
 FORMAT = '''"""One line: the verdict, for a chat."""

@@ -65,7 +65,7 @@ SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
 """Code of a check -> its verdict; those of other codes are undecided."""
 
 
-def _judged_check(entry: Any) -> Any:
+def judged_check(entry: Any) -> Any:
     """Take the JSON form of a judged check whose verdict is that of its interval."""
     check = map_of(codec.as_is)(entry)
     verdict, code = check.get("verdict"), check.get("code")
@@ -86,7 +86,7 @@ def _judged_check(entry: Any) -> Any:
     return check
 
 
-def _require_once(entries: list[Any], name: str) -> None:
+def require_once(entries: list[Any], name: str) -> None:
     """Raise a ValueError where two of the entries have one name."""
     names = [entry[name] for entry in entries]
     need(len({*names}) == len(names), f"a {name} is there twice")
@@ -95,8 +95,8 @@ def _require_once(entries: list[Any], name: str) -> None:
 def _block_once(entry: Any) -> Any:
     """Take the JSON form of a block, with every group and comparison once."""
     block = _BLOCK(entry)
-    _require_once(block["groups"], "group")
-    _require_once(block["comparisons"], "id")
+    require_once(block["groups"], "group")
+    require_once(block["comparisons"], "id")
     return block
 
 
@@ -106,7 +106,7 @@ def _sound_audit(entry: Any) -> Any:
     rows, checks = result["data"]["rows"], result["checks"]
     left_out = sum(one.get("rows", 0) for one in rows.get("excluded", ()))
     need(rows["used"] + left_out <= rows["read"], "more rows were used and left out than were read")
-    _require_once(result["attributes"], "attribute")
+    require_once(result["attributes"], "attribute")
     for block in result["attributes"]:
         many = sum(group["rows"] for group in block["groups"])
         need(
@@ -151,7 +151,7 @@ _AUDIT = holding(
         threshold=or_none(codec.number()),
         reference=map_of(text),
     ),
-    checks=list_of(_judged_check),
+    checks=list_of(judged_check),
     attributes=list_of(_block_once),
     strata=list_of(_block_once),
     definitions=map_of(text),
@@ -359,7 +359,8 @@ def reading_dict(reading: Reading) -> dict[str, Any]:
         "task": reading.task,
         "score_scale": reading.score_scale,
         "threshold": reading.threshold,
-        **{name: entry for name, entry in positive.items() if entry is not None},
+        **{name: list(levels) for name, levels in positive.items() if levels},
+        **({"where": reading.where} if reading.where else {}),
         **({"bands": cut} if cut else {}),
         **({"merge": {name: dict(names) for name, names in reading.merge.items()}} if reading.merge else {}),
     }

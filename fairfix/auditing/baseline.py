@@ -147,7 +147,14 @@ def require_alike(
         raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
     was, now = old["settings"], new["settings"]
     for key in keys:
-        before, after = was.get(key, "1"), now.get(key, "1")  # a value that nobody names is the 1 of 0/1
+        before, after = was.get(key, ["1"]), now.get(key, ["1"])  # a value that nobody names is the 1 of 0/1
+        if before != after and key.startswith("positive_"):
+            then, own = (" and ".join(map(str, one)) for one in (before, after))
+            part = key.removeprefix("positive_")
+            raise DataError(
+                f"the baseline {name} was made with the positive values {then} of {part}, this audit with {own}; make "
+                "both alike"
+            )
         if before != after:
             raise DataError(
                 f"the baseline {name} was made with `{key}={before}`, this audit with {after}; make both alike"

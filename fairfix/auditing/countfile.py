@@ -44,6 +44,7 @@ from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
+from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.scan import BINS, Scan, check_whole, fixed_grid, scan
 from fairfix.data.shares import Share
 from fairfix.data.urls import name_of
@@ -65,6 +66,16 @@ LEAST = 1e-300
 MAX_ROWS = 1 << 53
 """Rows, so that their number is exact in floating point."""
 
+
+def _condition(value: Any) -> str:
+    """Return a condition as it was saved, or raise a ValueError."""
+    text: str = codec.text(value)
+    codec.need(
+        not text or str(parse_condition(text)) == text, "the condition of its rows is not as it was written"
+    )
+    return text
+
+
 NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
     "protected": codec.list_of(codec.text),
@@ -80,13 +91,14 @@ READING_PARTS: Mapping[str, Json] = {
     "task": codec.one_of(*get_args(Task)),
     "score_scale": codec.one_of(*get_args(ScoreScale)),
     "thresholds": codec.list_of(codec.real(), most=64),
-    "positive_label": codec.or_none(codec.name_text),
-    "positive_prediction": codec.or_none(codec.name_text),
+    "positive_label": codec.list_of(codec.name_text),
+    "positive_prediction": codec.list_of(codec.name_text),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
     "merge": codec.map_of(codec.map_of(codec.name_text)),
+    "where": _condition,
 }
 PIECE_PARTS: Mapping[str, Json] = {
     "read": codec.whole(),
@@ -97,7 +109,7 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "positive_prediction": None, "count": None}
+ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "where": "", "positive_prediction": [], "count": None}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)
@@ -284,6 +296,10 @@ def count(
     reading.check()
     pieces: list[Piece] = []
     scanned = scan(source, reading, exact=False, each=lambda counts: pieces.append(Piece.of(counts)))
+    if source.left_out and pieces:  # which the first part accounts for
+        first, more = pieces[0], source.left_out
+        excluded = {**first.excluded, LEFT_OUT: more}
+        pieces[0] = replace(first, read=first.read + more, excluded=excluded)
     named = {"inferred": inferred or {}, "model": model or {}, "share": share}
     return CountFile(scanned.reading, tuple(pieces), (source.name,), **named)  # type: ignore[arg-type]  # as named
 

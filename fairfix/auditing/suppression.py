@@ -12,9 +12,8 @@ disclosure control, records are suppressed by a threshold, in place of primary a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import pyarrow as pa
 
 from fairfix.data.counts import Bools, Ints, groups_of_cells
 from fairfix.data.encoder import Encoder, arrow_array
-from fairfix.data.files import Part, Source
+from fairfix.data.files import BATCH_ROWS, Part, Source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import column_types, scan
 from fairfix.data.table import Table
@@ -86,14 +85,19 @@ class ShownRows(Source):
         self.rows = self.about_rows = rows
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
-        """Return the parts of the source with the rows to be shown."""
+        """Return the rows to be shown as one part, in batches of one size.
+
+        The batches of the source end where rows that are left out make them end. A sum over them would differ in its
+        last digits with the number of those rows.
+        """
         own = self._reading.columns.counted
         names = list(dict.fromkeys((*columns, *own)))
         of_own = column_types(self._reading, self._source)
-        return [
-            replace(part, batches=partial(self._inside, part, list(columns)))
-            for part in self._source.parts(names, {**of_own, **(types or {})})
-        ]
+        parts = self._source.parts(names, {**of_own, **(types or {})})
+        return [Part(self.name, partial(self._batches, parts, list(columns)))]
+
+    def _batches(self, parts: Sequence[Part], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        return of_one_size(batch for part in parts for batch in self._inside(part, columns))
 
     def _inside(self, part: Part, columns: list[str]) -> Iterator[pa.RecordBatch]:
         encoder, keys = Encoder(self._reading, part.where, part.first_row), self._reading.columns.cell_keys
@@ -128,6 +132,28 @@ def shown_table(table: Table, tables: Sequence[Sequence[str]], least: int) -> Ta
     shown = shown_cells(table.reading.columns.cell_keys, own.cells, rows, tables, least)
     require_some(shown, least)
     return table.take(np.flatnonzero(shown[own.cell]))
+
+
+def of_one_size(batches: Iterable[pa.RecordBatch], size: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of ``size`` rows; the last one, and the last of a schema, may have fewer."""
+    waiting: list[pa.RecordBatch] = []
+
+    def joined() -> Iterator[pa.RecordBatch]:
+        if waiting:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=size)
+
+    for batch in batches:
+        if waiting and batch.schema != waiting[0].schema:
+            yield from joined()
+            waiting.clear()
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= size:
+            *whole, last = joined()
+            if last.num_rows == size:
+                whole, last = [*whole, last], last.slice(0, 0)
+            yield from whole
+            waiting[:] = [last]
+    yield from joined()
 
 
 @contextmanager

@@ -384,7 +384,7 @@ def _silence(stream: Any) -> None:
 
 def _trace(error: Exception) -> None:
     """Write a traceback to stderr, without the secrets of URLs in it."""
-    _to_stderr(visible(hidden("".join(traceback.format_exception(error))).rstrip("\n")))
+    _to_stderr(harmless(visible(hidden("".join(traceback.format_exception(error))).rstrip("\n"))))
 
 
 def _show_warning(message: Any, *_: Any) -> None:

@@ -40,8 +40,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit loans.parquet --protected race --check 'dp.difference<=0.1'
     fairfix audit --from-counts all.counts --out html=audit.html
 
-    DATA is a Parquet, CSV or Arrow file, a folder of them, or a quoted pattern. A column whose name has a comma
-    stands in double quotes, inside the quotes of the shell. 'fairfix explain WORD' says what a check or a term is.
+    DATA is a file with a table, packed or not, a folder, a quoted pattern, a URL, a database, or - for standard
+    input. A column whose name has a comma stands in double quotes, inside the quotes of the shell. 'fairfix explain
+    WORD' says what a check or a term is.
     """
     settle(ctx)
     check_outputs(given)

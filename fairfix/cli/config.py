@@ -15,14 +15,15 @@ write to. So it has no key that reaches beyond the files beneath its own folder 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairfix.data.names import nearest
 from fairfix.data.targets import refused_below
-from fairfix.data.urls import scheme_of
-from fairfix.errors import ConfigError
+from fairfix.data.urls import STANDARD, scheme_of
+from fairfix.errors import ConfigError, DataError
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import (
     RECORD,
@@ -142,8 +143,23 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
-            elif not all(Path(place).resolve().is_relative_to(folder) for place in places):
-                yield name, f"it names what is not beneath {folder}"
+            elif outside := next((one for one in places if not _is_below(folder, one)), None):
+                yield name, f"{outside!r} names what is not beneath {folder}, links followed"
+
+
+def _is_below(folder: Path, text: str) -> bool:
+    """Return whether a path is beneath a folder, and each file of the folder or pattern that it names.
+
+    Links are followed: a pattern, and a link in a folder, can lead to files elsewhere. So is a table behind ``#``.
+    """
+    from fairfix.data.opening import paths_of as files_of
+
+    named = {text, text.rpartition("#")[0] or text}
+    files = [Path(one) for one in named]
+    for one in named:
+        with suppress(DataError):  # there is none
+            files += files_of(one)
+    return all(path.resolve().is_relative_to(folder) for path in files)
 
 
 def _endings(name: str, kind: str) -> Sequence[str]:
@@ -153,9 +169,9 @@ def _endings(name: str, kind: str) -> Sequence[str]:
 
         return endings(kind)
     if name == "output" and kind == "predict":
-        from fairfix.data.files import file_kinds
+        from fairfix.data.recognition import table_endings
 
-        return tuple(file_kinds())
+        return table_endings()
     return {"counts_out": (".counts",), "picture": (".png", ".svg")}.get(name, (".fairfix",))
 
 
@@ -227,7 +243,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
     if name in PATHS and isinstance(value, str):
-        return value if Path(value).is_absolute() or scheme_of(value) else str(path.parent / value)
+        kept = value == STANDARD or scheme_of(value) or Path(value).is_absolute()
+        return value if kept else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

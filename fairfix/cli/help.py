@@ -14,8 +14,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data": (
         *(
             "label",
-            "positive_label",
             "task",
+            "where",
             "weight",
             "count",
             "id",
@@ -23,6 +23,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "missing",
             "delimiter",
             "decimal",
+            "encoding",
+            "header",
         ),
         *("table", "sql"),
         *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),
@@ -32,8 +34,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("max_groups", "suppress_below"),
     ),
     "Model": (
-        *("score", "score_scale", "threshold", "prediction", "positive_prediction", "probability", "model"),
-        *("trust_model", "features", "against", "against_data"),
+        *("score", "score_scale", "threshold", "prediction", "probability", "model"),
+        *("trust_model", "features", "exclude", "against", "against_data"),
     ),
     "Method": (
         *(

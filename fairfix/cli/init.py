@@ -12,8 +12,9 @@ import click
 from fairfix.cli.config import FILE_NAME, reach
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
-from fairfix.data.urls import scheme_of, shown_argument
+from fairfix.data.urls import STANDARD, scheme_of, shown_argument
 from fairfix.errors import UsageError
+from fairfix.report.words import as_escape, harmless
 
 
 @click.command("init")
@@ -25,15 +26,14 @@ from fairfix.errors import UsageError
     callback=column_names,
     help="Column whose groups are compared; several by commas or repeated.  [default: those with usual names]",
 )
-@option("--label", metavar="COLUMN", help="Observed outcome.  [default: label, y, y_true or target]")
 @option(
-    "--score",
-    metavar="COLUMN",
-    help="The model's score.  [default: score, y_score, proba, prediction or y_pred]",
+    "--label",
+    metavar="COLUMN[=VALUE,...]",
+    help="Observed outcome, with its positive values if it is not 0/1.  [default: a column with a usual name]",
 )
+@option("--score", metavar="COLUMN", help="The model's score.  [default: a column with a usual name]")
 @option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score.")
 @option("--count", metavar="COLUMN", help="Number of people that a row is for, in a table of frequencies.")
-@option("--positive-label", metavar="VALUE", help="The positive value of labels that are not 0/1.")
 @option(
     "--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="Where to write it."
 )
@@ -48,29 +48,36 @@ def command(data: str, **given: Any) -> int:
 
     \b
     fairfix init loans.parquet
-    fairfix init loans.csv --protected race --label repaid --positive-label yes
+    fairfix init loans.csv --protected race --label repaid=yes
     """
     from fairfix.data.files import open_source, write_text
+    from fairfix.data.names import column_and_values
     from fairfix.data.people import PeopleSource
     from fairfix.data.reading import Columns
+    from fairfix.data.streams import is_stream
     from fairfix.tasks.starter import first_configuration
 
     target = Path(given["output"])
     check_outputs({**given, "data": data})
-    if target.exists() and not given["force"]:
+    streamed = is_stream(given["output"])
+    if target.exists() and not given["force"] and not streamed:
         raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
+    source = open_source(data)
     roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
-    columns, source = Columns(given["protected"], **roles), open_source(data)
+    positive: tuple[str, ...] = ()
+    if given["label"]:
+        roles["label"], positive = column_and_values(given["label"], source.columns, "label")
+    columns = Columns(given["protected"], **roles)
     if given["count"]:
         source = PeopleSource(source, given["count"])
-    local = not scheme_of(data) and not Path(data).is_absolute()
-    named = os.path.relpath(data, target.parent) if local else shown_argument(data)
-    held = str(target.parent / named) if local else named
+    local = data != STANDARD and not scheme_of(data) and not Path(data).is_absolute()
+    folder = Path() if streamed else target.parent
+    named = os.path.relpath(data, folder) if local else shown_argument(data)
+    held = str(folder / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
-    text = first_configuration(
-        source, named, columns, positive_label=given["positive_label"], line=line, typed=data
-    )
-    write_text(target, text)
-    talk(f"wrote {target}: read it, correct it, then run '{line}'")
+    text = first_configuration(source, named, columns, positive_label=positive, line=line, typed=data)
+    write_text(target, harmless(text, as_escape))
+    if not streamed:
+        talk(f"wrote {target}: read it, correct it, then run '{line}'")
     return 0

@@ -133,6 +133,8 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     if facts:
         data = facts["data"]
         yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
+        if where := facts["settings"].get("where"):
+            yield f"rows where        {where}"
         if "solution" in facts:
             yield from _solution(facts["solution"])
         if "guarantee" in facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -21,7 +22,7 @@ from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
-from fairfix.tasks.request import DataRequest, Domain, GateRequest, Request, parameters_of
+from fairfix.tasks.request import WRITTEN, DataRequest, Domain, GateRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -121,7 +122,9 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             settings["help"] += "" if "," in domain.metavar else SEVERAL
         elif domain.many:
             settings["help"] = settings["help"].removesuffix(".") + "; repeatable."
-        made.append(option("--" + name.replace("_", "-"), **settings))
+        long = "--" + name.replace("_", "-")
+        either = domain.kind is bool and default is None  # neither is the default, so that each can be said
+        made.append(option(f"{long}/--no-{long[2:]}" if either else long, **settings))
     return stacked(*made)
 
 
@@ -152,8 +155,19 @@ class WholeInRange(Number, click.IntRange):  # type: ignore[misc]  # of floats a
         Number.__init__(self, domain)
 
 
+class Conditions(click.types.StringParamType):
+    """Checks, of which an environment variable has several with blanks between them, and perhaps inside them."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the checks: ``dp.difference > 0.1 eo.difference>0.2`` are two."""
+        subject = r"(?:[^\s\[<>=]|\[[^\]]*\])+"
+        return re.findall(rf"{subject}\s*[<>]=?\s*[^\s<>=]+|\S+", rv)
+
+
 def _type(domain: Domain) -> Any:
     """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
+    if domain.many and domain.metavar.endswith("CHECK"):
+        return Conditions()
     if domain.choices:
         return Choice(domain.choices)
     if domain.kind is object:
@@ -188,7 +202,7 @@ def without_data(ctx: click.Context) -> dict[str, Any]:
         if not ctx.params["data"]:
             raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
         return {}
-    names = ("data", "table", "sql", "model", "trust_model", "features", "delimiter", "decimal")
+    names = ("data", "table", "sql", "model", "trust_model", "features", *WRITTEN)
     return {
         name: () if name == "features" else None
         for name in names
@@ -471,4 +485,6 @@ def _toml(value: Any) -> str:
     """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
     if isinstance(value, float):
         return str(value)
-    return '""' if value is None else as_json(value, None)
+    from fairfix.tasks.starter import as_toml
+
+    return '""' if value is None else as_toml(as_json(value, None))

@@ -121,7 +121,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
 def _is_among(place: Path, read: object) -> bool:
     """Return whether a file is one of those that a folder or a pattern names."""
-    from fairfix.data.files import paths_of
+    from fairfix.data.opening import paths_of
 
     if not isinstance(read, str) or scheme_of(read):
         return False

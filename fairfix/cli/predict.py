@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from fairfix.cli.options import (
 )
 from fairfix.cli.outputs import check_outputs
 from fairfix.cli.progress import working
-from fairfix.data.urls import is_database, is_folder, shown_argument
+from fairfix.data.urls import STANDARD, is_database, is_folder, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.tasks.request import PredictRequest
 
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=click.Path(),
-    required=True,
     help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
-    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.",
+    "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.  [default: -, CSV to standard "
+    "output]",
 )
 @option(
     "--cluster",
@@ -70,14 +71,25 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix predict repaired.fairfix duckdb:///b.db#new -o duckdb:///b.db#decided
 
     makes a new table, whole or not at all. One that is there is never touched.
+
+    \b
+    fairfix predict repaired.fairfix new.csv | head
+
+    writes CSV to standard output. Messages go to standard error.
     """
     settle(ctx)
-    output, request = given["output"], request_of(ctx, PredictRequest)
-    if is_folder(output) or Path(output).is_dir():
+    request, output = request_of(ctx, PredictRequest), given["output"]
+    if output == STANDARD:
+        output = given["output"] = None
+    elif output is not None and "#" in output:
+        from fairfix.data.opening import database_url, with_table
+
+        output = given["output"] = database_url(*with_table(output)) or output
+    if output is not None and (is_folder(output) or Path(output).is_dir()):
         return _many(request, given)
     if given["cluster"] is not None:
-        raise UsageError(f"`cluster` writes a file for each file of data: let `output={output}` be a folder")
-    if is_database(output):  # what is there already is said before the work is done
+        raise UsageError("`cluster` writes a file for each file of data: name a folder with `output`")
+    if output is not None and is_database(output):  # what is there already is said before the work is done
         from fairfix.data.new_table import check_new_table
 
         check_new_table(output)
@@ -94,14 +106,18 @@ def command(ctx: click.Context, /, **given: Any) -> int:
             write(batch)
             rows += batch.num_rows
             done(batch.num_rows)
-    talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
+    if output is not None:
+        talk(f"wrote {rows:,} rows to {'a new table of ' * is_database(output)}{shown_argument(output)}")
     return 0
 
 
 @contextmanager
-def _appending(output: str, predictions: Predictions) -> Iterator[Write]:
-    """Yield what appends batches to a file or a new table, which is there at the end, or not at all."""
-    if is_database(output):
+def _appending(output: str | None, predictions: Predictions) -> Iterator[Write]:
+    """Yield what appends batches to a file or a new table, which is there at the end, or not at all.
+
+    Without an output, it appends CSV to standard output.
+    """
+    if output is not None and is_database(output):
         from fairfix.data.new_table import new_table
 
         with new_table(output, predictions.schema, predictions.close) as write:
@@ -109,8 +125,10 @@ def _appending(output: str, predictions: Predictions) -> Iterator[Write]:
         return
     from fairfix.data.files import atomic_output, table_writer
 
-    with atomic_output(output) as file, table_writer(file, output, predictions.schema) as write:
-        yield write
+    with ExitStack() as stack:
+        stdout = sys.stdout.buffer
+        file = stdout if output is None else stack.enter_context(atomic_output(output))
+        yield stack.enter_context(table_writer(file, output or "stdout.csv", predictions.schema))
 
 
 def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:

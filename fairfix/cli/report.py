@@ -45,6 +45,10 @@ def command(result: str, **given: Any) -> int:
             from fairfix.auditing.class_changes import check_saved
 
             check_saved(content)
+        else:
+            from fairfix.tasks.saved import check_saved as check_other
+
+            check_other(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
         with publishing():
             printed = write_reports(content, given)
@@ -64,5 +68,8 @@ def _loaded(path: str) -> dict[str, Any]:
     content = read_json(path)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in SCHEMAS:
-        raise DataError(f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}")
+        raise DataError(
+            f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}; make one: "
+            "fairfix audit DATA --protected COLUMN --format json > audit.json"
+        )
     return dict(content)

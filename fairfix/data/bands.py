@@ -37,6 +37,9 @@ EACH = "values"
 MOST_NUMBERS = 12
 """More different numbers than these are taken for amounts, which have to be cut."""
 
+MOST_SINGLE, MAX_GROUPS = 50, 1000
+"""Groups from which on it is asked whether groups of single rows are meant, and the default of ``max_groups``."""
+
 NUMBER = re.compile(r"\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 """A text that is a number; with a leading zero, as in 007, it is a name."""
 
@@ -166,6 +169,17 @@ def check_numbers(name: str, levels: Iterable[str], bands: Mapping[str, Any]) ->
     """Raise where levels of a column are too many numbers and nothing is said of its bands."""
     if name not in bands and sum(as_number(level) is not None for level in levels) > MOST_NUMBERS:
         raise NumbersAsGroupsError(name)
+
+
+def check_sizes(name: str, rows: Sequence[int], max_groups: int) -> None:
+    """Raise where most groups of a column have a single row, unless ``max_groups`` says that these are meant."""
+    if len(rows) <= MOST_SINGLE or sum(rows) >= 2 * len(rows) or max_groups != MAX_GROUPS:
+        return
+    raise ColumnError(
+        f"column {name!r} has {len(rows):,} groups in {sum(rows):,} rows, most of a single row, as ids and dates have; "
+        f"name another column with `protected`, put its values into groups in the data, such as years, or take them as "
+        f"they are with `max_groups={len(rows)}`"
+    )
 
 
 def quantiles(numbers: Floats, rows: Ints, parts: int) -> Edges:

@@ -70,7 +70,8 @@ class Classes:
         if len(names) > MOST_CLASSES:
             raise DataError(
                 f"label and prediction have {len(names)} classes together, and classes are compared up to "
-                f"{MOST_CLASSES}; fold rare ones into one class, or name a single class with `positive_label=VALUE`"
+                f"{MOST_CLASSES}; fold rare ones into one class, or name a single class with "
+                "`label=COLUMN=VALUE`"
             )
         if truth is not None and not {*truth} & {*decided}:
             true, predicted = (
@@ -113,8 +114,8 @@ class Classes:
         truth = None if self.truth is None else self.truth == place
         reading = replace(
             self.reading,
-            positive_label=None if truth is None else name,
-            positive_prediction=name,
+            positive_label=() if truth is None else (name,),
+            positive_prediction=(name,),
         )
         return Scan(self._binary(truth, self.decided == place), None, reading)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Counts, Grid, Slice
-from fairfix.data.embedded import open_duckdb, open_sqlite
+from fairfix.data.embedded import SHOWN_TABLES, duckdb_tables, only_table, open_duckdb, open_sqlite
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
@@ -34,9 +34,6 @@ from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.urls import BACKENDS, QUERY, is_dry, scheme_of, shown_url
 from fairfix.data.workers import Cluster, Workers
 from fairfix.errors import ColumnError, DataError, FairfixError, UnsentError, UsageError
-
-SHOWN_TABLES = 40
-"""Tables that a message lists."""
 
 SHOWN_SIGNS = 300
 """Signs of what a database says that a message shows."""
@@ -96,6 +93,11 @@ class DatabaseSource(Source):
                     for column, kind in kinds.items()
                 ]
             )
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the columns of a type that fairfix can read."""
+        return tuple(name for name in self.columns if name not in self._foreign)
 
     @property
     def rows(self) -> int | None:  # type: ignore[override]  # asked for when it is needed
@@ -259,7 +261,7 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
 
     ``given`` may have ``table`` or ``sql``.
     """
-    for name in ("delimiter", "decimal"):
+    for name in ("delimiter", "decimal", "encoding", "header"):
         if name in given:
             raise UsageError(f"`{name}` is of CSV files; leave it out, since no file is read")
     if not isinstance(data, str):
@@ -277,7 +279,8 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
             raise UsageError(f"{shown} names a table after #; leave out `table`, or what follows the #")
         url, table = head, unquote(fragment)
     query = given.get("sql")
-    if (table is None) == (query is None):
+    embedded = BACKENDS[scheme_of(url)] in ("duckdb", "sqlite") and not url.startswith("motherduck")
+    if (table is None) == (query is None) and (query is not None or not embedded):
         both = (
             "both say what is read; leave one out"
             if table
@@ -289,6 +292,8 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     with asking(shown, secrets, "cannot connect to {}"):
         backend = _connected(url, shown)
     with asking(shown, secrets):
+        if table is None and query is None:
+            table = only_table(backend, path_of(url))
         expression = _table(backend, str(table), shown) if query is None else _query(backend, str(query))
     name = f"{table} of {shown}" if query is None else f"the query of {shown}"
     weakref.finalize(expression, backend.disconnect)  # which copies of the source share
@@ -329,7 +334,8 @@ def _connected(url: str, shown: str) -> Any:
         return ibis.connect(url)
     except ImportError as error:
         extra = "'fairfix[sql]'" if backend in ("duckdb", "postgres") else f"'ibis-framework[{backend}]'"
-        raise UsageError(f"{shown} needs {error.name}, which is not installed: pip install {extra}") from None
+        driver = error.name or "a driver"  # where it is there without what it is built on, it has no name
+        raise UsageError(f"{shown} needs {driver}, which is not installed: pip install {extra}") from None
 
 
 def path_of(url: str) -> Path:
@@ -446,11 +452,10 @@ def _table(backend: Any, name: str, shown: str) -> Any:
 
     A UsageError where a name with a dot can be both, a table of that name and one of a schema.
     """
-    if backend.name == "duckdb":  # of which Ibis calls what finds columns by a name that is no longer there
+    if backend.name == "duckdb":
         import sqlglot
 
-        listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
-        places = sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
+        places = duckdb_tables(backend)
         ways = [next((one for one in places if name == ".".join(one[most:])), None) for most in (2, 1, 0)]
         if place := _only(name, [(one[2], one[1]) for one in ways if one], shown):
             catalog, schema, own = next(one for one in ways if one and (one[2], one[1]) == place)

@@ -32,6 +32,18 @@ LOCKED = {"python_enable_replacements": "false", "enable_external_access": "fals
 LAST = "lock_configuration"
 """... and the one that ends all setting."""
 
+SHOWN_TABLES = 40
+"""Tables that a message lists."""
+
+FUNCTIONS = ("load_extension", "fts3_tokenizer")
+"""Functions of SQLite that load or run what is no SQL."""
+
+ABOUT_COLUMNS = ("table_info", "table_xinfo")
+"""Statements about tables that Ibis asks SQLite; others open files, change limits of the process or tell of it."""
+
+LONGEST = 64 << 20
+"""Bytes of a value, and of a row, that SQLite makes."""
+
 RESERVED = ("memory", "system", "temp")
 """Names that a database cannot be attached by."""
 
@@ -97,7 +109,7 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     import sqlite3
 
     path = path.absolute()
-    has_log = head_of(local(path), 20, packed=False)[18:] == b"\2\2"
+    has_log = head_of(local(path), 20)[18:] == b"\2\2"
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if has_log and log.exists() and not index.exists():
         raise DataError(
@@ -109,6 +121,7 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     try:
         out = wrapped(connection)
         connection.execute("PRAGMA trusted_schema = OFF")  # views call no functions that might have effects
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
         connection.set_authorizer(_stays_inside)
     except BaseException:
         connection.close()
@@ -116,13 +129,42 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     return out
 
 
-def _stays_inside(action: int, _: str | None, name: str | None, *__: str | None) -> int:
-    """Return whether SQLite may do something, by its code: open another file, or load an extension, it may not."""
+def _stays_inside(action: int, name: str | None, function: str | None, *_: str | None) -> int:
+    """Return whether SQLite may do something, by its code: it may read, and make views of its own while it runs.
+
+    To make a view is to change a list of names, which nobody can do in a file that is opened read-only.
+    """
     import sqlite3
 
-    outside = action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
-    outside |= action == sqlite3.SQLITE_FUNCTION and name in ("load_extension", "fts3_tokenizer")
-    return sqlite3.SQLITE_DENY if outside else sqlite3.SQLITE_OK
+    reads = action in (
+        sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_TRANSACTION
+    )  # fmt: skip
+    reads |= action == sqlite3.SQLITE_FUNCTION and str(function).lower() not in FUNCTIONS
+    reads |= action == sqlite3.SQLITE_PRAGMA and str(name).lower() in ABOUT_COLUMNS
+    views = action in (sqlite3.SQLITE_CREATE_TEMP_VIEW, sqlite3.SQLITE_DROP_TEMP_VIEW)
+    views |= action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+    return sqlite3.SQLITE_OK if reads or views else sqlite3.SQLITE_DENY
+
+
+def duckdb_tables(backend: Any) -> list[tuple[str, str, str]]:
+    """Return catalog, schema and name of each table; Ibis finds columns by a name that DuckDB 2 no longer has."""
+    listed = "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+    return sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
+
+
+def only_table(backend: Any, path: Path) -> str:
+    """Return the name of the only table of a file; a DataError lists several, and shows how one is named."""
+    if backend.name == "duckdb":
+        names = [own if schema == "main" else f"{schema}.{own}" for _, schema, own in duckdb_tables(backend)]
+    else:
+        names = list(backend.list_tables())
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise DataError(f"{path} holds no table")
+    shown = ", ".join(sorted(names)[:SHOWN_TABLES]) + (", ..." if len(names) > SHOWN_TABLES else "")
+    proposal = shlex.quote(f"{path}#{min(names)}")
+    raise DataError(f"{path} holds {len(names):,} tables; name one: {proposal}; it has: {shown}")
 
 
 def _literal(text: str) -> str:

@@ -11,7 +11,7 @@ CSV and in a saved artifact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +24,8 @@ from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
-from fairfix.data.merging import MISSING, plain_form, written_merge
+from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
+from fairfix.data.names import with_values
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -162,7 +163,7 @@ class Encoder:
         if of_classes and len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit} distinct values, and so many classes at most are compared; "
-                "choose another column, fold rare values into one class, name one with `positive_label=VALUE` in place "
+                "choose another column, fold rare values into one class, name one with `label=COLUMN=VALUE` in place "
                 "of `task=multiclass`, or say `task=regression` for a real-valued target"
             )
         if len(seen) > max(many, MOST_NUMBERS) and not of_classes:
@@ -210,7 +211,9 @@ class Encoder:
         least, most = ranges.get(part, (-math.inf, math.inf))
         if low < least or high > most:
             row = int(np.argmax((column < least) | (column > most)))
-            place = f"{part} column {name!r} holds {column[row]:g} at {self._at(row)}"
+            place = (
+                f"{part} column {name!r} holds {shown(float(column[row]), least, most)} at {self._at(row)}"
+            )
             if part == "score":
                 raise EntryError(
                     part,
@@ -227,23 +230,30 @@ class Encoder:
         """Return a 0/1 column (uint8) from numbers, booleans or text."""
         array = batch.column(name)
         reading, kind = self.reading, array.type
-        own = part == "prediction" and reading.positive_prediction is not None
+        own = part == "prediction" and bool(reading.positive_prediction)
         positive = reading.positive_prediction if own else reading.positive_label
-        if positive is None and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if not positive and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
         codes, levels, missing = group_codes(array, name, reading.merge.get(name))
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
+        signs, stated = SIGNS if positive is None else UNKNOWN, {positive, *reading.merge.get(name, ())}
+        marks = [i for i, one in enumerate(levels) if one.lower() in signs and one not in stated]
+        if (marked := np.isin(codes, marks)).any():
+            drop[f"missing {part}"] = marked if missing is None else missing | marked
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
-            yes = truth(level) if positive is None else _is_positive(level, positive, shared=shared)
-            if positive is not None and not yes and plain_form(level) == plain_form(positive):
-                self._refuse_alike(part, name, level, positive, codes == i)
+            yes = _is_positive(level, positive, shared=shared) if positive else truth(level)
+            for alike in () if yes else positive:
+                if plain_form(level) == plain_form(alike):
+                    self._refuse_alike(part, name, level, alike, codes == i)
             if yes is not None:
                 table[i] = yes
-            elif (here := codes == i).any():  # a dictionary may name levels that no row has
+            elif (
+                i not in marks and (here := codes == i).any()
+            ):  # a dictionary may name levels that no row has
                 raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
@@ -276,6 +286,12 @@ class Encoder:
         return row_name(self.where, self._row, row)
 
 
+def shown(number: float, low: float, high: float) -> str:
+    """Return a number in the fewest digits, six or more, that show on which side of the ends of a range it lies."""
+    texts = (f"{number:.{digits}g}" for digits in range(6, 18))
+    return next(text for text in texts if (low <= float(text) <= high) == (low <= number <= high))
+
+
 def row_name(where: str, before: int, row: int) -> str:
     """Name a row that comes after some others, counted from 1."""
     return f"row {before + row + 1:,}" + (f" of {where}" if where else "")
@@ -300,7 +316,7 @@ def _not_binary(part: str, name: str, value: str, at: str) -> EntryError:
         part,
         name,
         f"{part} column {name!r} holds {value!r} at {at}, but binary values (0/1, true/false) are needed",
-        f"; name the positive one with `positive_{part}=VALUE`{more}",
+        f"; name the positive one with `{part}={with_values(name, ['VALUE'])}`{more}",
     )
 
 
@@ -314,17 +330,17 @@ def truth(level: str) -> float | None:
     return None
 
 
-def _is_positive(level: str, positive: str, *, shared: bool) -> float:
-    """Return 1 for the level that ``positive`` names, else 0.
+def _is_positive(level: str, positive: Sequence[str], *, shared: bool) -> float:
+    """Return 1 for a level that ``positive`` names, else 0.
 
     "1" names True as well. Where the name is that of a label, and ``shared``, decisions written as truth values keep
     their own meaning.
     """
-    if level == canonical(positive):
+    if level in positive:
         return 1.0
-    own, named = truth(level), truth(positive)
-    if own is not None and (named is not None or shared):
-        return own if named is None else float(own == named)
+    own, named = truth(level), {truth(one) for one in positive} - {None}
+    if own is not None and (named or shared):
+        return float(own in named) if named else own
     return 0.0
 
 
@@ -332,18 +348,28 @@ def check_positive(
     labels: npt.NDArray[Any] | None, reading: Reading, decisions: npt.NDArray[Any] | None = None
 ) -> None:
     """Raise a DataError where no row holds a positive value that is named; arrays are non-zero for positives."""
-    name = reading.positive_prediction
-    named = reading.columns.prediction and name is not None and truth(name) is None
-    if named and decisions is not None and not decisions.any():
-        raise DataError(
-            f"no row used has the value {name!r} in prediction column {reading.columns.prediction!r}, though "
-            f"`positive_prediction` names it; check its spelling"
-        )
-    if reading.binary and reading.positive_label is not None and labels is not None and not labels.any():
-        raise DataError(
-            f"no row used has the value {reading.positive_label!r} in label column {reading.columns.label!r}, though "
-            f"`positive_label` names it; check its spelling"
-        )
+    columns, words = reading.columns, [one for one in reading.positive_prediction if truth(one) is None]
+    if columns.prediction and words and decisions is not None and not decisions.any():
+        raise _none_positive("prediction", columns.prediction, reading.positive_prediction)
+    if (
+        reading.binary
+        and columns.label
+        and reading.positive_label
+        and labels is not None
+        and not labels.any()
+    ):
+        raise _none_positive("label", columns.label, reading.positive_label)
+
+
+def _none_positive(part: str, column: str, levels: Sequence[str]) -> EntryError:
+    """Return the error that no row has a value that is said to be positive."""
+    named = " or ".join(map(repr, levels))
+    return EntryError(
+        part,
+        column,
+        f"no row used has the value {named} in {part} column {column!r}, though `{part}` names it",
+        "; check its spelling",
+    )
 
 
 def _without(rows: Rows, drop: Mapping[str, Bools], times: Ints | None) -> Rows:

@@ -7,13 +7,9 @@ nothing of their meaning. Writing is atomic: a file appears whole or not at all.
 
 from __future__ import annotations
 
-import glob
-import gzip
 import hashlib
-import io
 import os
 import re
-import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,13 +27,13 @@ import pyarrow as pa
 
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import SCHEMES, Place, content_of, find, local, named_apart, uploaded
+from fairfix.data.places import Place, content_of, uploaded
 from fairfix.data.plain import is_plain, plain_batch, plain_field, plain_schema
 from fairfix.data.replacing import FULL, check_writable, replacing, written
 from fairfix.data.targets import OPEN, check_links
-from fairfix.data.urls import BACKENDS, EXAMPLE, hidden, is_database, name_of, scheme_of, shown_url
+from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
-from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.errors import ColumnError, DataError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from fairfix.data.counts import Counts, Grid, Slice
@@ -75,19 +71,33 @@ class Source(ABC):
     """Roughly how many rows there are; decides how finely to count."""
     remark = ""
     """How the data was read, where that had to be guessed; empty where it is read as usual."""
+    left_out = 0
+    """Number of rows that do not meet the row filter, which nothing yields."""
+    notes: tuple[str, ...] = ()
+    """Values of the row filter that no row has, in words."""
     workers: Workers = Threads()
     """Who reads the parts."""
     answers = False
     """Whether rows are counted and collected where they are, by questions, instead of being read."""
     text = False
     """Whether the format leaves the types of columns open, so that ``types`` decides them."""
+    unreadable: Mapping[str, str] = MappingProxyType({})
+    """Columns of a data frame that no table can hold, and that are left out -> why."""
     doubtful: Mapping[str, str] = MappingProxyType({})
     """Columns that may hold numbers and are read as text alone -> why; ``parts`` refuses them as anything else."""
+    examples: Mapping[str, str] = MappingProxyType({})
+    """An entry of each column, where columns have numbers instead of names."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Column names, in the order of the data."""
         return tuple(self.schema.names)
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of the columns that can be read: those that are there once."""
+        times = Counter(self.columns)
+        return tuple(name for name in self.columns if times[name] == 1)
 
     @abstractmethod
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
@@ -99,6 +109,12 @@ class Source(ABC):
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file; a UsageError where the source has none."""
         raise UsageError(f"{self.name} does not consist of files; let `output` be a file, not a folder")
+
+    def require_unchanged(self) -> None:
+        """Raise a DataError where a file is not the version that was read first."""
+        for inner in vars(self).values():
+            if isinstance(inner, Source):
+                inner.require_unchanged()
 
     def read_by(self, workers: Workers) -> Self:
         """Return the source with others who read its parts."""
@@ -137,6 +153,9 @@ class Source(ABC):
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise a ColumnError where a column is not there, or there twice."""
+        for name in columns:
+            if name in self.unreadable:
+                raise ColumnError(f"column {name!r} of {self.name} cannot be read: {self.unreadable[name]}")
         require(columns, self.columns, self.name)
 
 
@@ -164,20 +183,35 @@ class FileSource(Source):
     kind: ClassVar[str]
     """What messages call it."""
     endings: ClassVar[tuple[str, ...]]
-    """Of its files' names, in small letters."""
+    """Of its files' names, in small letters; packed files have another one behind."""
+    signatures: ClassVar[tuple[tuple[int, bytes], ...]] = ()
+    """Offset and bytes by which the content of its files is known."""
+    has_tables: ClassVar[bool] = False
+    """Whether a file may hold several tables, of which ``table`` names one."""
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         self.name = name
         self.places = list(places)
 
     def files(self) -> list[tuple[str, Source]]:
-        """Return (path, source) of each file, read as all of them are; a URL's path without its query."""
+        """Return (path, source) of each file, read as all of them are; a URL's path without its query.
+
+        A UsageError where the source is a stream.
+        """
+        if not self.places[0].store.is_lasting:
+            return super().files()
         out: list[tuple[str, Source]] = []
         for place in self.places:
             one = copy(self)
             one.places, one.rows = [place], None
             out.append((place.shown if scheme_of(place.path) else place.path, one))
         return out
+
+    def require_unchanged(self) -> None:
+        """Raise a DataError where a file is not the version that was read first."""
+        for place in self.places:
+            if not place.is_remote:
+                place.hold(place.store.look(place.path, place.shown))
 
     @classmethod
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:
@@ -214,15 +248,21 @@ def joined(rows: Sequence[int]) -> Iterator[list[int]]:
 class FrameSource(Source):
     """A table already in memory."""
 
-    def __init__(self, table: pa.Table, name: str = "data") -> None:
-        self.name = name
+    def __init__(
+        self, table: pa.Table, name: str = "data", unreadable: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.name, self.unreadable = name, unreadable
+        if unreadable:
+            self.remark = f"left out, since they cannot be read: {', '.join(map(repr, unreadable))}"
         self._table = table
         self.schema = table.schema
         self.rows = self.about_rows = int(table.num_rows)
 
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return the table as one part."""
-        chosen = self._table.select(list(columns))
+        chosen = self._table if tuple(columns) == self.columns else self._table.select(list(columns))
+        if any(column.num_chunks > 1 for column in chosen.columns):  # sums depend on where batches end
+            chosen = chosen.combine_chunks()
         return [Part(self.name, lambda: iter(chosen.to_batches(max_chunksize=BATCH_ROWS)))]
 
 
@@ -231,7 +271,7 @@ class PlainSource(Source):
 
     def __init__(self, source: Source) -> None:
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
-        self.rows, self.about_rows = source.rows, source.about_rows
+        self.rows, self.about_rows, self.unreadable = source.rows, source.about_rows, source.unreadable
         self.schema = plain_schema(source.schema)
         self._source = source
 
@@ -256,139 +296,44 @@ def _plain(source: Source) -> Source:
     return source if is_plain(source.schema) else PlainSource(source)
 
 
-def open_source(data: Any, **stated: str | None) -> Source:
-    """Return a source for a path, a glob, a folder, a URL of such, a table in memory or a dict of columns.
+def open_source(data: Any, **stated: Any) -> Source:
+    """Return a source for a path, a glob, a folder, a URL of such or of a database, ``-``, or rows in memory.
 
-    A table is one of Arrow, a pandas frame, or whatever else speaks the Arrow C stream (Polars, DuckDB, a reader of
-    batches). A stream is read once, into a table in memory, without a copy of what it hands out.
-
-    So it does for the URL of a database and for an Ibis table. ``delimiter`` and ``decimal`` state how text files are
-    written, ``table`` or ``sql`` which rows of a database are read.
+    :mod:`fairfix.data.frames` has the kinds of rows in memory. ``delimiter``, ``decimal``, ``encoding`` and ``header``
+    state how text files are written, ``table`` or ``sql`` which rows of a database are read; ``table`` also names the
+    sheet of a workbook. ``-`` is standard input.
     """
-    given = {name: sign for name, sign in stated.items() if sign is not None}
+    given: Mapping[str, str] = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
         from fairfix.data.database import open_database
 
         return open_database(data, given)
+    if isinstance(data, (str, os.PathLike)):
+        from fairfix.data.opening import open_named
+
+        return _plain(open_named(os.fspath(data), given))
     if named := {"table", "sql"} & set(given):
         raise UsageError(
             f"`{min(named)}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
         )
-    if given and not isinstance(data, (str, os.PathLike)):
+    if given:
         raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
         return data
-    if isinstance(data, (str, os.PathLike)):
-        return _plain(_open_files(os.fspath(data), given))
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return _plain(
-            FrameSource(pa.table(data) if isinstance(data, pa.Table) else pa.Table.from_batches([data]))
-        )
-    if isinstance(data, Mapping):
-        with _convertible("dict"):
-            return _plain(
-                FrameSource(pa.table({str(name): pa.array(column) for name, column in data.items()}))
-            )
-    if hasattr(data, "columns") and hasattr(data, "iloc"):
-        with _convertible("data frame"):
-            return _plain(FrameSource(pa.Table.from_pandas(data, preserve_index=False)))
-    if hasattr(data, "__arrow_c_stream__"):
-        return _plain(FrameSource(_streamed(data)))
-    raise DataError(
-        f"cannot read data from a {type(data).__name__}; give a path, a data frame or an Arrow table"
-    )
+    from fairfix.data.frames import frame_source
+
+    return _plain(frame_source(data))
 
 
-def _streamed(data: Any) -> pa.Table:
-    """Return what an Arrow C stream holds."""
-    try:
-        return pa.RecordBatchReader.from_stream(data).read_all()
-    except Exception as error:  # whatever makes the stream raises errors of its own
-        reason = hidden(str(error)).strip() or type(error).__name__
-        raise DataError(f"the stream of the {type(data).__name__} broke off: {reason}") from None
-
-
-def _open_files(text: str, stated: Mapping[str, str]) -> Source:
-    if "://" in text:
-        return open_url(text, stated)
-    return _files_of([local(path) for path in paths_of(text)], text, stated)
-
-
-def open_url(text: str, stated: Mapping[str, str]) -> Source:
-    """Return the source that a URL names, by its scheme; messages show no secret of it."""
-    opener = OPENERS.get(scheme_of(text) or "")
-    if opener is None:
-        able = ", ".join(f"{one}://" for one in (*OPENERS, *BACKENDS))
-        raise DataError(
-            f"{shown_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
-        )
-    return opener(text, stated)
-
-
-def _open_stored(text: str, stated: Mapping[str, str]) -> Source:
-    places = find(text, lambda name: name.lower().endswith(tuple(file_kinds())))
-    return _files_of(places, shown_url(text), stated)
-
-
-OPENERS: dict[str, Callable[[str, Mapping[str, str]], Source]] = dict.fromkeys(SCHEMES, _open_stored)
-"""Scheme of a URL -> what opens it, given what is stated of text files."""
-
-
-def _files_of(places: list[Place], text: str, stated: Mapping[str, str]) -> Source:
-    """Return the source of files of one kind, which a text names."""
-    kinds = {kind.kind: kind for kind in map(_kind, places)}
-    if len(kinds) > 1:
-        endings = [ending for ending in file_kinds() if any(_has(place, ending) for place in places)]
-        raise DataError(
-            f"{text} holds {' and '.join(sorted(kinds))} files; name one kind by a pattern that ends in "
-            f"{' or '.join(endings)}"
-        )
-    name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
-    (kind,) = kinds.values()
-    places = named_apart(places)
-    if stated and not kind.text:
-        raise UsageError(f"`{min(stated)}` is of CSV files, and {name} is {kind.kind}; leave it out")
-    return kind(places, name, **stated)
-
-
-def paths_of(text: str) -> list[Path]:
-    """Return the files of this machine that a path, a folder or a pattern names; a DataError where there is none."""
-    whole = os.path.abspath(text)  # noqa: PTH100  leaves links; another process may stand in another folder
-    path = Path(whole)
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        files = [file for file in path.rglob("*") if _has(file, *file_kinds()) and file.is_file()]
-        hidden = [any(part.startswith((".", "_")) for part in file.relative_to(path).parts) for file in files]
-        if all(hidden):
-            names = sorted({kind.kind for kind in file_kinds().values()})
-            raise DataError(f"the folder {text} holds no {', '.join(names[:-1])} or {names[-1]} file")
-        return sorted(file for file, hide in zip(files, hidden, strict=True) if not hide)
-    matches = sorted(Path(p) for p in glob.glob(whole, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
-    if not matches:
-        what = "matches no file" if any(c in text for c in "*?[") else "does not exist"
-        raise DataError(f"{text} {what}")
-    return matches
-
-
-def _has(path: Path | Place, *endings: str) -> bool:
-    return path.name.lower().endswith(endings)
-
-
-def _kind(path: Path | Place) -> type[FileSource]:
-    for ending, kind in file_kinds().items():
-        if _has(path, ending):
-            return kind
-    raise DataError(f"{path.name}: unknown kind of file; known are {', '.join(file_kinds())}")
-
-
-def head_of(place: Place, size: int, *, packed: bool) -> bytes:
+def head_of(place: Place, size: int) -> bytes:
     """Return the first bytes of a file, unpacked; none where that cannot be done, which its reader will say."""
+    if place.heads:
+        return place.heads.pop()[:size]
     try:
-        with place.opened() as file, gzip.open(io.BufferedReader(file, size)) if packed else file as data:
-            head: bytes = data.read(size)
+        with place.streamed(size) as file:
+            head: bytes = file.read(size)
             return head
-    except (OSError, EOFError, zlib.error):
+    except (OSError, pa.ArrowException, DataError):
         return b""
 
 
@@ -410,17 +355,7 @@ def readable(place: Place, kind: str) -> Iterator[None]:
                 "; mend", ", else mend"
             )
         hint = remedy if "conversion error" in first else ""
-        raise DataError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
-
-
-@contextmanager
-def _convertible(kind: str) -> Iterator[None]:
-    """Turn what Arrow says of values it cannot hold into an error of the data."""
-    try:
-        yield
-    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
-        reason = "; ".join(map(str, error.args)) or type(error).__name__
-        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error
+        raise UnreadableError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
 
 
 UNRUN = "fairfix.unrun/1"
@@ -434,7 +369,10 @@ def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     except FileNotFoundError as error:
         raise DataError(f"{opening}{path} does not exist") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{opening}{path} is not a JSON result: {error}") from error
+        from fairfix.data.recognition import not_a_result
+
+        other = "" if isinstance(error, OSError) else not_a_result(os.fspath(path))
+        raise DataError(f"{opening}{path} is not a JSON result{other or f': {error}'}") from error
     if isinstance(content, dict) and content.get("schema") == UNRUN:
         raise DataError(f"{opening}{path} has no result, its run did not happen: {content.get('message')}")
     return content
@@ -527,12 +465,20 @@ def table_writer(
 
     A DataError where the kind has no way to write a column, such as CSV of lists or of times in an unknown zone.
     """
-    name = Path(name_of(os.fspath(path)))
-    return _written(_kind(name), file, name, schema)
+    from fairfix.data.recognition import kind_written
+    from fairfix.data.streams import is_stream
+
+    text = os.fspath(path)
+    name = Path(name_of(text))
+    return _written(kind_written(name.name, stream=is_stream(text)), file, name, schema)
 
 
 @contextmanager
 def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Schema) -> Iterator[Write]:
+    from fairfix.data.packing import packing_of_name, without_packing
+
+    plain, packing = Path(without_packing(name.name)), packing_of_name(name.name)
+
     @contextmanager
     def writable() -> Iterator[None]:
         try:
@@ -545,8 +491,10 @@ def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Sch
             ) from error
 
     with ExitStack() as stack:
+        inner = plain.name if plain.suffix else f"{plain.name}{kind.endings[0]}"
+        target = stack.enter_context(packing.pack(file, inner)) if packing else file
         with writable():
-            write = stack.enter_context(kind.writer(file, name, schema))
+            write = stack.enter_context(kind.writer(target, plain, schema))
 
         def append(batch: pa.RecordBatch) -> None:
             with writable():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
-from fairfix.data.names import quoted_name, split_names
+from fairfix.data.names import split_names, with_values
 from fairfix.errors import UsageError
 
 MISSING = "(missing)"
@@ -28,6 +28,9 @@ WORDS = frozenset(
 )
 MARKS = SIGNS | WORDS
 """Usual marks of missing values, in small letters."""
+
+UNKNOWN = frozenset(("?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null"))
+"""Marks that are no value of a label, whatever its values are: ``-`` and ``none`` may be the negative one."""
 
 
 def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -57,7 +60,7 @@ def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def written_merge(column: str, names: Iterable[str]) -> str:
     """Return what :func:`parse_merge` reads."""
-    return f"{column}={','.join(map(quoted_name, names))}"
+    return with_values(column, names)
 
 
 def plain_form(name: str) -> str:

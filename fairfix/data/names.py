@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fairfix.data.canonical import canonical_text
+from fairfix.errors import UsageError
+
 LISTED = re.compile(r'\s*([^,"=]*=)?"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
 """A name of a list with commas: in double quotes, which may follow KEY=, or up to the next comma."""
 
@@ -35,6 +38,27 @@ def quoted_name(name: str) -> str:
     """Return a name as one of a list with commas: in double quotes if it would be read as something else."""
     plain = "," not in name and '"' not in name and name == name.strip()
     return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tuple[str, tuple[str, ...]]:
+    """Return the column that ``class=good`` names, and its positive values; none where the text is a column's name.
+
+    A value with a comma or blanks at its ends is in double quotes. A UsageError where the values are left out.
+    """
+    places = [at for at, sign in enumerate(text) if sign == "="]
+    if text in columns or not places:
+        return text, ()
+    at = next((at for at in reversed(places) if text[:at].strip() in columns), places[0])
+    column, listed = text[:at].strip(), text[at + 1 :]
+    names = [canonical_text(value) for value in split_names(listed)]
+    if not listed.strip() or not column:
+        raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
+    return column, tuple(dict.fromkeys(names))
+
+
+def with_values(column: str, levels: Iterable[str]) -> str:
+    """Return what :func:`column_and_values` reads: ``class=good``."""
+    return f"{column}={joined_names(levels)}"
 
 
 def attribute_name(columns: Iterable[str]) -> str:

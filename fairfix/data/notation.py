@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from fairfix.data.merging import SIGNS as MARKS
 
 SIGNS = (".", ",")
 """Signs that separate decimals or thousands, depending on who writes."""
@@ -20,9 +22,12 @@ GROUPED = re.compile(rf"[+-]?[1-9]\d{{0,2}}({THOUSANDS})\d{{3}}(?:\1\d{{3}})*(?:
 DECIMAL = re.compile(r"[+-]?(?:\d+([.,])\d*|([.,])\d+)(?:[eE][+-]?\d+)?")
 WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
 UNIT = re.compile(
-    r"^[(\s]+|[)\s]+$|[$€£¥₹₩₺₽¢%‰\u00a4]|\b(?:AUD|CAD|CHF|CNY|EUR|GBP|INR|JPY|NZD|USD)\b|^Rs\.?(?=\s*\d)|\bkr\.?$"
+    r"(?:[A-Z]{2})?[$€£¥₹₩₺₽¢%‰\u00a4]|\b(?:AUD|CAD|CHF|CNY|EUR|GBP|INR|JPY|NZD|USD)\b|^[-+]?Rs\.?(?=\s*\d)|\bkr\.?$"
 )
-"""What stands beside a number with a unit: a currency or percent sign, or the brackets of a negative amount."""
+"""A currency or percent sign beside a number."""
+
+BRACKETS = re.compile(r"\(\s*([^()]+?)\s*\)")
+"""A negative amount as accountants write it."""
 
 SUSPECT = re.compile(
     rf"[1-9]\d{{0,2}}{THOUSANDS}\d{{3}}(?!\d)|\d\s*[%‰]|[$€£¥₹₩₺₽¢\u00a4]|[A-Z]{{3}}\s*[-+]?\d|\d\s*(?:[A-Z]{{3}}|kr)\b|\d,\d"
@@ -38,14 +43,34 @@ MISSING = frozenset(
 """Entries of a column of numbers that show no notation."""
 
 
+def is_missing(cell: str) -> bool:
+    """Tell whether an entry of a column of numbers is none: empty, infinite, or a mark such as ``?`` and ``N/A``."""
+    return cell in MISSING or cell.lower() in MARKS
+
+
+def bare(cell: str) -> tuple[str, str]:
+    """Return a number without its unit and the brackets of a negative amount, and the unit."""
+    inner = BRACKETS.fullmatch(cell)
+    text = "-" + inner[1] if inner else cell
+    unit = UNIT.search(text)
+    if unit is None:
+        return text, ""
+    text = (text[: unit.start()].rstrip() + text[unit.end() :].lstrip()).strip()
+    return re.sub(r"^([-+])\s+", r"\1", text), unit[0]
+
+
 @dataclass
 class Seen:
     """What the values of a column show; each entry keeps one of them, for messages."""
 
     text: bool = False
     """Whether a value is no number in any notation."""
-    unit: str = ""
-    """A number with a currency, a percent sign or brackets."""
+    units: dict[str, str] = field(default_factory=dict)
+    """Unit, empty for none -> number with it, such as $1,200 or 87.3%."""
+    brackets: str = ""
+    """A negative number in brackets."""
+    mark: str = ""
+    """A mark of a missing value that is no empty text."""
     whole: bool = False
     """Whether a number has no sign."""
     open: dict[str, str] = field(default_factory=dict)
@@ -59,24 +84,38 @@ class Seen:
         """Look at some more entries, up to one that is no number."""
         for value in cells:
             cell = value.strip()
-            if self.text or cell in MISSING:
+            if self.text or is_missing(cell):
+                self.mark = self.mark or ("" if cell in MISSING else cell)
                 continue
-            if WHOLE.fullmatch(cell):
-                self.whole = True
-            elif grouped := GROUPED.fullmatch(cell):
-                sign, decimal = grouped[1], grouped[2]
-                if sign in SIGNS and not decimal and cell.count(sign) == 1:
-                    self.open.setdefault(sign, cell)
-                else:
-                    self.thousands.setdefault(sign, cell)
-                    if decimal:
-                        self.decimal.setdefault(decimal, cell)
-            elif real := DECIMAL.fullmatch(cell):
-                self.decimal.setdefault(real[1] or real[2], cell)
-            elif is_number(UNIT.sub("", cell)):
-                self.unit = self.unit or cell
+            number, unit = cell, ""
+            if not is_number(cell):
+                number, unit = bare(cell)
+                if not is_number(number):
+                    self.text = True
+                    continue
+            self.units.setdefault(unit, cell)
+            self.brackets = self.brackets or (cell if BRACKETS.fullmatch(cell) else "")
+            self._add(number, cell)
+
+    def _add(self, number: str, cell: str) -> None:
+        """Look at a number without unit, of an entry."""
+        if WHOLE.fullmatch(number):
+            self.whole = True
+        elif grouped := GROUPED.fullmatch(number):
+            sign, decimal = grouped[1], grouped[2]
+            if sign in SIGNS and not decimal and number.count(sign) == 1:
+                self.open.setdefault(sign, number)
             else:
-                self.text = True
+                self.thousands.setdefault(sign, cell)
+                if decimal:
+                    self.decimal.setdefault(decimal, cell)
+        elif real := DECIMAL.fullmatch(number):
+            self.decimal.setdefault(real[1] or real[2], cell)
+
+    @property
+    def unit(self) -> str:
+        """A number with a unit or in brackets, or an empty text."""
+        return next((cell for unit, cell in self.units.items() if unit), self.brackets)
 
     @property
     def in_words(self) -> str:
@@ -108,14 +147,24 @@ class Notation:
     decimal: str = "."
     thousands: str = ""
     doubt: str = ""
+    unit: str = ""
+    """What stands beside each number, such as a currency sign."""
+    brackets: bool = False
+    """Whether negative numbers stand in brackets."""
     note: str = field(default="", compare=False)
     """How a value is read, where other columns decide."""
 
     def number(self, value: str) -> float | None:
         """Return the number that a value is, NaN where it is missing, None where it is no number so written."""
         cell = value.strip()
-        if cell in MISSING:
+        if is_missing(cell):
             return float(cell) if cell.strip("+-").lower().startswith(("inf", "nan")) else float("nan")
+        if self.unit or self.brackets:
+            if not self.brackets and BRACKETS.fullmatch(cell):
+                return None
+            cell, unit = bare(cell)
+            if unit != self.unit:
+                return None
         grouped = GROUPED.fullmatch(cell)
         if self.thousands and grouped and grouped[1] == self.thousands and grouped[2] in (None, self.decimal):
             return float(cell.replace(self.thousands, "").replace(self.decimal, "."))
@@ -141,11 +190,15 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
     sign = decimal or own or shown
     if seen.is_plain:
         return Notation(sign or ".")
-    if seen.unit:
+    if len(seen.units) > 1:
+        examples = " and ".join(map(repr, list(seen.units.values())[:2]))
         return Notation(
-            doubt=f"holds {seen.unit!r}, a number with a unit; remove the unit, or leave the column out "
-            "(for percentages, say `score_scale=percent` then)"
+            doubt=f"holds {examples}: numbers with and without a unit, or with several; write all alike"
         )
+    if seen.unit:
+        (unit,) = seen.units
+        without = replace(seen, units={}, brackets="")
+        return replace(notation_of(without, decimal, shown), unit=unit, brackets=bool(seen.brackets))
     between = {*seen.thousands}
     if sign is None and len(between & {*SIGNS}) == 1:
         sign = other(*(between & {*SIGNS}))

@@ -47,7 +47,7 @@ class PeopleSource(Source):
     def __init__(self, source: Source, count: str) -> None:
         source.require([count])
         self.unrepeated, self.count = source, count
-        self.name, self.remark = source.name, source.remark
+        self.name, self.remark, self.notes = source.name, source.remark, source.notes
         self.workers, self.text, self.doubtful = source.workers, source.text, source.doubtful
         self.schema = pa.schema([field for field in source.schema if field.name != count])
         if is_dry():

@@ -7,12 +7,9 @@ fsspec's. Nothing here waits for ever: see :data:`SILENCE` and :data:`TRIES`.
 
 from __future__ import annotations
 
-import errno
 import io
-import mmap
 import os
 import re
-import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairfix.data.signals import uninterrupted
+from fairfix.data.spool import mapped, temporary_file
 from fairfix.data.urls import hidden, name_of, scheme_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -68,6 +66,14 @@ class Place:
     store: Store = field(repr=False)
     stamp: Stamp = field(default_factory=dict, repr=False, compare=False)
     """Of the version that was seen first."""
+    inner_name: str = ""
+    """Name of the file in it, where it is packed."""
+    heads: list[bytes] = field(default_factory=list, repr=False, compare=False)
+    """First bytes that were read to recognise the file, until its reader takes them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the first bytes, which another process reads itself."""
+        return {**vars(self), "heads": []}
 
     def __str__(self) -> str:
         """Return where it is."""
@@ -83,14 +89,34 @@ class Place:
         """Whether it is elsewhere, where every request takes its time."""
         return isinstance(self.store, Remote)
 
-    @contextmanager
-    def opened(self) -> Iterator[pa.NativeFile]:
-        """Yield the file for reading at any offset.
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is a file of this machine that is read as it is, so that its end costs nothing to look at."""
+        return isinstance(self.store, Here)
+
+    @property
+    def content_name(self) -> str:
+        """Name of the file without packing, whose ending gives its kind."""
+        return self.inner_name or self.name
+
+    def opened(self) -> AbstractContextManager[pa.NativeFile]:
+        """Return a context that yields the file for reading at any offset.
 
         A DataError where it is not there, must not be read, does not come, or has changed since it was first seen.
         """
+        return self._watched(self.store.opened(self))
+
+    def streamed(self, ahead: int = BLOCK) -> AbstractContextManager[pa.NativeFile]:
+        """Return a context that yields the file for reading from its beginning, ``ahead`` bytes at a time from stores.
+
+        Packed files are unpacked on the way, without a copy. Errors are those of :meth:`opened`.
+        """
+        return self._watched(self.store.streamed(self, ahead))
+
+    @contextmanager
+    def _watched(self, opening: AbstractContextManager[pa.NativeFile]) -> Iterator[pa.NativeFile]:
         try:
-            with self.store.opened(self) as file:
+            with opening as file:
                 yield file
         except DataError:
             raise
@@ -112,6 +138,9 @@ class Place:
 class Store(ABC):
     """Where files are: how one is looked at and opened."""
 
+    is_lasting = True
+    """Whether the files have names by which they can be read again."""
+
     @abstractmethod
     def look(self, path: str, shown: str) -> Stamp:
         """Return what a file is now."""
@@ -119,6 +148,10 @@ class Store(ABC):
     @abstractmethod
     def opened(self, place: Place) -> AbstractContextManager[pa.NativeFile]:
         """Return a context that yields a file, which has been held against its stamp."""
+
+    def streamed(self, place: Place, ahead: int) -> AbstractContextManager[pa.NativeFile]:
+        """Return a context that yields a file for reading from its beginning, ``ahead`` bytes at a time."""
+        return self.opened(place)
 
 
 # ---------------------------------------------------------------------- this machine
@@ -255,6 +288,12 @@ class Remote(Store):
             if source.error is not None:
                 raise source.error from None
             raise
+
+    @contextmanager
+    def streamed(self, place: Place, ahead: int) -> Iterator[pa.NativeFile]:
+        """Yield the file in order; a request brings ``ahead`` bytes."""
+        with self.opened(place) as file:
+            yield pa.BufferedInputStream(file, ahead)
 
 
 @contextmanager
@@ -542,27 +581,3 @@ def uploaded(url: str) -> Iterator[Any]:
         yield file
         store, path = _stored(url)
         store.put(file, path)
-
-
-@contextmanager
-def temporary_file(opening: str) -> Iterator[Any]:
-    """Yield a binary file for writing that has no name, so that it is gone with the process, whatever ends it.
-
-    A DataError, which begins with ``opening``, where there is no folder for it or no room.
-    """
-    try:
-        with tempfile.TemporaryFile() as file:
-            yield file
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOENT) or error.filename:
-            raise
-        raise DataError(
-            f"{opening}: no room for a temporary file: {error.strerror}; name another folder for such by TMPDIR"
-        ) from error
-
-
-def mapped(file: Any) -> pa.Buffer:
-    """Return what a temporary file holds, mapped into memory."""
-    file.flush()
-    size = os.fstat(file.fileno()).st_size
-    return pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")

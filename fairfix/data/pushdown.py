@@ -314,9 +314,9 @@ class Questions:
         import ibis
 
         kind = self.table[self.coded["label"]].type()
-        if kind.is_boolean() and self.reading.positive_label is None:
+        if kind.is_boolean() and not self.reading.positive_label:
             return {"": rows.label}
-        if (kind.is_integer() or kind.is_floating()) and self.reading.positive_label is None:
+        if (kind.is_integer() or kind.is_floating()) and not self.reading.positive_label:
             return {"": rows.label == 1}
         return {variant: ibis.literal(variant == "1") for variant in OBSERVED}
 

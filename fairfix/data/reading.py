@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +14,7 @@ from fairfix.data.bands import Edges
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.data.merging import Merges
-from fairfix.errors import ColumnError, DataError, UsageError
+from fairfix.errors import AmbiguousError, ColumnError, DataError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {
     "probability": (0.0, 1.0),
@@ -25,10 +26,33 @@ SCORE_RANGE: Mapping[str, tuple[float, float]] = {
 NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "percent": 50.0, "margin": 0.0, "logit": 0.0}
 """Where the probability is one half; a raw score has no such point."""
 
-LABELS = ("label", "y", "y_true", "target")
-SCORES = ("score", "y_score", "proba", "prediction", "y_pred")
-DECISIONS = frozenset({"prediction", "y_pred"})
+LABELS = (
+    *("label", "y", "y_true", "target", "true_label", "ground_truth"),
+    "label_value",  # Aequitas
+    "two_year_recid",  # ProPublica
+)
+"""Names of labels that mean nothing else."""
+
+DECISIONS = (
+    *("prediction", "y_pred", "y_hat", "yhat", "predicted_label"),
+    "scored_labels",  # Azure
+)
 """Names that hold decisions when the column is not of fractional numbers."""
+
+SCORES = (
+    *("score", "scores", "y_score", "y_scores"),
+    *("proba", "y_proba", "y_prob", "y_pred_proba", "pred_proba", "predict_proba", "predicted_proba"),
+    *("proba_1", "prob_1", "y_proba_1", "predict_proba_1", "predicted_probability", "predicted_prob"),
+    "scored_probabilities",  # Azure
+    "decile_score",  # ProPublica
+    *DECISIONS,
+)
+"""Names of a model's scores that mean nothing else; every name is as :func:`usual_name` has it."""
+
+
+def usual_name(name: str) -> str:
+    """Return a name without what writers change: capitals, and blanks, dots or hyphens in place of underscores."""
+    return re.sub(r"[\s.-]+", "_", name.strip()).casefold()
 
 
 OWN = {
@@ -93,14 +117,17 @@ class Reading:
     task: Task = "classification"
     score_scale: ScoreScale = "probability"
     thresholds: tuple[float, ...] = ()
-    positive_label: str | None = None
-    positive_prediction: str | None = None
-    """The positive value of decisions; None where they are 0/1, or have that of the labels."""
+    positive_label: tuple[str, ...] = ()
+    """The positive values of labels; none where they are 0/1."""
+    positive_prediction: tuple[str, ...] = ()
+    """The positive values of decisions; none where they are 0/1, or have those of the labels."""
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
     bands: Mapping[str, Edges] = field(default_factory=dict)
     """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
+    where: str = ""
+    """Condition that the rows meet, as :func:`fairfix.data.row_filter.parse_condition` reads it; empty for all rows."""
     merge: Merges = field(default_factory=dict)
     """Column of a cell, of labels or of decisions -> name -> the name that it is taken for."""
 
@@ -236,7 +263,7 @@ def infer_columns(
     taken = set(columns.roles)
     names = [name for name in schema.names if name not in taken]
     inferred: dict[str, str] = {}
-    if columns.label is None and (label := _only(LABELS, names, "label")) is not None:
+    if columns.label is None and (label := _only(LABELS, names, "label", schema)) is not None:
         inferred["label"] = label
         columns = replace(columns, label=label)
     if columns.score or columns.prediction or columns.probability or score_from_model:
@@ -246,7 +273,7 @@ def infer_columns(
     if parts and not taken & {*parts.values()}:
         return replace(columns, **parts), {**inferred, **parts}  # type: ignore[arg-type]  # parts of one name
     if of_classes:
-        decided = _only(sorted(DECISIONS), names, "prediction")
+        decided = _only(DECISIONS, names, "prediction", schema)
         if decided is None and not score_needed:
             return columns, inferred
         if decided is None:
@@ -255,18 +282,19 @@ def infer_columns(
                 f"; the columns are {', '.join(schema.names)}",
             )
         return replace(columns, prediction=decided), {**inferred, "prediction": decided}
-    score = _only(SCORES, names, "score")
+    score = _only(SCORES, names, "score", schema)
     if score is None and score_needed:
         raise ColumnError(
             "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
             "with `model`)",
             f"; the columns are {', '.join(schema.names)}",
         )
-    decides = score in DECISIONS and not pa.types.is_floating(schema.field(score).type)
-    if score is None or (decides and not score_needed):
+    if score is None:
         return columns, inferred
-    part = "prediction" if decides else "score"
-    return replace(columns, **{part: score}), {**inferred, part: score}  # type: ignore[arg-type]  # a part of one name
+    output = part_of_output(score, schema)
+    if output == "prediction" and not score_needed:
+        return columns, inferred
+    return replace(columns, **{output: score}), {**inferred, output: score}  # type: ignore[arg-type]  # of one name
 
 
 def of_predict(schema: pa.Schema) -> tuple[str, ...]:
@@ -282,12 +310,24 @@ def of_predict(schema: pa.Schema) -> tuple[str, ...]:
     return next((own for own in OWN if tuple(names[max(end - len(own), 0) : end]) == own), ())
 
 
-def _only(conventional: Sequence[str], names: Sequence[str], part: str) -> str | None:
-    """Return the one column with a conventional name, None if there is none."""
-    fitting = [name for name in conventional if name in names]
+def part_of_output(name: str, schema: pa.Schema) -> str:
+    """Return the part of a column with a usual name of a model's output: ``score``, or ``prediction``."""
+    index = schema.names.index(name)
+    decides = usual_name(name) in DECISIONS and not pa.types.is_floating(schema.field(index).type)
+    return "prediction" if decides else "score"
+
+
+def _only(conventional: Sequence[str], names: Sequence[str], part: str, schema: pa.Schema) -> str | None:
+    """Return the one column with a conventional name, None if there is none; an AmbiguousError where there are more."""
+    order = {name: i for i, name in enumerate(conventional)}
+    fitting = sorted(
+        {name for name in names if usual_name(name) in order}, key=lambda one: order[usual_name(one)]
+    )
     if len(fitting) > 1:
-        raise ColumnError(
+        parts = {name: part_of_output(name, schema) if part == "score" else part for name in fitting}
+        raise AmbiguousError(
             f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN`",
-            f" (the columns are {', '.join(names)})",
+            "",
+            [{own: name} for name, own in parts.items()],
         )
     return fitting[0] if fitting else None

@@ -22,10 +22,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fairfix.data.bands import (
+    MOST_SINGLE,
     PARTS,
     Edges,
     NumbersAsGroupsError,
     check_numbers,
+    check_sizes,
     distribution,
     parse_bands,
     proposal,
@@ -399,6 +401,11 @@ def scan(
         for name, levels in zip(counts.keys, zip(*counts.cells, strict=True), strict=False):
             if name not in reading.columns.classes:
                 check_numbers(name, set(levels), reading.bands)
+            if each is None and name in reading.columns.protected and len(set(levels)) > MOST_SINGLE:
+                rows = Counter[str]()
+                for level, many in zip(levels, counts.rows.sum(axis=(1, 2)).tolist(), strict=True):
+                    rows[level] += many
+                check_sizes(name, list(rows.values()), reading.max_groups)
     check_excluded(counts.excluded, counts.read, reading)
     if each is None:
         check_whole(counts, reading, source.name)

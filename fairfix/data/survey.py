@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from fairfix.data.canonical import canonical
+from fairfix.data.encoder import shown
 from fairfix.data.files import Source
+from fairfix.data.names import nearest, with_values
 from fairfix.data.plain import entries_of, widened
 from fairfix.data.reading import SCORE_RANGE, Reading
-from fairfix.errors import DataError, EntryError
+from fairfix.errors import EntryError
 
 MANY = 50
 """Values of a column are collected up to this many."""
+
+MANY_CLASSES = 20
+"""Values of a label up to which each may be a class."""
+
+DECILES = 20
+"""Points of a score, such as deciles, up to which whole numbers are no percentages."""
 
 SHOWN = 6
 """Values that are shown."""
@@ -73,58 +81,89 @@ def survey(
     return seen
 
 
-def explained(error: EntryError, source: Source, reading: Reading) -> DataError:
-    """Return the error with what the whole column holds, and the exact settings to choose from."""
+def explained(error: EntryError, source: Source, reading: Reading) -> tuple[str, list[dict[str, str]]]:
+    """Return the error with what the whole column holds, and the settings to choose from."""
     part, name = error.part, error.column
     kind = pa.float64() if part == "score" else pa.string()
     seen = survey(source, [name], {name: kind} if source.text else None)[name]
     if part == "score":
-        return DataError(
-            f"{error.place}; the column goes from {seen.low:g} to {seen.high:g}{_scales(seen, reading)}"
-        )
-    return DataError(f"{error.place}; {ways(seen, part)}")
+        low, high = (shown(one, *reading.range) for one in (seen.low, seen.high))
+        scales = _scales(seen, reading)
+        words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
+        text = f"{error.place}; the column goes from {low} to {high}: say what it is with {words}, or "
+        raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
+        choices = [{"score_scale": scale} for scale in scales]
+        return f"{text}`task=regression` for a real-valued target{raw}", choices
+    wanted = reading.positive_label if part == "label" else reading.positive_prediction
+    text, choices = ways(seen, part, name, wanted)
+    return f"{error.place}; {text}", choices
 
 
-def ways(seen: Survey, part: str) -> str:
-    """Return what a column of two values holds, and the exact settings that name one of them as positive."""
-    text, setting, few = _held(seen), f"positive_{part}", seen.common
-    if 1 <= len(few) <= SHOWN:
-        named = " or ".join(f"`{setting}={value}`" for value, _ in few)
-        two = len(few) == 2
-        more = "" if two else ", and all others will be negative"
-        each = "" if two else "; an audit compares every class with the rest by `task=multiclass`"
-        return f"{text}; say which one is positive{more}: {named}{each}"
+def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tuple[str, list[dict[str, str]]]:
+    """Return what a column holds, and the settings of which each names one of its values as positive.
+
+    Where ``wanted`` values are not there, the nearest ones come first.
+    """
+    few = seen.common
+    near = [one for value in wanted for one in nearest(value, [value for value, _ in few], SHOWN)]
+    few = sorted(few, key=lambda one: near.index(one[0]) if one[0] in near else len(near))
+    text, choices = _held(seen, few), [{part: with_values(name, [value])} for value, _ in few[:SHOWN]]
     other = (
         "for a real-valued target say `task=regression`"
         if part == "label"
         else "a score is named with `score`"
     )
-    return f"{text}; name the positive one with `{setting}=VALUE`, and all others will be negative; {other}"
+    if not few:
+        example = with_values(name, ["VALUE"])
+        return (
+            f"{text}; name the positive one with `{part}={example}`, and all others will be negative; {other}",
+            [],
+        )
+    if len(few) == 1:
+        choices.clear()  # of a single value nothing else is negative
+    if len(few) <= 2:
+        return f"{text}; say which one is positive", choices
+    each = "; an audit compares every class with the rest by `task=multiclass`"
+    several = with_values(name, [value for value, _ in few[:2]])
+    return (
+        f"{text}; say which one is positive, or several as in `{part}={several}`, and all others will be negative{each}"
+        if len(few) <= MANY_CLASSES
+        else f"{text}; say which are positive, as in `{part}={several}`, and all others will be negative; {other}",
+        choices,
+    )
 
 
-def _held(seen: Survey) -> str:
+def _held(seen: Survey, common: Sequence[tuple[str, int]]) -> str:
     if seen.counts is None:
         numbers = f"numbers from {seen.low:g} to {seen.high:g}"
         held = numbers if math.isfinite(seen.low) else f"more than {MANY} values"
     else:
-        held = ", ".join(f"{value!r} in {rows:,}" for value, rows in seen.common[:SHOWN])
-        held += " rows" + (f" and {len(seen.common) - SHOWN} values more" if len(seen.common) > SHOWN else "")
+        held = ", ".join(f"{value!r} in {rows:,}" for value, rows in common[:SHOWN])
+        held += " rows" + (f" and {len(common) - SHOWN} values more" if len(common) > SHOWN else "")
     return f"the column holds {held}" + (f", nothing in {seen.missing:,}" if seen.missing else "")
 
 
-def _scales(seen: Survey, reading: Reading) -> str:
-    """Return what scores of a range may be."""
+def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
+    """Return what scores of a range may be, by scale.
+
+    Whole numbers up to 20, such as deciles, are no percentages, and numbers hardly above 1 are rounded probabilities.
+    Margins and log-odds have both signs.
+    """
+    points = seen.counts is not None and all(value.lstrip("-").isdecimal() for value in seen.counts)
+    unlikely = {
+        "percent": seen.high < 1.5 or (points and seen.high <= DECILES),
+        "margin": seen.low >= 0,
+        "logit": seen.low >= 0,
+    }
     scales: dict[str, Any] = {
         "percent": "100p",
         "margin": "2p-1",
         "logit": "log-odds",
         "raw": "no probability",
     }
-    fitting = {
+    return {
         scale: words
         for scale, words in scales.items()
         for low, high in (SCORE_RANGE.get(scale, (-math.inf, math.inf)),)
-        if scale != reading.score_scale and low <= seen.low and seen.high <= high
+        if scale != reading.score_scale and not unlikely.get(scale) and low <= seen.low and seen.high <= high
     }
-    settings = " or ".join(f"`score_scale={scale}` ({words})" for scale, words in fitting.items())
-    return f": say what it is with {settings}, or `task=regression` for a real-valued target"

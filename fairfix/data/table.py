@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.data.bands import MOST_SINGLE, check_sizes
 from fairfix.data.binned import divided
-from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
+from fairfix.data.counts import Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
 from fairfix.data.draws import apart
 from fairfix.data.encoder import (
     Encoder,
@@ -92,7 +93,8 @@ class Table:
         taken = self.rows.mapped(lambda array: _frozen(array[rows]))
         features = self.features.take(arrow_array(rows)) if self.features.num_columns else self.features
         whole = self.draw
-        draw = None if whole is None else lambda numbers: whole(rows[numbers])
+        own = getattr(whole, "take", None)
+        draw = own(rows) if own else None if whole is None else lambda numbers: whole(rows[numbers])
         taken = replace(taken, read=rows.size, excluded={}, kept=None)
         return replace(self, rows=taken, features=features, draw=draw)
 
@@ -176,12 +178,6 @@ class Table:
     def draws(self) -> Floats:
         """A number in [0, 1) per row, shape (n,): the given ones, else from a hash of the row's own values."""
         return apart(_hashes(self), {}) if self.draw is None else self.draw(np.arange(len(self)))
-
-    @property
-    def has_equals(self) -> Bools:
-        """Which rows have the levels, score and features of another row, shape (n,)."""
-        _, place, many = np.unique(_hashes(self), return_inverse=True, return_counts=True)
-        return np.asarray(many[place] > 1)
 
     @property
     def chance(self) -> Floats | None:
@@ -302,20 +298,22 @@ class OneRow(Table):
 
 def _hashes(table: Table) -> npt.NDArray[np.uint64]:
     """Return a hash of 53 bits of the levels, score and features of each row, shape (n,)."""
+    more: dict[str, Any] = {
+        "cell": np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
+    }
+    if table.rows.score is not None:
+        more["score"] = table.rows.score
+    return np.asarray(row_hashes(table.features, more) >> np.uint64(11))
+
+
+def row_hashes(columns: pa.Table, more: Mapping[str, Any]) -> npt.NDArray[np.uint64]:
+    """Return a hash of 64 bits of the entries of each row, and of ``more`` columns, shape (n,)."""
     from pandas import DataFrame
     from pandas.util import hash_pandas_object
 
-    columns = {
-        name: _hashable(column)
-        for name, column in zip(table.features.column_names, table.features.columns, strict=True)
-    }
-    frame = DataFrame(columns, index=range(len(table)))
-    frame = frame.set_axis([f"feature {name}" for name in frame.columns], axis=1)
-    frame["cell"] = np.array([group_name(cell) for cell in table.rows.cells], dtype=object)[table.rows.cell]
-    if table.rows.score is not None:
-        frame["score"] = table.rows.score
-    mixed = hash_pandas_object(frame, index=False).to_numpy()
-    return np.asarray(mixed >> np.uint64(11))
+    own = zip(columns.column_names, columns.columns, strict=True)
+    named = {f"feature {name}": _hashable(column) for name, column in own} | dict(more)
+    return np.asarray(hash_pandas_object(DataFrame(named), index=False), dtype=np.uint64)
 
 
 def _hashable(column: pa.ChunkedArray) -> Any:
@@ -354,6 +352,12 @@ def assemble(
         return None if columns[0] is None else _frozen(np.concatenate(columns))
 
     arrays = {name: joined(name) for name in ("cell", "label", "score", "decision", "weight")}
+    for place, name in enumerate(encoder.reading.columns.cell_keys):
+        levels = [cell[place] for cell in encoder.cells]
+        if name in encoder.reading.columns.protected and len(set(levels)) > MOST_SINGLE:
+            level = np.unique(levels, return_inverse=True)[1]
+            sizes = np.bincount(level[arrays["cell"]])
+            check_sizes(name, sizes[sizes > 0].tolist(), reading.max_groups)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, reading, rows.decision)
     roles = set(reading.columns.roles) - set(raw)

@@ -104,14 +104,15 @@ def refused_below(folder: Path, target: Path, endings: Sequence[str]) -> str:
 
 def is_own(path: Path) -> bool:
     """Return whether fairfix has written a file, by how its content begins; of a table, by its last column."""
-    from fairfix.data.files import file_kinds, open_source
+    from fairfix.data.files import open_source
+    from fairfix.data.recognition import table_endings
 
     if not path.is_file():
         return False
     with path.open("rb") as file:
         if OWN.match(file.read(HEAD)):
             return True
-    if not path.name.lower().endswith(tuple(file_kinds())):
+    if not path.name.lower().endswith(table_endings()):
         return False
     try:
         return bool(open_source(str(path)).schema.names[-1:] == [MADE])

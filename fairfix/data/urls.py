@@ -34,6 +34,9 @@ BACKENDS = {
 EXAMPLE = "duckdb:///loans.duckdb"
 """What the URL of a database looks like."""
 
+STANDARD = "-"
+"""Name of standard input as data, and of standard output as a file to write."""
+
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 WITHIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
 """A URL in a text, up to a blank or a quote."""

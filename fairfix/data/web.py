@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from fairfix.data import places
-from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, mapped, refusal, temporary_file
+from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, refusal
+from fairfix.data.spool import LEFT_FREE, mapped, temporary_file
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -21,9 +22,6 @@ REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 HOPS = 5
 """Requests for one range at most: a first one, and redirects within its origin."""
-
-LEFT_FREE = 1 << 28
-"""Bytes that a copy of a file leaves free on the disk, for the other programs of the machine."""
 
 WHOLE = 600.0
 """Seconds that a request may take in all."""

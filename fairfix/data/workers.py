@@ -183,16 +183,20 @@ def _dask() -> Any:
 
 
 @contextmanager
-def workers_of(cluster: str | None, threads: int | None = None) -> Iterator[Workers]:
-    """Yield who works: threads of this process, or the workers of the Dask cluster at an address.
+def workers_of(cluster: Any, threads: int | None = None) -> Iterator[Workers]:
+    """Yield who works: threads of this process, or the workers of a Dask cluster.
 
-    ``cluster`` is the scheduler's address, or ``local:N`` for N processes on this machine while the block lasts. A
-    UsageError where nobody answers, or the workers have other versions of what bytes hang on.
+    ``cluster`` is the scheduler's address, ``local:N`` for N processes on this machine while the block lasts, or a
+    ``distributed.Client``, which stays open. A UsageError where nobody answers, or the workers have other versions of
+    what bytes hang on.
     """
     if cluster is None:
         yield Threads(threads)
         return
     dask = _dask()
+    if not isinstance(cluster, str):
+        yield Cluster(_checked_client(cluster, dask))
+        return
     with ExitStack() as stack:
         kind, _, rest = cluster.partition(":")
         address: Any = cluster
@@ -219,6 +223,20 @@ def workers_of(cluster: str | None, threads: int | None = None) -> Iterator[Work
             raise UsageError(f"`cluster={cluster}`: no scheduler answers there: {error}") from error
         _check_versions(client, cluster)
         yield Cluster(client)
+
+
+def _checked_client(client: Any, dask: Any) -> Any:
+    """Return a client that is given; a UsageError where it is none, or its cluster cannot work."""
+    if not isinstance(client, dask.Client):
+        raise UsageError(
+            f"`cluster`: {type(client).__name__} is no client; give a distributed.Client, such as Client(cluster), the "
+            "scheduler's address, or local:4"
+        )
+    if client.asynchronous or client.status != "running":
+        state = "is asynchronous" if client.asynchronous else f"is {client.status}"
+        raise UsageError(f"`cluster`: the client {state}; give a running client, made with Client(...)")
+    _check_versions(client, client.scheduler.address)
+    return client
 
 
 def _check_versions(client: Any, cluster: str) -> None:

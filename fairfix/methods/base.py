@@ -51,6 +51,8 @@ class Rule:
 
     def parse(self, owner: str, name: str, text: str) -> Any:
         """Return the value that a text stands for: a choice, a word, or a number; UsageError where it is none."""
+        if not isinstance(text, str):  # an estimator
+            raise UsageError(f"`{name}`: {owner} takes no value of type {type(text).__name__} here")
         text = text.strip()
         if self.text or self.choices or text in self.words:
             return text

@@ -1,11 +1,12 @@
 """Identity: what tells the rows of a repair apart, for the draws of their results.
 
-An id where one is named, else all columns but label and weight; in the kind that the rows of the repair had.
+An id where one is named, else the columns that the rule reads; in the kind that the rows of the repair had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from fairfix.data.files import require
 from fairfix.data.ids import may_repeat
 from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Reading
+from fairfix.data.table import row_hashes
 from fairfix.errors import DataError
 
 IDENTITY_TYPES: Mapping[str, pa.DataType] = {
@@ -29,11 +31,18 @@ IDENTITY_TYPES: Mapping[str, pa.DataType] = {
 """Kinds of identity columns, with the type a text file is read as."""
 
 
-def identity_columns(schema: pa.Schema, reading: Reading) -> dict[str, str]:
-    """Return column -> kind of what identifies a row: the id, else every column but label and weight."""
+def identity_columns(
+    schema: pa.Schema, reading: Reading, read: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return column -> kind of what identifies a row: the id, else the columns that may be ``read``.
+
+    None reads every column but label, weight and decisions.
+    """
     columns = reading.columns
     hidden = {columns.label, columns.weight, columns.prediction, columns.probability}
-    names = [columns.id] if columns.id else sorted(name for name in schema.names if name not in hidden)
+    own = (name for name in schema.names if read is None or name in read)
+    single = (name for name in own if schema.names.count(name) == 1 and name not in hidden)
+    names = [columns.id] if columns.id else sorted(single)
     require(names, schema.names, "the data")
     return {name: _kind(schema.field(name).type, as_text=bool(columns.id)) for name in names}
 
@@ -93,17 +102,41 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     )
 
 
-def row_draws(
-    columns: pa.Table, identity: Mapping[str, str], key: bytes, *, by_id: bool
-) -> Callable[[Ints], Floats]:
-    """Return what makes the draws of rows of a table by number, as prediction on a file of just these rows does.
+@dataclass(frozen=True)
+class RowDraws:
+    """Makes the draws of rows by number, as prediction on a file of just these rows does.
 
     Rows that no id tells apart are told apart by occurrence.
     """
 
-    def of(rows: Ints) -> Floats:
-        chosen = columns.select(list(identity)).take(arrow_array(rows))
-        whole = [column.combine_chunks() for column in chosen.columns]
-        return draws_of(identities(whole, identity), key, None if by_id else {})
+    columns: pa.Table
+    identity: Mapping[str, str]
+    key: bytes
+    by_id: bool
+    rows: Ints | None = None
+    """Rows of the columns that have a number here, shape (n,); None for all, as they come."""
 
-    return of
+    def __call__(self, rows: Ints) -> Floats:
+        """Return the draws of rows, shape (n,)."""
+        return draws_of(self._identities(rows), self.key, None if self.by_id else {})
+
+    def take(self, rows: Ints) -> RowDraws:
+        """Return what makes the draws of some of the rows, by their new numbers."""
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def narrowed(self, identity: Mapping[str, str]) -> RowDraws:
+        """Return what makes the draws from fewer columns."""
+        return replace(self, identity=identity)
+
+    def repeated(self, rows: Ints) -> int:
+        """Return how many of some rows have the identity of another one of them."""
+        many = np.unique(row_hashes(self._columns_of(rows), {}), return_counts=True)[1]
+        return int(many[many > 1].sum())
+
+    def _identities(self, rows: Ints) -> Iterator[bytes]:
+        columns = [column.combine_chunks() for column in self._columns_of(rows).columns]
+        return identities(columns, self.identity)
+
+    def _columns_of(self, rows: Ints) -> pa.Table:
+        own = rows if self.rows is None else self.rows[rows]
+        return self.columns.select(list(self.identity)).take(arrow_array(own))

@@ -11,8 +11,8 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -55,7 +55,7 @@ from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
 from fairfix.models.class_chances import class_schema, classified
-from fairfix.models.identity import IDENTITY_TYPES, check_unique, identities
+from fairfix.models.identity import IDENTITY_TYPES, RowDraws, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
 from fairfix.models.scoring import MODEL_SCORE, read_changes, replaced
@@ -83,7 +83,7 @@ BASES = {
         name=text,
         sha256=text,
         features=list_of(text),
-        positive_label=or_none(text),
+        positive_label=list_of(text),
         average=or_none(read_changes),
     ),
 }
@@ -93,7 +93,7 @@ BASES = {
 def _base(value: Any) -> dict[str, Any]:
     """Return where scores come from, as it is kept."""
     kind = one_of(*BASES)(map_of(as_is)(value)["kind"])
-    BASES[kind](value if kind != "file" else {"positive_label": None, "average": None, **value})
+    BASES[kind](value if kind != "file" else {"positive_label": [], "average": None, **value})
     return dict(value)
 
 
@@ -155,6 +155,8 @@ class Repaired:
     """What only people read: proof, selection, split, fingerprint, warnings."""
     seed: int
     """Of the split and the fit."""
+    scorer: Any = field(default=None, repr=False, compare=False)
+    """The model in memory that scored the rows of the repair; a saved artifact has none."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -242,19 +244,18 @@ class Repaired:
         self,
         data: Any,
         *,
-        model: str | None = None,
+        model: Any = None,
         trust_model: str | None = None,
         missing: MissingScore = "error",
         duplicate_ids: DuplicateIds = "error",
         unseen_group: UnseenGroup | None = None,
     ) -> Any:
-        """Return rows with their predictions, in the kind in which the rows come.
+        """Return rows with their predictions, in the kind in which the rows come; it is :func:`fairfix.predict`.
 
         Parameters
         ----------
         data
-            A dict with the values of one row, a list of such dicts, a dict with a list for each column, a data frame
-            (its index is kept), an Arrow table, or a path.
+            Rows of any kind that :mod:`fairfix.models.rows` lists, or a path.
         model, trust_model, missing, duplicate_ids, unseen_group
             As in :func:`fairfix.predict`; what happens to unseen groups is by default what the artifact says.
 
@@ -280,14 +281,15 @@ class Repaired:
                 raise UsageError(
                     f"`{name}`: {value!r} is none of {', '.join(words)}{did_you_mean(value, words)}"
                 )
-        if model is None and trust_model is None and isinstance(data, Mapping) and self._row_rule is not None:
-            decided_alone = self._row_rule(data)
-            if decided_alone is not None:
-                return decided_alone
         from fairfix.models.rows import predict_rows
 
         asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
         return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
+
+    def predict_plain(self, data: Any) -> dict[str, Any] | None:
+        """Return a dict of one row with its prediction; None where it needs more than plain values."""
+        rule = self._row_rule if isinstance(data, Mapping) else None
+        return None if rule is None else rule(data)
 
     @cached_property
     def _row_rule(self) -> RowRule | None:
@@ -534,11 +536,32 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         thresholds=reading.thresholds[:1],
         missing_group="group",
         missing_rows="drop",
-        positive_label=None,
-        positive_prediction=None,
+        positive_label=(),
+        positive_prediction=(),
+        where="",
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
         merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},
     )
+
+
+def rule_identity(
+    identity: Mapping[str, str], reading: Reading, predictor: RepairedPredictor, model: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the part of an identity that prediction reads anyway; all of it where that is nothing.
+
+    ``model`` has the columns that a model file reads to make the scores. An id is always read.
+    """
+    columns = at_predict_time(reading, predictor).columns
+    read = {*columns.counted, *predictor.features, *(model if predictor.needs_score else ()), columns.id}
+    return {name: kind for name, kind in identity.items() if name in read} or dict(identity)
+
+
+def with_draws_of(table: Table, predictor: RepairedPredictor, model: Collection[str] = ()) -> Table:
+    """Return a table whose rows are drawn as prediction by a predictor draws them."""
+    if not isinstance(table.draw, RowDraws):
+        return table
+    identity = rule_identity(table.draw.identity, table.reading, predictor, model)
+    return replace(table, draw=table.draw.narrowed(identity))
 
 
 def _check_reading(reading: Reading, predictor: RepairedPredictor, base: Mapping[str, Any]) -> None:

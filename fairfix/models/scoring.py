@@ -123,7 +123,8 @@ class ScoredSource(Source):
             )
         self.name, self.remark, self.workers = source.name, source.remark, source.workers
         self.text, self.rows, self.about_rows = source.text, source.rows, source.about_rows
-        self.doubtful = source.doubtful
+        self.doubtful, self.left_out, self.notes = source.doubtful, source.left_out, source.notes
+        self.unreadable = source.unreadable
         self.schema = source.schema.append(pa.field(MODEL_SCORE, pa.float64()))
         self.unscored = source
         self._model = model

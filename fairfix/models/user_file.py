@@ -7,6 +7,7 @@ scanner tells the harmless from the hostile. So what decides is the user's word 
     load a pickle   =>  pinned(bytes)
     load a .skops   =>  pinned(bytes)  or  every type in it is one skops knows to be safe
     load a .onnx    =>  always: it is a graph of known operators (:mod:`fairfix.models.onnx_model`)
+    load a booster  =>  pinned(bytes)  or  a process of its own can read it (:mod:`fairfix.models.native_files`)
     trust given     =>  pinned(bytes), whatever the kind of file
 
 The file is read once; the bytes that were hashed are the bytes that are loaded.
@@ -32,7 +33,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from numbers import Real
@@ -46,12 +47,14 @@ from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.container import digest
 from fairfix.data.files import require
 from fairfix.errors import FairfixWarning, ModelError
+from fairfix.models.boosters import restored
+from fairfix.models.native_files import library_of, read_native
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["predict_proba", "decision_function", "predict"]
-Scale = Literal["probability", "raw", "decision"]
+Kind = Literal["predict_proba", "decision_function", "predict", "__call__"]
+Scale = Literal["probability", "raw", "decision", "stated"]
 
 SCALES: Final[dict[Kind, Scale]] = {
     "predict_proba": "probability",
@@ -70,6 +73,8 @@ LANE_ROWS: Final = 64
 of a linear model in the hands of their batch, 64 leaves none."""
 PROBABILITY_SLACK: Final = 1e-6
 """Naive Bayes and friends normalise in logarithms and end a few units in the last place above 1."""
+BLANK: Final = re.compile(r"\s")
+"""What LightGBM writes as ``_`` in the names of columns."""
 LISTED: Final = 20
 """Names a message lists before it says how many more there are."""
 
@@ -79,14 +84,16 @@ class ScoringModel:
     """A user's model, loaded and ready to score; made by :func:`load_model`."""
 
     path: str
+    """The model file, or the kind of a model in memory."""
     sha256: str
-    """``"sha256:<hex>"`` of the bytes that were loaded."""
+    """``"sha256:<hex>"`` of the bytes that were loaded; empty of a model in memory."""
     kind: Kind
     """The method of the model that is asked."""
     feature_names: tuple[str, ...]
     """Columns of the data, in the model's order."""
     score_scale: Scale
-    """``"probability"``, ``"raw"`` (a margin or a regressor's value) or ``"decision"`` (0 or 1)."""
+    """``"probability"``, ``"raw"`` (a margin or a regressor's value), ``"decision"`` (0 or 1), or ``"stated"``: the
+    scores of a function, whose scale the user states."""
     estimator: Any = field(repr=False, compare=False)
     input_names: tuple[str, ...] | None = field(repr=False)
     """What the model itself calls the columns; None if it was fitted on plain arrays."""
@@ -94,6 +101,13 @@ class ScoringModel:
     """The classes of a classifier, in the model's order; empty for anything else."""
     positive: int = 0
     """Index in ``classes`` of the class that is scored."""
+
+    @property
+    def identity(self) -> str:
+        """The hash by which a model is known again: of its file, or of what it has learned if it is in memory."""
+        from fairfix.models.in_memory import content_hash
+
+        return self.sha256 or content_hash(self.estimator)
 
     def score(self, frame: pd.DataFrame) -> NDArray[np.float64]:
         """Return the score of every row of a table on the scale ``score_scale``, shape (n,), finite.
@@ -111,7 +125,9 @@ class ScoringModel:
         return self._checked(self._to_scores(answer), frame.index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how another process gets the model: from the same bytes of the same file."""
+        """Return how another process gets the model: from the same bytes of the same file, or by a copy of it."""
+        if not self.sha256:
+            return ScoringModel, tuple(getattr(self, one.name) for one in fields(self))
         facts = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "estimator"}
         return _reloaded, (str(Path(self.path).absolute()), facts)
 
@@ -124,7 +140,7 @@ class ScoringModel:
         places = {name: i for i, name in enumerate(columns)}
         part = frame.iloc[:, [places[name] for name in self.feature_names]]
         if self.input_names is not None:
-            return part.set_axis(self.input_names, axis=1)
+            return restored(self.estimator, part.set_axis(self.input_names, axis=1), self.feature_names)
         numeric = all(is_numeric_dtype(dtype) for dtype in part.dtypes)
         return part.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else part.to_numpy()
 
@@ -141,7 +157,7 @@ class ScoringModel:
                 answer = np.asarray(getattr(self.estimator, self.kind)(block))
         except Exception as error:
             plain = "" if self.input_names else " (on a plain array, since it has no feature_names_in_)"
-            self._fail(f"failed on the data: {_one_line(error)}{plain}", error)
+            self._fail(f"failed on the data: {one_line(error)}{plain}", error)
         if answer.ndim not in (1, 2) or len(answer) != filled:
             self._fail(f"answered a block of {filled} rows with an array of shape {answer.shape}")
         return answer[: stop - start]
@@ -154,7 +170,7 @@ class ScoringModel:
         try:
             scores = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            self._fail(f"answered with something that is not a number: {_one_line(error)}", error)
+            self._fail(f"answered with something that is not a number: {one_line(error)}", error)
         if scores.ndim == 1 and len(self.classes) in (0, 2):  # of the second of two classes, or of no class
             if not self.classes or self.positive == 1:
                 return scores
@@ -204,7 +220,7 @@ def load_model(
     *,
     trust: str | None = None,
     features: Sequence[str] | None = None,
-    positive_label: str | None = None,
+    positive_label: str | Sequence[str] | None = None,
 ) -> ScoringModel:
     """Load a user's model file, refusing to run code the user did not vouch for.
 
@@ -214,16 +230,17 @@ def load_model(
     Parameters
     ----------
     path
-        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file.
+        A ``.pkl``, ``.pickle``, ``.joblib``, ``.skops`` or ``.onnx`` file, or one of LightGBM, XGBoost or CatBoost.
     trust
         ``"sha256:<hex>"``: the hash of the file the user trusts. Needed for pickles; for ``.skops`` only if
         the file holds types that skops does not know.
     features
         Columns of the data in the model's order, for a model that was fitted without names; else the set of its own.
     positive_label
-        The class to score, as text. Needed for text classes, for more than two classes (one against the
-        rest), and for two numbers of which the smaller is 1, as in (1, 2); otherwise the larger of two
-        numeric classes is taken. A model without ``classes_`` is taken to have the classes (0, 1).
+        The positive values of the label as texts, of which one is the class to score. Needed for text classes, for
+        more than two classes (one against the rest), and for two numbers of which the smaller is 1, as in (1, 2);
+        otherwise the larger of two numeric classes is taken. A model without ``classes_`` is taken to have the
+        classes (0, 1).
     """
     pinned = None if trust is None else trust.strip().lower()
     if pinned is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", pinned):
@@ -237,18 +254,19 @@ def load_model(
             f"model file {path} is a repaired predictor, which decides and does not score: run `fairfix predict {path} "
             "DATA -o DECIDED.parquet`, and audit that file"
         )
-    if suffix not in (*PICKLES, *READERS) and not Path(path).is_dir():
-        raise ModelError(
-            f"model file {path}: the suffix {suffix!r} is unknown; known are {', '.join(PICKLES)}, .skops and .onnx"
-        )
     data = _read(path)
+    if suffix not in (*PICKLES, *READERS) and not library_of(data):
+        raise ModelError(
+            f"model file {path} is of no kind that is known; known are {', '.join(PICKLES)}, .skops and .onnx, and the "
+            "files that LightGBM, XGBoost and CatBoost save"
+        )
     sha256 = digest(data)
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
             f"`trust_model` says {pinned}. If you know why it changed, pin it anew: `trust_model={sha256}`"
         )
-    reader = READERS.get(suffix, _from_pickle)
+    reader = _reader(path, data)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -256,14 +274,15 @@ def load_model(
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(f"model file {path} cannot be loaded: {_one_line(error)}") from error
+        raise ModelError(f"model file {path} cannot be loaded: {one_line(error)}") from error
     _tell_versions(path, caught)
     try:
-        return _described(str(path), sha256, estimator, features, positive_label)
+        positive = (positive_label,) if isinstance(positive_label, str) else tuple(positive_label or ())
+        return described(str(path), sha256, estimator, features, positive)
     except ModelError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
-        raise ModelError(f"model {path} cannot say what it is: {_one_line(error)}") from error
+        raise ModelError(f"model {path} cannot say what it is: {one_line(error)}") from error
 
 
 def _reloaded(path: str, facts: dict[str, Any]) -> ScoringModel:
@@ -279,7 +298,7 @@ def _estimator(path: str, sha256: str) -> Any:
         raise ModelError(
             f"model file {path} is not the one that was loaded first, which had the hash {sha256}"
         )
-    return READERS.get(Path(path).suffix.lower(), _from_pickle)(path, data, sha256, trusted=True)
+    return _reader(path, data)(path, data, sha256, trusted=True)
 
 
 def _read(path: str | Path) -> bytes:
@@ -343,6 +362,11 @@ READERS: Final = {".skops": _from_skops, ".onnx": _from_onnx}
 """Suffixes of files that can be read without running code in them."""
 
 
+def _reader(path: str | Path, data: bytes) -> Callable[..., Any]:
+    """Return what reads a file: by its content where a booster wrote it, else by the end of its name."""
+    return read_native if library_of(data) else READERS.get(Path(path).suffix.lower(), _from_pickle)
+
+
 def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) -> None:
     """Pass on the warnings of a load, those about scikit-learn's version as one per version."""
     from sklearn.exceptions import InconsistentVersionWarning
@@ -362,18 +386,28 @@ def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) 
         warnings.warn(other, stacklevel=3)  # the caller of load_model
 
 
-def _described(
-    path: str, sha256: str, estimator: Any, features: Sequence[str] | None, positive_label: str | None
+def described(
+    path: str,
+    sha256: str,
+    estimator: Any,
+    features: Sequence[str] | None,
+    positive_label: Sequence[str],
+    columns: Sequence[str] = (),
 ) -> ScoringModel:
-    """Ask a loaded object how it scores, from which columns and for which class."""
+    """Ask a loaded object how it scores, from which columns and for which class.
+
+    A model that was fitted without names takes all ``columns`` of the data, where these are as many as its features.
+    """
     kind = next((kind for kind in SCALES if callable(getattr(estimator, kind, None))), None)
     if kind is None or isinstance(estimator, type):
         made, what = (estimator, "class") if isinstance(estimator, type) else (type(estimator), "value")
+        remedy = "save the fitted model itself" if sha256 else "give the fitted model itself"
+        holds = f"model file {path} holds" if sha256 else "`model` is"
         raise ModelError(
-            f"model file {path} holds a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
-            "decision_function or predict; save the fitted model itself"
+            f"{holds} a {what} {made.__module__}.{made.__qualname__}, which has no predict_proba, "
+            f"decision_function or predict; {remedy}"
         )
-    names, inputs = _columns(path, estimator, features)
+    names, inputs = _columns(path, estimator, features, columns)
     is_number = kind == "predict" and not _is_classifier(estimator)
     classes = () if is_number else _classes(path, estimator)
     positive = _positive(path, classes, positive_label)
@@ -387,28 +421,32 @@ def _described(
 
 
 def _columns(
-    path: str, estimator: Any, features: Sequence[str] | None
+    path: str, estimator: Any, features: Sequence[str] | None, columns: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Return what the data and what the model call the columns, both in the model's order."""
-    own, width = _input_names(estimator), getattr(estimator, "n_features_in_", None)
+    own, width = input_names(estimator), getattr(estimator, "n_features_in_", None)
+    unnamed = own is None or own in (made_up("Column_", len(own)), made_up("", len(own)))
+    by_place = unnamed or (own and tuple(columns) == made_up("x", len(own)))  # columns of an array
+    if features is None and by_place and columns and len(columns) == (width if own is None else len(own)):
+        return tuple(columns), own
     if features is None:
         if own is None:
             raise ModelError(
                 f"model {path} does not say which columns it was fitted on (no feature_names_in_); name them "
                 f"in its order with `features` (its n_features_in_ is {width or 'unknown'})"
             )
-        return own, own
+        blanks = {BLANK.sub("_", name): name for name in columns}  # LightGBM has no blanks in its names
+        return tuple(name if name in columns else blanks.get(name, name) for name in own), own
     given = tuple(features)
     if len(set(given)) < len(given):
         raise ModelError(f"`features` names a column more than once: {_listing(given)}")
     if own is not None and set(own) == set(given):
         return own, own
-    # LightGBM 4.5 and later makes up such names for the columns of an array
-    if own is not None and own != tuple(f"Column_{i}" for i in range(len(own))):
+    if not unnamed and own != tuple(BLANK.sub("_", name) for name in given):
         raise ModelError(
             f"`features` does not agree with model {path}, which knows its columns: only the model has "
-            f"{_listing(sorted(set(own) - set(given)))}, only `features` has "
-            f"{_listing(sorted(set(given) - set(own)))}; leave `features` out"
+            f"{_listing(sorted(set(own or ()) - set(given)))}, only `features` has "
+            f"{_listing(sorted(set(given) - set(own or ())))}; leave `features` out"
         )
     expected = width if own is None else len(own)
     if expected is not None and int(expected) != len(given):
@@ -416,15 +454,22 @@ def _columns(
     return given, own
 
 
-def _input_names(estimator: Any) -> tuple[str, ...] | None:
+def made_up(prefix: str, width: int) -> tuple[str, ...]:
+    """Return the names that LightGBM (``Column_0``) and CatBoost (``0``) give to the columns of an array."""
+    return tuple(f"{prefix}{i}" for i in range(width))
+
+
+def input_names(estimator: Any) -> tuple[str, ...] | None:
     """Return the column names a model was fitted on; None if on plain arrays."""
     names = getattr(estimator, "feature_names_in_", None)
+    if names is None and type(estimator).__module__.startswith("catboost."):
+        names = getattr(estimator, "feature_names_", None) or None
     if names is not None:
         return tuple(str(name) for name in names)
     # A pipeline asks its first step, and gets no answer from one that passes everything through.
     pipeline = getattr(estimator, "best_estimator_", estimator)
     steps = [step for _, step in getattr(pipeline, "steps", ()) if step not in (None, "passthrough")]
-    return _input_names(steps[0]) if steps else None
+    return input_names(steps[0]) if steps else None
 
 
 def _is_classifier(estimator: Any) -> bool:
@@ -446,23 +491,25 @@ def _classes(path: str, estimator: Any) -> tuple[Any, ...]:
     return tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
 
 
-def _positive(path: str, classes: tuple[Any, ...], positive_label: str | None) -> int:
+def _positive(path: str, classes: tuple[Any, ...], positive_label: Sequence[str]) -> int:
     """Return the index of the class that is scored."""
-    if not classes:  # a number has no class; the label column may still need ``positive_label``
+    if not classes:  # a number has no class; the label column may still have positive values
         return 0
     if len(classes) == 1:
         raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
-    if positive_label is None:
+    if not positive_label:
         return _obvious_positive(path, classes)
     texts = [canonical(label) for label in classes]
-    if canonical_text(positive_label) not in texts:
-        if set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
-            return classes.index(1)
+    named = [text for text in map(canonical_text, positive_label) if text in texts]
+    if not named and set(classes) == {0, 1}:  # trained on encoded labels, while the label column holds names
+        return classes.index(1)
+    if len(named) != 1:
+        wrong = "is not among" if not named else "are several of"
         raise ModelError(
-            f"`positive_label` {positive_label!r} is not among the classes of model {path}: "
-            f"{_listing(classes)}"
+            f"`label` has the positive values {_listing(positive_label)}: this {wrong} the classes of model {path}, of "
+            f"which it scores one: {_listing(classes)}"
         )
-    return texts.index(canonical_text(positive_label))
+    return texts.index(named[0])
 
 
 def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
@@ -477,7 +524,7 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
         return classes.index(max(classes))
     raise ModelError(
         f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with `positive_label`, for example `positive_label={classes[-1]}`"
+        f"choose one with the label, as in `label=COLUMN={classes[-1]}`"
     )
 
 
@@ -494,7 +541,7 @@ def _listing(names: Iterable[Any]) -> str:
     return (", ".join(repr(name) for name in names[:LISTED]) or "none") + more
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return an error's type and message without line breaks."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -115,7 +115,7 @@ def _facts(result: Json) -> Iterator[str]:
         yield f"scores from the model {data['model']['file']} ({data['model']['sha256']})"
     for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
         if name in settings and part in data["columns"]:
-            yield f"{part} {settings[name]!r} is positive, all others are negative"
+            yield f"{part} {' or '.join(map(repr, settings[name]))} is positive, all others are negative"
     yield from merged_lines(result)
     if settings["threshold"] is not None:
         yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"

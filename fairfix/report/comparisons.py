@@ -16,6 +16,7 @@ from fairfix.report.layout import (
     Json,
     Section,
     interval,
+    left_out_columns,
     merged_lines,
     message_lines,
     pairs,
@@ -61,6 +62,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         lines.append(f"{len(notes)} note{'s' * (len(notes) > 1)} on single fits (shown with --detail)")
     if lines:
         yield Section("Notes", tuple(dict.fromkeys(lines)), kind="notes")
+    yield from left_out_columns(result)
     yield Section("Data and settings", tuple(_compare_facts(result)), kind="facts")
 
 

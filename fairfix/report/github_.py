@@ -10,7 +10,7 @@ from __future__ import annotations
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import cautions, judged, limit, sentence, title, waivers
-from fairfix.report.words import plain, shortened
+from fairfix.report.words import harmless, plain, shortened
 
 GATED = True
 ENDING = ".txt"
@@ -52,7 +52,7 @@ def _command(level: str, heading: str, message: str, place: Json | None = None) 
 
 
 def _escaped(text: str) -> str:
-    return plain(shortened(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+    return harmless(plain(shortened(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")))
 
 
 def unrun(problem: Json) -> str:

@@ -35,7 +35,7 @@ from fairfix.report.layout import (
     titled,
 )
 from fairfix.report.verdicts import WORDS, cautions, limit, meaning, measured
-from fairfix.report.words import plain, readable
+from fairfix.report.words import as_references, plain, readable
 
 FEW_SECTIONS = 3
 """A page with more has a list of them."""
@@ -107,8 +107,10 @@ UNRUN = """<!DOCTYPE html>
 
 def unrun(problem: Json) -> str:
     """Return a page with the message."""
-    return UNRUN.format(
-        *(escape(plain(text)) for text in (headline(problem), problem["message"], problem["code"]))
+    return as_references(
+        UNRUN.format(
+            *(escape(plain(text)) for text in (headline(problem), problem["message"], problem["code"]))
+        )
     )
 
 
@@ -122,7 +124,7 @@ def render(result: Json, *, detail: bool = False) -> str:
     sections = [_section(section, f"s{i}", result) for i, section in enumerate(rest, 1)]
     if kind == "compare":
         sections.insert(0, Shown("Frontier", (figures.frontier(result),), ident="frontier"))
-    return _template().render(
+    page = _template().render(
         title=heading.title,
         answer=facts if heading.kind == "answer" else (),
         facts=Shown("Data and settings", (Part(grids=(_rows(result),)),), facts)
@@ -141,6 +143,7 @@ def render(result: Json, *, detail: bool = False) -> str:
         anchors=_anchors(result, detail=detail),
         linked=set(),
     )
+    return as_references(page)
 
 
 @cache

@@ -12,13 +12,16 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from fairfix.report import headline
 from fairfix.report.layout import Json
 from fairfix.report.verdicts import Judged, cautions, judged, limit, measured, rule, sentence, title, waivers
-from fairfix.report.words import COMMAND, UNSEEN_IN_LINES, plain
+from fairfix.report.words import UNSEEN_IN_LINES, as_references, plain
 
 GATED = True
 ENDING = ".xml"
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML cannot hold, not even escaped."""
+
+ATTACHMENT = re.compile(r"\[(?=\[ATTACHMENT\|)", re.IGNORECASE)
+"""The beginning of ``[[ATTACHMENT|file]]``, by which Jenkins and GitLab publish a file of the machine."""
 
 
 def render(result: Json) -> str:
@@ -47,11 +50,13 @@ def render(result: Json) -> str:
 
 def _add(parent: Element, tag: str, text: str | None = None, /, **attributes: str) -> Element:
     """Add an element, without the characters that XML cannot hold."""
-    mark = "\N{REPLACEMENT CHARACTER}"
-    clean = {name: FORBIDDEN.sub(mark, value) for name, value in attributes.items()}
-    element = SubElement(parent, tag, clean)
-    element.text = None if text is None else FORBIDDEN.sub(mark, text)
+    element = SubElement(parent, tag, {name: _clean(value) for name, value in attributes.items()})
+    element.text = None if text is None else _clean(text)
     return element
+
+
+def _clean(text: str) -> str:
+    return ATTACHMENT.sub(r"\\x5b", FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _properties(result: Json, of: Judged) -> dict[str, str]:
@@ -87,8 +92,6 @@ def unrun(problem: Json) -> str:
 
 def _xml(root: Element) -> str:
     indent(root)
-    text = COMMAND.sub(
-        lambda match: f"{match[1]}&#{ord(match[2][0])};{match[2][1:]}", tostring(root, encoding="unicode")
-    )
+    text = as_references(tostring(root, encoding="unicode"))
     text = UNSEEN_IN_LINES.sub(lambda match: f"&#{ord(match[0])};", text)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + text + "\n"

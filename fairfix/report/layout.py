@@ -156,6 +156,15 @@ class Section:
     about: Json = field(default_factory=dict)
 
 
+def left_out_columns(result: Json) -> Iterator[Section]:
+    """Yield the columns that a method could have learned from and did not, with the reason for each."""
+    left_out = result.get("features", {}).get("left_out", ())
+    if left_out:
+        columns: Columns = {"column": "column", "reason": "reason", "why": "text"}
+        grid = Grid.of(columns, left_out, 3, "Columns left out of the features")
+        yield Section("Columns left out of the features", (), (grid,), "left out")
+
+
 MOST_GROUPS = 200
 """Groups in a table for people; more are some screens of numbers that nobody reads."""
 
@@ -355,6 +364,8 @@ def merged_names(merge: Json) -> str:
 
 def merged_lines(result: Json) -> Iterator[str]:
     """Yield which names were taken for which, where some were."""
+    if where := result["settings"].get("where"):
+        yield f"rows where {where}"
     if text := merged_names(result["settings"].get("merge", {})):
         yield f"merged names of {text}"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fairfix.report import headline
 from fairfix.report.layout import Grid, Json, Section, layout
-from fairfix.report.words import plain, readable
+from fairfix.report.words import harmless, plain, readable
 
 ENDING = ".md"
 
@@ -37,6 +37,12 @@ def table(grid: Grid) -> str:
 
 ENTITY = re.compile(r"&(?=#?\w+;)")
 
+REFERENCE = re.compile(r"""([@#!$%~]|(?<!\\)&|\bGH-)(?=[\w"])""", re.IGNORECASE)
+"""What makes a mention, an issue, a merge request or a label of the word behind it, on GitHub and GitLab."""
+
+ADDRESS = re.compile(r":(?=//)|(?<=\bwww)\.|(?<=\bmailto):|(?<=\bxmpp):", re.IGNORECASE)
+"""The sign that makes a link of a text."""
+
 
 def safe(text: str) -> str:
     """Keep group names from breaking out of a cell or becoming markup."""
@@ -45,7 +51,10 @@ def safe(text: str) -> str:
     for mark in ("\\", "|", "<", "*", "_", "`", "~"):
         text = text.replace(mark, "\\" + mark)
     text = text.replace("](", r"]\(")  # neither a link nor a picture that is fetched
-    return ENTITY.sub(r"\\&", text).replace("---", r"\---")
+    text = ADDRESS.sub(r"\\\g<0>", ENTITY.sub(r"\\&", text).replace("---", r"\---"))
+    return harmless(
+        REFERENCE.sub(r"\1&#8203;", text)
+    )  # a backslash does not end a mention, a space without width does
 
 
 def unrun(problem: Json) -> str:

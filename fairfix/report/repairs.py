@@ -24,6 +24,7 @@ from fairfix.report.layout import (
     first_groups,
     interval,
     judgements,
+    left_out_columns,
     merged_lines,
     message_lines,
     pairs,
@@ -96,6 +97,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation part", (), (grid,))
+    yield from left_out_columns(result)
     yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
 
 
@@ -339,8 +341,6 @@ def _needs(result: Json, randomized: float) -> str:
         text += " and the model file"
     if requires["protected_at_predict"]:
         text += ". Check whether you may lawfully use the protected attribute to make decisions"
-    elif drawn := [name for name in requires["columns"] if name in result["data"]["columns"]["protected"]]:
-        text += f"; {', '.join(drawn)} only to tell rows apart in randomized decisions, as a column named by --id would"
     if randomized > 0:
         text += (
             f". {percent(randomized)} of decisions are randomized. Each is drawn once from the row ID, so the same "

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import shlex
+from collections.abc import Callable
 from types import NoneType
 from typing import Any
 
@@ -44,8 +45,15 @@ IN_QUOTES = r"""(?<!\w)(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")(?!\w)|\[`[^`]
 
 NAME_OR_PARAMETER = re.compile(f"{IN_QUOTES}|{PARAMETER.pattern}")
 
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-"""What has no shape, breaks a line, or changes how other characters look."""
+UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that have no shape, break a line, or change how other characters look.
+
+These are the controls, the marks of direction and the characters that Unicode lets programs ignore. Left out are the
+two joiners and the variation selectors, which scripts and emoji are written with.
+"""
 
 UNSEEN_IN_LINES = re.compile(rf"(?!\n){UNSEEN.pattern}")
 """The same, but for the end of a line, where lines are meant."""
@@ -56,13 +64,16 @@ LONGEST = 2000
 NUMBER = (float, int, NoneType)
 """What a JSON form has beside texts, lists and objects: most of one, so asked for first."""
 
-COMMAND = re.compile(r"^(\s*)(::|##\[)", re.MULTILINE)
-"""How a line begins that the log of GitHub Actions takes for a command."""
+COMMAND = re.compile(r"^(\s*)(:)(?=:)|(#)(?=\w*\[)(?<=##)", re.MULTILINE)
+"""The sign to escape in what a log of CI takes for a command.
+
+That is ``::`` at the beginning of a line, and anywhere ``##[error]``, ``##vso[...]`` or ``##teamcity[...]``.
+"""
 
 
 def plain(text: str) -> str:
     r"""Return a text with every unseen character written as Python writes it, such as ``\n``."""
-    if text.isprintable():  # as nearly all are
+    if text.isascii() and text.isprintable():  # as nearly all are
         return text
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
@@ -75,9 +86,10 @@ def visible(text: str) -> str:
 def as_json(content: Any, indent: int | None = 2) -> str:
     """Return JSON that a terminal can show: what is unseen stands as the escapes that JSON has for it."""
     text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    text = harmless(text, as_escape)
     if text.isascii() and "\x7f" not in text:  # JSON escapes the other unseen characters of ASCII
         return text
-    return UNSEEN_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return UNSEEN_IN_LINES.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def named(name: str) -> str:
@@ -139,16 +151,31 @@ def _option(match: re.Match[str]) -> str:
         return match[0]
     if match[1] in ARGUMENTS:
         return match[1].upper()
-    return shlex.join(option_words(match[1], match[2]))
+    truth = {"True": True, "False": False}.get(match[2]) if match[1] == "header" else None
+    value: str | bool = (match[2] is None or match[2]) if truth is None else truth
+    return shlex.join(option_words(match[1], value))
 
 
-def option_words(name: str, value: str | None = None) -> list[str]:
+def option_words(name: str, value: str | bool = True) -> list[str]:
     """Return the words by which the command line takes a parameter, such as ``--slack 0.02`` or ``--set rho=0.4``."""
     if name in SETTINGS:
-        return ["--set", name if value is None else f"{name}={value}"]
-    return [f"--{name.replace('_', '-')}", *([] if value is None else [value])]
+        return ["--set", name if value is True else f"{name}={value}"]
+    option = name.replace("_", "-")
+    return [f"--{option}", value] if isinstance(value, str) else [f"--{'' if value else 'no-'}{option}"]
 
 
-def harmless(text: str) -> str:
-    """Return printed text in which no line is a command to CI."""
-    return COMMAND.sub(r"\1\\\2", text)
+def harmless(text: str, escape: Callable[[str], str] = "\\{}".format) -> str:
+    """Return printed text that holds no command to CI: the sign that makes one is escaped, usually by a backslash."""
+    if "::" not in text and "##" not in text:
+        return text
+    return COMMAND.sub(lambda match: f"{match[1] or ''}{escape(match[2] or match[3])}", text)
+
+
+def as_escape(sign: str) -> str:
+    """Return a character as JSON and TOML escape it."""
+    return f"\\u{ord(sign):04x}"
+
+
+def as_references(text: str) -> str:
+    """Return HTML or XML that holds no command to CI; the sign that makes one is a character reference."""
+    return harmless(text, lambda sign: f"&#{ord(sign)};")

@@ -10,6 +10,7 @@ from fairfix import __version__
 from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dict
 from fairfix.auditing.classes import class_checks
 from fairfix.data.reading import Reading
+from fairfix.data.row_filter import LEFT_OUT
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
 from fairfix.tasks.fitting import Outcome
@@ -75,10 +76,11 @@ def _group(one: GroupChange) -> dict[str, Any]:
     return {"group": one.group, "rows": one.rows, **_present(up=one.up, down=one.down), "metrics": metrics}
 
 
-def rows_dict(read: int, used: int, excluded: Mapping[str, int]) -> dict[str, Any]:
-    """Return how many rows came in, how many are used, and why the others are not."""
-    left_out = [{"reason": why, "rows": many} for why, many in excluded.items()]
-    return {"read": read, "used": used, "excluded": left_out}
+def rows_dict(read: int, used: int, excluded: Mapping[str, int], filtered: int = 0) -> dict[str, Any]:
+    """Return how many rows came in, how many are used, and why the others are not; ``filtered`` have not come in."""
+    every = {LEFT_OUT: filtered, **excluded} if filtered else excluded
+    left_out = [{"reason": why, "rows": many} for why, many in every.items()]
+    return {"read": read + filtered, "used": used, "excluded": left_out}
 
 
 def data_dict(

@@ -19,7 +19,9 @@ from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.canonical import canonical_group
 from fairfix.data.merging import parse_merge
+from fairfix.data.names import column_and_values, with_values
 from fairfix.data.reading import Reading
+from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, UsageError
@@ -30,6 +32,7 @@ from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, wi
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
+    VALUED,
     Dataset,
     apply_waivers,
     explaining,
@@ -59,6 +62,7 @@ from fairfix.tasks.result import Result
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
+    from fairfix.data.files import Source
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
 
@@ -167,7 +171,7 @@ def _run(request: AuditRequest) -> AuditResult:
         assert data is not None
         compare_rows(content, report.settings, allowances, request, data)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), report, counts)
+    return AuditResult(add_record(content, request, None if data is None else data.source), report, counts)
 
 
 def _of_classes(
@@ -198,7 +202,8 @@ def _of_classes(
     if copies is not None:
         require_known(copies, made.classes)
     require_two_groups(made.everybody)
-    made = replace(made, everybody=replace(made.everybody, inferred=data.inferred))
+    everybody = _accounted(made.everybody, data.source)
+    made = replace(made, everybody=replace(everybody, inferred=data.inferred))
     content = classes_dict(made)
     names = of_names(made.everybody.levels, made.everybody.reading)
     wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
@@ -209,7 +214,7 @@ def _of_classes(
         about: Any = {"require": require_classes, "compared": compare_classes}
         compare_results(content, old, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request), made.everybody, classes=made.classes)
+    return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
 
 
 def _check_bands(request: AuditRequest) -> None:
@@ -314,7 +319,7 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
 
 def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
     """Return which file scored the rows; empty where they came with scores."""
-    return {"file": file_name(request.model), "sha256": data.model.sha256} if data.model else {}
+    return {"file": file_name(data.model.path), "sha256": data.model.identity} if data.model else {}
 
 
 def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> AuditReport:
@@ -340,7 +345,15 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     else:
         report = audit_data(source, reading, settings, more)
     require_two_groups(report)
-    return replace(report, inferred=data.inferred, model=_model(request, data))
+    return replace(_accounted(report, source), inferred=data.inferred, model=_model(request, data))
+
+
+def _accounted(report: AuditReport, source: Source) -> AuditReport:
+    """Return a report that accounts for the rows that the row filter left out, which nothing has read."""
+    if not source.left_out:
+        return report
+    excluded = {LEFT_OUT: source.left_out, **report.excluded}
+    return replace(report, rows_read=report.rows_read + source.left_out, excluded=excluded)
 
 
 def save_counts(result: AuditResult, request: AuditRequest) -> str:
@@ -348,7 +361,8 @@ def save_counts(result: AuditResult, request: AuditRequest) -> str:
     if (counts := result.counts) is None:
         return ""
     counts.save(request.counts_out)
-    return f"wrote {request.counts_out}: {counts.read:,} rows read, {counts.used:,} counted in one pass"
+    read = "" if request.suppress_below else f"{counts.read:,} rows read, "
+    return f"wrote {request.counts_out}: {read}{counts.used:,} counted in one pass"
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
@@ -432,6 +446,12 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
     same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
     held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
     held |= {name: getattr(reading, name) for name in READ_AS}
+    for part in VALUED:
+        if (text := getattr(request, part)) is not None:
+            name, levels = column_and_values(text, tuple(filter(None, (held[part],))), part)
+            own = getattr(reading, f"positive_{part}")
+            agrees = name == held[part] and levels in ((), own)
+            held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
     for name, rule in parse_bands(request.bands).items():
         own, word = reading.bands.get(name), isinstance(rule, str)
@@ -444,6 +464,10 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
     if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
         raise UsageError(
             "`merge`: the counts were taken with other names, or none; leave it out, or count the data again"
+        )
+    if request.where is not None and str(parse_condition(request.where)) != reading.where:
+        raise UsageError(
+            f"`where`: the counts are of {reading.where or 'all rows'}; leave it out, or count the data again"
         )
     for name, value in held.items():
         asked = getattr(request, name, None)

@@ -24,10 +24,10 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import MALFORMED, DataError
 from fairfix.models.scoring import ScoredSource
-from fairfix.models.trace import Note
+from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import Dataset, log, opened
-from fairfix.tasks.messages import message_dict
+from fairfix.tasks.messages import add_messages, message_dict
 from fairfix.tasks.request import AuditRequest
 from fairfix.tasks.result import Result
 
@@ -70,6 +70,10 @@ def compare_results(
         section["same_file"] = True
     elif data is not None:
         _propose_pairs(content, checks, old, request, data)
+    rows = [one["settings"].get("where") or "all rows" for one in (old, content)]
+    if rows[0] != rows[1]:
+        text = f"the baseline {name} is of {rows[0]}, and this audit of {rows[1]}; give both the same `where`"
+        add_messages(content, [Caution(text, "other_rows")])
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
 
 
@@ -98,6 +102,7 @@ def _of_same_file(
         return None
     if file_hash(where) != hashed:
         return None
+    data.source.require_unchanged()
     columns = old["data"]["columns"], new["data"]["columns"]
     decided: dict[str, Any] = {part: columns[0].get(part) for part in ("score", "prediction", "probability")}
     rest = ({part: names for part, names in one.items() if part not in decided} for one in columns)

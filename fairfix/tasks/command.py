@@ -35,7 +35,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     refused = {"data", "threads"}
     refused |= set() if repairer.knows_noise else OF_NOISE
     refused |= set() if repairer.learns or request.model is not None else {"features"}
-    refused |= set() if repairer.learns else {"protected_as_feature"}
+    refused |= set() if repairer.learns else {"protected_as_feature", "exclude"}
     if repairer.membership:
         refused = (refused | OF_GROUPS) - {"noise_membership"}
     for name, (default, domain) in parameters_of(CompareRequest).items():
@@ -68,7 +68,9 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         for one in value if isinstance(value, list) else (value,):
-            yield shlex.join(option_words(name, None if one is True else shown_argument(str(_shortest(one)))))
+            yield shlex.join(
+                option_words(name, one if isinstance(one, bool) else shown_argument(str(_shortest(one))))
+            )
 
 
 def _shortest(value: Any) -> Any:

@@ -27,6 +27,7 @@ from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import with_draws_of
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noisy.description import Noise
@@ -37,7 +38,6 @@ from fairfix.tasks.command import repair_command
 from fairfix.tasks.dataset import (
     Dataset,
     explaining,
-    learned_features,
     log,
     membership_columns,
     noise_of,
@@ -45,8 +45,9 @@ from fairfix.tasks.dataset import (
     said_of_unused,
 )
 from fairfix.tasks.doubts import of_directions
+from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
-from fairfix.tasks.messages import add_messages, of_names
+from fairfix.tasks.messages import add_messages, of_names, of_source
 from fairfix.tasks.people import GroupChange, changes_of
 from fairfix.tasks.proof import loss_of, mean_change, results_on
 from fairfix.tasks.record import add_record
@@ -181,7 +182,7 @@ def compare_table(
         one = contender.repairer
         by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
         problem = noisy if one.knows_noise else soft if one.membership else by_group
-        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed))
+        points.append(_point(contender, slack, problem, table, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
     points = list(_with_fronts(points))
@@ -208,6 +209,7 @@ def _point(
     judge: _Judge,
     rng: np.random.Generator,
     seed: int,
+    model: tuple[str, ...],
 ) -> Point:
     """Return the point of one fit; every fit begins with the random numbers of ``repair``, whatever came before."""
     repairer = contender.with_slack(slack)
@@ -216,12 +218,14 @@ def _point(
     try:
         with recorded() as caught:
             predictor = repairer.fit(problem, rng=copy.deepcopy(rng))
+        whole, held, own = (with_draws_of(one, predictor, model) for one in (whole, held, judge.held))
+        problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
         result = assessed(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
         return Point(contender.title, slack, failure=str(error))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
-        judge.repaired(predictor, repairer.comparables),
+        replace(judge, held=own).repaired(predictor, repairer.comparables),
         title=contender.title,
         slack=slack,
         notes=result.messages,
@@ -395,7 +399,7 @@ class Plan:
 
     request: CompareRequest
     data: Dataset
-    features: tuple[str, ...] | None
+    features: FeatureChoice
     noise: Noise | None
     contenders: Sequence[Contender]
 
@@ -412,7 +416,10 @@ class Plan:
         with explaining(data):
             members = tuple(membership_columns(self.noise, data))
             drawn = any(one.repairer.draws for one in self.contenders)
-            table, _ = read_rows(data, None, request.seed, members=members, draws=drawn)
+            table, _ = read_rows(data, self.features.names or (), request.seed, members=members, draws=drawn)
+        choice, table = self.features.screened(table)
+        for note in choice.notes:
+            log.info("%s", note.line)
         with threads_of_fits(request.threads):
             outcome = compare_table(
                 table,
@@ -421,7 +428,7 @@ class Plan:
                 confidence=request.confidence,
                 seed=request.seed,
                 holdout=request.holdout,
-                features=self.features,
+                features=choice.names,
                 protected_as_feature=request.protected_as_feature,
                 noise=self.noise,
                 seen_by_model=data.seen_by_model,
@@ -429,11 +436,11 @@ class Plan:
                 begin=begin,
             )
         outcome = replace(outcome, points=tuple(map(self.with_command, outcome.points)))
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         settings: dict[str, Any] = {
             "confidence": request.confidence,
             "seed": request.seed,
-            "features": "score" if self.features is None else list(self.features),
+            "features": "score" if choice.names is None else list(choice.names),
             "protected_as_feature": request.protected_as_feature,
         }
         if self.noise is not None and self.noise.table is not None:
@@ -443,8 +450,11 @@ class Plan:
             columns = ", ".join(self.noise.membership.values())
             settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
-        add_messages(content, of_names(table.level_rows, table.reading))
-        return CompareResult(add_record(content, request), outcome)
+        content |= choice.content
+        add_messages(
+            content, (*of_names(table.level_rows, table.reading), *of_source(data.source)), choice.notes
+        )
+        return CompareResult(add_record(content, request, data.source), outcome)
 
     def with_command(self, point: Point) -> Point:
         """Return the point with how ``repair`` makes it; a point of no repair, or that failed, as it is."""
@@ -466,7 +476,7 @@ def plan_of(request: CompareRequest) -> Plan:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
     noise = noise_of(request)
     features = learned_features(request, data, noise)
-    contenders = chosen(request.methods, data.reading, learned=features is not None, noise=noise)
+    contenders = chosen(request.methods, data.reading, learned=features.names is not None, noise=noise)
     if request.protected_as_feature:  # then a method chooses by itself what sees the group
         contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
     log.info("comparing %s", "; ".join(dict.fromkeys(one.title for one in contenders)))

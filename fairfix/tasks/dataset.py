@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,17 +18,20 @@ from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import INDEX_NAME
+from fairfix.data.names import column_and_values
+from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
+from fairfix.data.row_filter import absent_values, filtered, parse_condition
 from fairfix.data.scan import settled_bands
-from fairfix.data.urls import is_database, is_dry, name_of
-from fairfix.errors import ColumnError, EntryError, UnsentError, UsageError
+from fairfix.data.urls import is_dry, name_of
+from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UnsentError, UsageError
 from fairfix.models.scoring import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.request import (
     MULTICLASS,
+    WRITTEN,
     AuditRequest,
     CompareRequest,
     DataRequest,
@@ -59,7 +62,10 @@ INPUTS = (
 )
 """Parameters that name rows."""
 
-READ_AS = ("task", "score_scale", "positive_label", "positive_prediction", "missing_group", "max_groups")
+VALUED = ("label", "prediction")
+"""Parameters that name a column and perhaps its positive values."""
+
+READ_AS = ("task", "score_scale", "missing_group", "max_groups")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
 
 
@@ -71,6 +77,7 @@ class Dataset:
     reading: Reading
     inferred: Mapping[str, str]
     model: ScoringModel | None
+    request: DataRequest
 
     @property
     def seen_by_model(self) -> tuple[str, ...]:
@@ -96,17 +103,27 @@ def open_data(
     if many and not isinstance(request, (AuditRequest, RepairRequest)):
         raise UsageError(
             f"`task={MULTICLASS}` is for audits and repairs: methods are compared on two classes; name one with "
-            "`positive_label=VALUE`, and all others will be negative"
+            "`label=COLUMN=VALUE`, and all others will be negative"
         )
     columns = Columns(
-        **{name: getattr(request, name) for name in COLUMNS},
+        **{name: getattr(request, name) for name in COLUMNS if name not in VALUED},
         probability=getattr(request, "probability", None),
         id=getattr(request, "id", None),
     )
     if request.count:
-        Reading(columns).check(protected=False)  # the source has the column no more
+        whole = replace(columns, label=request.label, prediction=request.prediction)
+        Reading(whole).check(protected=False)  # the source has the column no more
     source, model = opened(request, request.data), None
-    raw = source
+    raw, positive = source, dict[str, tuple[str, ...]]()
+    for part in VALUED:
+        if (text := getattr(request, part)) is not None:
+            name, positive[part] = column_and_values(text, source.columns, part)
+            columns = replace(columns, **{part: name})  # type: ignore[arg-type]  # a part of one name
+    if many and any(positive.values()):
+        raise UsageError(
+            f"`task={MULTICLASS}`: leave out the values of `label` and `prediction`, since every class is compared "
+            "with the rest"
+        )
 
     def guide() -> str:
         needed = {"score_needed": score_needed, "protected_needed": protected_needed}
@@ -114,16 +131,11 @@ def open_data(
 
     if protected_needed and not request.protected:
         text = "name the protected column with `protected=COLUMN`"
-        raise UsageError(f"{text}{guide()}")
-    if request.model:
-        from fairfix.models.user_file import load_model
-
-        model = load_model(
-            request.model,
-            trust=request.trust_model,
-            features=tuple(request.features) or None,
-            positive_label=request.positive_label,
-        )
+        error = UsageError(f"{text}{guide()}")
+        error.quotes = bool(source.examples)
+        raise error
+    if request.model is not None:
+        model = _model_of(request, source, columns, positive.get("label", ()))
         source = ScoredSource(source, model)
         part = "prediction" if model.score_scale == "decision" else "score"
         columns = replace(columns, **{part: MODEL_SCORE})  # type: ignore[arg-type]  # a part of one name
@@ -137,8 +149,13 @@ def open_data(
             repaired=isinstance(request, AuditRequest),
         )
         source.require(columns.roles)
+    except AmbiguousError as error:
+        lines = _to_choose(request, raw, error.choices) if guides else ""
+        raise ColumnError(error.text, lines or error.listing) from error
     except ColumnError as error:
         raise ColumnError(error.text, guide()) from error
+    if label_needed and columns.label is None and guides:
+        raise ColumnError("this needs labels; name the column with `label=COLUMN`", guide())
     own = of_predict(source.schema)
     for part, name in inferred.items():
         log.info("%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "by its name")
@@ -154,8 +171,9 @@ def open_data(
             f"`threshold={request.threshold:g}` is of a score, and {decided!r} has decisions; leave it out, or name "
             "the scores with `score`"
         )
-    if columns.prediction and request.positive_label is not None and request.positive_prediction is None:
-        options["positive_prediction"] = _decided(source, columns.prediction, request.positive_label)
+    options |= {f"positive_{part}": levels for part, levels in positive.items()}
+    if columns.prediction and positive.get("label") and not positive.get("prediction"):
+        options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
     if both := [name for name in merge if rules.get(name)]:
         raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
@@ -165,6 +183,7 @@ def open_data(
         missing_rows=request.missing,
         bands=dict.fromkeys(rules, ()),
         merge=merge,
+        where="" if request.where is None else str(parse_condition(request.where)),
         **options,
     )
     reading.check(protected=protected_needed)
@@ -173,15 +192,47 @@ def open_data(
     for name, rule in rules.items():
         if rule in PARTS:
             log.info("%s is cut into %s: %s", name, rule, ", ".join(band_names(bands[name])))
-    data = Dataset(source, replace(reading, bands=bands), inferred, model)
+    data = Dataset(source, replace(reading, bands=bands), inferred, model, request)
+    if not is_dry():
+        source.notes = (*source.notes, *_absent(source, reading))
     if isinstance(raw, PeopleSource) and not is_dry():
         with explaining(data):
             check_entries(raw.unrepeated, of_classes(data.reading) if many else data.reading)
     return data
 
 
+def _model_of(
+    request: DataRequest, source: Source, columns: Columns, positive: Sequence[str]
+) -> ScoringModel:
+    """Return the model of a request: from its file, or as it is in memory."""
+    about: Any = {"features": tuple(request.features) or None, "positive_label": positive}
+    if isinstance(request.model, str):
+        from fairfix.models.user_file import load_model
+
+        return load_model(request.model, trust=request.trust_model, **about)
+    if request.trust_model is not None:
+        raise UsageError("`trust_model` is of model files; leave it out, since this `model` is in memory")
+    from fairfix.models.in_memory import fitted_model
+
+    taken = {*columns.roles, *([request.count] if request.count else ())}
+    usual = infer_columns(columns, source.schema, score_from_model=True)[
+        0
+    ]  # a label by its usual name is no feature
+    names = [name for name in source.columns if name not in taken | {*usual.roles}]
+    model = fitted_model(request.model, names, **about)
+    scaled = request.task == "regression" or any(map(request.gives, ("score_scale", "threshold")))
+    if not model.classes and not scaled:
+        raise UsageError(
+            f"`model`: {model.path} predicts numbers, and decisions need a scale; give `task='regression'`, "
+            "`score_scale='probability'`, or `threshold=NUMBER` with `score_scale='raw'`"
+        )
+    return model
+
+
 def _scale_of(model: ScoringModel, request: DataRequest) -> str:
     """Return the scale of a model's scores: as it is said where only the user can know; else what the model gives."""
+    if model.score_scale == "stated":
+        return request.score_scale
     gives = {"probability": "probabilities", "decision": "decisions"}.get(model.score_scale)
     if gives is None:
         return request.score_scale if request.gives("score_scale") else "raw"
@@ -203,6 +254,7 @@ def said_of_unused(request: DataRequest) -> list[Note]:
 def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:
     """Return what the columns look like and a command to go on with, which runs on the first rows."""
     from fairfix.data.scan import scan
+    from fairfix.tasks.feature_choice import learned_features
     from fairfix.tasks.guide import guide
 
     def attempt(asked: DataRequest) -> None:
@@ -226,13 +278,23 @@ def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
-    if is_dry() and not any(is_database(getattr(request, name, None)) for name in INPUTS):
+    if is_dry() and not any(names_database(getattr(request, name, None)) for name in INPUTS):
         raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
-    source = open_source(data, delimiter=request.delimiter, decimal=request.decimal, **own)
+    source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)
-    count = getattr(request, "count", None)
-    return PeopleSource(source, count) if count else source
+    count, where = getattr(request, "count", None), getattr(request, "where", None)
+    if where is None:
+        return PeopleSource(source, count) if count else source
+    chosen = filtered(source, parse_condition(where))
+    if not getattr(request, "suppress_below", 0):
+        for note in chosen.notes:
+            log.info("%s: %s", source.name, note)
+    if not count:
+        return chosen
+    people = PeopleSource(chosen, count)
+    people.left_out = 0 if is_dry() else int(PeopleSource(source, count).rows or 0) - int(people.rows or 0)
+    return people
 
 
 def unsent(*steps: Callable[[], object]) -> NoReturn:
@@ -246,21 +308,40 @@ def unsent(*steps: Callable[[], object]) -> NoReturn:
     raise UnsentError("\n\n".join(statements))
 
 
-def _decided(source: Source, name: str, positive_label: str) -> str:
-    """Return the positive value of decisions beside labels whose positive value has a name."""
+def _decided(request: DataRequest, source: Source, name: str, positive: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the positive values of decisions beside labels whose positive values have names."""
     source.require([name])
     if name == MODEL_SCORE:
-        return "1"
+        return ("1",)
     from fairfix.data.survey import survey, ways
 
     seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
     if all(truth(value) is not None for value, _ in seen.common):
-        return "1"
-    if positive_label in dict(seen.common):
-        return positive_label
-    error = UsageError(f"prediction column {name!r}: {ways(seen, 'prediction')}")
+        return ("1",)
+    if shared := tuple(value for value in positive if value in dict(seen.common)):
+        return shared
+    text, choices = ways(seen, "prediction", name)
+    error = UsageError(f"prediction column {name!r}: {text}{_to_choose(request, source, choices)}")
     error.quotes = True
     raise error
+
+
+def _absent(source: Source, reading: Reading) -> Iterator[str]:
+    """Yield which of several positive values no row has; a run in which none is there is refused elsewhere."""
+    columns = reading.columns
+    for part, levels in (("label", reading.positive_label), ("prediction", reading.positive_prediction)):
+        name = getattr(columns, part)
+        if len(levels) > 1 and name and name != MODEL_SCORE:
+            for value, hint in absent_values(source, name, levels):
+                yield f"no row has {value!r} in column {name!r}, which `{part}` names{hint}"
+
+
+def _to_choose(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> str:
+    """Return the lines to choose from, each the request with other settings; none that cannot be copied."""
+    from fairfix.tasks.guide import alternatives
+
+    lines = alternatives(request, source, choices)
+    return "".join(f"\n  {line}" for line in lines)
 
 
 @contextmanager
@@ -271,7 +352,9 @@ def explaining(data: Dataset) -> Iterator[None]:
     except EntryError as error:
         from fairfix.data.survey import explained
 
-        raise explained(error, data.source, data.reading) from error
+        text, choices = explained(error, data.source, data.reading)
+        source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+        raise DataError(text + _to_choose(data.request, source, choices)) from error
 
 
 def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataType]:
@@ -282,33 +365,6 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
 
     check_columns(data.source, data.reading, noise.membership.values())
     return dict.fromkeys(noise.membership.values(), pa.float64())
-
-
-def learned_features(
-    request: DataRequest, data: Dataset, noise: Noise | None = None
-) -> tuple[str, ...] | None:
-    """Return the feature columns that a method learns from; None for the score alone."""
-    asked, columns = tuple(request.features), data.reading.columns
-    if data.model is not None or asked == ("score",) or (not asked and columns.score):
-        if columns.score is None:
-            raise UsageError("`features=score`: there is no score column; name it with `score`")
-        return None
-    taken = {*columns.roles, *membership_columns(noise, data)}
-    free = [name for name in data.source.columns if name not in taken]
-    own = of_predict(data.source.schema)
-    usual = [name for name in free if not INDEX_NAME.fullmatch(name) and name not in own]
-    names = usual if asked in ((), ("all",)) else list(asked)
-    data.source.require(names)
-    for name in names:
-        if name in columns.protected:
-            raise UsageError(
-                f"`features={name}`: a protected column is a feature by `protected_as_feature`; leave it out here"
-            )
-        if name not in free:
-            raise UsageError(f"`features={name}`: the column has a role already; leave it out")
-    if not names:
-        raise UsageError("there are no feature columns to learn from; name some with `features`")
-    return tuple(names)
 
 
 def noise_of(request: DataRequest) -> Noise | None:

@@ -34,9 +34,9 @@ from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.identity import IDENTITY_TYPES, identity_columns, row_draws
+from fairfix.models.identity import IDENTITY_TYPES, RowDraws, identity_columns
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import fingerprint, hash_key
+from fairfix.models.repaired import fingerprint, hash_key, with_draws_of
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noisy.description import Noise
@@ -190,16 +190,21 @@ def _check_choice(table: Table, split: Split, parameter: str, validation: float)
         )
 
 
-def identity_of(data: Dataset) -> dict[str, str]:
-    """Return the columns that identify a row, among those of the data as it comes: not a score of a model file."""
+def identity_of(data: Dataset, features: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns that identify a row: the id, else those that a rule may read.
+
+    They are ``features``, the columns of groups, the score, and what a model file reads; not the score that it makes.
+    """
+    columns = data.reading.columns
+    read = {*features, *columns.strata, *columns.protected, columns.score, *data.seen_by_model}
     made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
-    own = pa.schema([field for field in data.source.schema if field.name not in made])
-    return identity_columns(own, data.reading)
+    known = {name for name in data.source.usable if name in read} - {*made}
+    return identity_columns(data.source.schema, data.reading, known)
 
 
 def read_rows(
     data: Dataset,
-    columns: Sequence[str] | None,
+    columns: Sequence[str],
     seed: int,
     *,
     members: Sequence[str] = (),
@@ -211,7 +216,7 @@ def read_rows(
     Parameters
     ----------
     columns
-        Feature columns to read; None for all without a role.
+        Feature columns to read.
     members, numbers
         Columns of probabilities of membership, and protected numbers: kept among the features, and checked.
     draws
@@ -220,7 +225,7 @@ def read_rows(
     source, reading = data.source, data.reading
     by_id = reading.columns.id is not None
     few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
-    identity = identity_of(data) if draws or by_id or few else {}
+    identity = identity_of(data, (*columns, *members, *numbers)) if draws or by_id or few else {}
     types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
     real = dict.fromkeys((*members, *numbers), pa.float64())
     types |= real
@@ -232,7 +237,7 @@ def read_rows(
     if not identity:
         return table, data_fingerprint
     key = hash_key(seed, data_fingerprint)
-    return replace(table, draw=row_draws(table.features, identity, key, by_id=by_id)), data_fingerprint
+    return replace(table, draw=RowDraws(table.features, identity, key, by_id=by_id)), data_fingerprint
 
 
 def repair_table(
@@ -317,7 +322,9 @@ def repair_table(
             promise = replace(promise, repairer=best)
             fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
             made, predictor = promise.fitted(fit, fitted, split.holdout)
+    table = with_draws_of(table, predictor, seen_by_model)
     kept = table.take(split.holdout)
+    problem = replace(problem, table=table.take(np.sort(np.concatenate([split.fit, split.validation]))))
     assessment = assessed(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
     notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
     promised = None

@@ -70,7 +70,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "bound": (
             "how far a number computed from score bins may be from the exact one; arithmetic, not chance"
         ),
-        "check": "a condition that must hold, such as 'dp.difference>0.1'",
+        "check": "a condition that must hold, such as 'dp.difference<=0.1'",
         "verdict": (
             "pass: the whole interval is within the limit; fail: all of it is beyond; undecided: neither"
         ),

@@ -17,13 +17,15 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from fairfix.data.files import Source
-from fairfix.data.names import joined_names, nearest, quoted_name, split_names
-from fairfix.data.reading import DECISIONS, LABELS, SCORES
-from fairfix.data.urls import hidden, is_database, is_dry, shown_argument
+from fairfix.data.encoder import truth
+from fairfix.data.files import Source, open_source
+from fairfix.data.names import column_and_values, joined_names, nearest, quoted_name, split_names, with_values
+from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
+from fairfix.data.survey import survey
+from fairfix.data.urls import STANDARD, hidden, is_database, is_dry, shown_argument
 from fairfix.errors import FairfixError, UsageError
 from fairfix.report.words import as_options, option_words, plain
-from fairfix.tasks.request import AuditRequest, DataRequest, parameters_of
+from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
 
 GROUPS = frozenset(
     (
@@ -43,7 +45,8 @@ GROUPS = frozenset(
 OUTCOMES = frozenset(
     (
         *("label", "outcome", "target", "class", "default", "defaulted", "approved", "hired", "repaid"),
-        *("paid", "churn", "truth", "recid", "readmitted", "y"),
+        *("paid", "churn", "truth", "recid", "readmitted", "y", "income", "admitted", "denied", "granted"),
+        *("recidivism", "readmission", "attrition", "fraud", "diagnosis", "mortality"),
     )
 )
 OUTPUTS = frozenset(("score", "scores", "prob", "proba", "probability", "risk", "yhat", "pred", "predicted"))
@@ -52,11 +55,19 @@ OUTPUTS = frozenset(("score", "scores", "prob", "proba", "probability", "risk", 
 NEGATIVE = frozenset(("0", "no", "neg", "negative", "false"))
 """Words in the name of a probability that is not of a positive label."""
 
+OUTCOME_NAMES = frozenset(
+    ("loan_status", "action_taken", "credit_risk", "pass_bar", "final_result", "risk_flag", "heart_disease")
+)
+"""Whole names of outcomes, as :func:`~fairfix.data.reading.usual_name` has them; none of their words is enough."""
+
 IDENTITY = re.compile(r"(^|_)(id|uuid|key)$")
-SHOWN = 40
+SHOWN, SHOWN_LINES = 40, 6
+"""Columns of a list, and commands to choose from."""
+
 TRIED = 1000
 """Rows that a command is tried on."""
 
+VALUED = ("label", "prediction")
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 
@@ -68,33 +79,78 @@ def guide(request: DataRequest, source: Source, attempt: Callable[[DataRequest],
     made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
     roles = {**guessed(source, free, made=made), **given}
     settings = _settings(request, source, given, roles)
-    return listing(source, given, roles, _command(request, source, settings, attempt))
+    command = _command(request, source, settings, attempt)
+    commands = [command] if command else list(_open_commands(request, source, settings, roles, attempt))
+    return listing(source, given, roles, commands)
+
+
+def _open_commands(
+    request: DataRequest,
+    source: Source,
+    settings: Mapping[str, Any],
+    roles: Mapping[str, list[str]],
+    attempt: Callable[[DataRequest], object],
+) -> Iterator[str]:
+    """Yield a command for each column that may be the score or the label, of those that run; a few at most."""
+    scores = [] if {"score", "prediction"} & {*settings} else roles["score"]
+    outputs = [{part_of_output(name, source.schema): name} for name in scores] or [{}]
+    labels = [{}] if "label" in settings else [{}, *_valued(source, roles["label"])]
+    shown = 0
+    for label in labels:
+        if label == labels[0] or shown < SHOWN_LINES:
+            for output in outputs[: SHOWN_LINES - shown]:
+                if command := _command(request, source, {**settings, **label, **output}, attempt):
+                    shown += 1
+                    yield command
+        if shown and not label:
+            return  # no label is needed
+
+
+def _valued(source: Source, names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield columns that may be labels, each with its positive value where its two values do not tell."""
+    for name in names[:SHOWN_LINES]:
+        if name not in source.usable:
+            continue
+        rows = first_rows(source)
+        held = [] if rows is None else survey(open_source(rows), [name])[name].common
+        plain = all(truth(value) is not None for value, _ in held)
+        yield from (
+            [{"label": name}] if plain else [{"label": with_values(name, [value])} for value, _ in held[:2]]
+        )
 
 
 def listing(
-    source: Source, given: Mapping[str, list[str]], roles: Mapping[str, list[str]], command: str
+    source: Source, given: Mapping[str, list[str]], roles: Mapping[str, list[str]], commands: Sequence[str]
 ) -> str:
-    """Return what the columns are or may be, a line each, and the command to copy if there is one."""
+    """Return what the columns are or may be, a line each, and the commands to choose from, if there are any."""
     shown = {role: names for role, names in roles.items() if names}
     listed = {name for names in shown.values() for name in names}
     others = [name for name in source.columns if name not in listed]
     lines = [f"{source.name} has {len(source.columns)} columns:"]
     for role, names in shown.items():
-        lines.append(f"  {'' if role in given else 'perhaps '}{role}: {_some(names)}")
+        lines.append(f"  {'' if role in given else 'perhaps '}{role}: {_some(names, source)}")
     if others:
-        lines.append(f"  others: {_some(others)}")
-    return "\n".join((*lines, *([f"to copy: {command}"] if command else [])))
+        lines.append(f"  others: {_some(others, source)}")
+    if len(commands) == 1:
+        lines.append(f"to copy: {commands[0]}")
+    elif commands:
+        lines += ["to copy, one of:", *(f"  {command}" for command in commands)]
+    return "\n".join(lines)
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], source: Source) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(plain(quoted_name(name)) for name in names[:SHOWN]) + more
+    entries = source.examples
+    shown = (f"{name} ({entries[name]})" if name in entries else quoted_name(name) for name in names[:SHOWN])
+    return ", ".join(map(plain, shown)) + more
 
 
 def _named(request: DataRequest, role: str, columns: Sequence[str]) -> list[str]:
     """Return the columns that are given to a role, with the nearest for a name that is not there."""
     value = getattr(request, role, None) or ()
     names = [value] if isinstance(value, str) else list(value)
+    if role in VALUED:
+        names = [column_and_values(name, columns, role)[0] for name in names]
     near = [[name] if name in columns else nearest(name, columns) for name in names]
     return list(dict.fromkeys(chain.from_iterable(near)))
 
@@ -107,8 +163,9 @@ def _words(name: str) -> set[str]:
 def guessed(source: Source, free: Sequence[str], *, made: bool = False) -> dict[str, list[str]]:
     """Return what the free columns may be by their names; no score where there is one, or one is ``made``."""
     numbers = {f.name for f in source.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)}
-    label = [name for name in LABELS if name in free] or [name for name in free if _words(name) & OUTCOMES]
-    score = [name for name in SCORES if name in free]
+    label = [name for name in free if usual_name(name) in LABELS]
+    label = label or [name for name in free if _words(name) & OUTCOMES or usual_name(name) in OUTCOME_NAMES]
+    score = [name for name in free if usual_name(name) in SCORES]
     score = score or [name for name in free if name in numbers and _words(name) & OUTPUTS]
     groups = [name for name in free if _words(name) & GROUPS and name not in (*label, *score)]
     groups.sort(key=lambda name: name in numbers)  # numbers make many groups, so they come last
@@ -122,12 +179,17 @@ def decided_by(source: Source, names: Sequence[str]) -> dict[str, str]:
     A usual name comes first. A word in a name is enough where a single column of fractional numbers has one, beside
     those of the negative class.
     """
-    usual = [name for name in names if name in SCORES]
-    real = [name for name in names if pa.types.is_floating(source.schema.field(name).type)]
+    usual = sorted((name for name in names if usual_name(name) in SCORES), key=_rank)
+    kinds = {field.name: field.type for field in source.schema}
+    real = [name for name in names if pa.types.is_floating(kinds[name])]
     fitting = usual or [name for name in real if not _words(name) & NEGATIVE]
     if not fitting or (len(fitting) > 1 and not usual):
         return {}
-    return {"prediction" if fitting[0] in DECISIONS and fitting[0] not in real else "score": fitting[0]}
+    return {part_of_output(fitting[0], source.schema): fitting[0]}
+
+
+def _rank(name: str) -> int:
+    return SCORES.index(usual_name(name))
 
 
 def _settings(
@@ -138,16 +200,19 @@ def _settings(
     settings: dict[str, Any] = {
         role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
     }
+    for role in VALUED:
+        if role in given and (levels := column_and_values(getattr(request, role), source.columns, role)[1]):
+            settings[role] = with_values(given[role][0], levels)
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         texts = [n for n in roles["protected"] if n not in numbers]
         settings["protected"] = joined_names(texts or roles["protected"][:1])
-    labels = () if "label" in given else [name for name in roles["label"] if name in LABELS]
+    labels = () if "label" in given else [name for name in roles["label"] if usual_name(name) in LABELS]
     if len(labels) > 1:  # a word in a name makes no label: it may be a feature
         settings["label"] = labels[0]
     scores = () if "score" in given else roles["score"]
-    if sum(name in SCORES for name in scores) != 1:
+    if sum(usual_name(name) in SCORES for name in scores) != 1:
         settings |= decided_by(source, scores)
     for name, (default, domain) in domains.items():
         value = getattr(request, name)
@@ -187,31 +252,41 @@ def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     return to_copy(task, data, settings)
 
 
-UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", "delimiter", "decimal"))
+UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", *WRITTEN))
 """Parameters that say how files are read, which first rows in memory are not."""
 
 
 def runs(source: Source, attempt: Callable[[pa.Table], object]) -> bool:
     """Tell whether an attempt with the first rows of a source raises no error; never in a dry run."""
-    if is_dry():
-        return False
+    rows = first_rows(source)
     try:
-        part = next(iter(source.parts(source.columns, dict.fromkeys(source.doubtful, pa.string()))))
-        batches = [batch.slice(0, TRIED) for batch in islice(part.batches(), 1)]
-        attempt(pa.Table.from_batches(batches))
-    except (FairfixError, StopIteration, ValueError):  # ValueError: no batch
+        if rows is not None:
+            attempt(rows)
+    except FairfixError:
         return False
-    return True
+    return rows is not None
+
+
+def first_rows(source: Source) -> pa.Table | None:
+    """Return the first rows of a source, with the columns that can be read; None where nothing is read."""
+    if is_dry():
+        return None
+    try:
+        part = next(iter(source.parts(source.usable, dict.fromkeys(source.doubtful, pa.string()))))
+        batches = [batch.slice(0, TRIED) for batch in islice(part.batches(), 1)]
+        return pa.Table.from_batches(batches)
+    except (FairfixError, StopIteration, ValueError):  # ValueError: no batch
+        return None
 
 
 def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
     """Return a command with its parameters marked; empty where a shell would not take it as it is shown."""
-    shown = f"./{data}" if data.startswith("-") else data
+    shown = f"./{data}" if data.startswith("-") and data != STANDARD else data
     line = " ".join((f"fairfix {task} {shlex.quote(shown)}", *_options(settings)))
     words = ["fairfix", task, shown]
     for name, value in settings.items():
         for one in value if isinstance(value, tuple) else (value,):
-            words += option_words(name, None if one is True else str(one))
+            words += option_words(name, one if isinstance(one, bool) else str(one))
     printed = as_options(line)
     sound = (
         shown_argument(data) == data
@@ -220,6 +295,14 @@ def to_copy(task: str, data: str, settings: Mapping[str, Any]) -> str:
         and shlex.split(printed) == words
     )
     return line if sound else ""
+
+
+def alternatives(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the command of a request with each of some settings; none that cannot be copied."""
+    given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
+    settings = _settings(request, source, given, {role: [] for role in ROLES} | given)
+    lines = (_line(request, {**settings, **choice}) for choice in choices)
+    return [line for line in lines if line]
 
 
 def paired_instead(request: AuditRequest, source: Source, old: str) -> str | None:

@@ -21,6 +21,7 @@ from fairfix.data.plain import texts_of
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.methods.base import Repairer, expected_accuracy
+from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note
 from fairfix.tasks.doubts import (
@@ -203,21 +204,28 @@ def _cost(table: Table, predictor: RepairedPredictor) -> float:
     return (left - loss) / loss if loss > 0 else math.nan
 
 
-def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Caution]:
+MANY_EQUAL = 0.05
+"""Fraction of the rows whose result is randomized that equal another, from which on it is a warning."""
+
+
+def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
     """Yield what is to be said where nothing, or an id that repeats, tells rows apart whose result is drawn."""
     name = table.reading.columns.id
     if table.draw is None or not predictor.randomized:
         return
     drawn = predictor.drawn(table) if predictor.gives == "value" else is_random(predictor.predict(table))
     many = int(drawn.sum())
-    if name is None and (alike := int(np.count_nonzero(drawn & table.has_equals))):
+    alike = table.draw.repeated(np.flatnonzero(drawn)) if isinstance(table.draw, RowDraws) else 0
+    if name is None and alike:
         remedy = "name a column of identities with `id`"
         if table.reading.columns.count:
             remedy = f"leave out `count`, give a row for each person, and {remedy}"
-        yield Caution(
-            f"no column tells people apart: {alike:,} of the {many:,} rows whose result is drawn equal another in "
-            "every column, so which of them gets which result hangs on their order, and results as drawn are of each "
-            f"part as a file of its own; {remedy}",
+        kind = Caution if alike >= MANY_EQUAL * many else Note
+        yield kind(
+            f"no ID tells people apart: {alike:,} of the {many:,} rows whose result is randomized equal another in "
+            "every column that the rule reads. In one file, their order decides which of them gets which result "
+            "(results as drawn take each part for such a file). Rows predicted one at a time all get the same result. "
+            f"To draw for each person, {remedy}",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:

@@ -18,6 +18,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
+from fairfix.data.names import with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
@@ -35,19 +36,28 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
     if reading.columns.score == MODEL_SCORE:
         remedy = "look whether the label is what the model was fitted to, and name another one with `label`"
     else:
-        other = (
-            "`positive_label=0`" if reading.positive_label is None else "another value with `positive_label`"
-        )
         remedy = (
-            f"if it is the score of the other label, say {other}; else name the model's score with `score`"
+            f"if it is the score of the other label, say {_other_value(reading)}; else name the model's score with "
+            "`score`"
         )
-    positive = "1" if reading.positive_label is None else repr(reading.positive_label)
+    positive = _positive_value(reading)
     which = "" if name is None else f" {name!r}"
     yield Caution(
         f"the score{which} points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows "
         f"of label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
+
+
+def _positive_value(reading: Reading) -> str:
+    """Return the positive values of labels in words."""
+    return " or ".join(map(repr, reading.positive_label)) or "1"
+
+
+def _other_value(reading: Reading) -> str:
+    """Return what makes another value of labels positive."""
+    value = "VALUE" if reading.positive_label else "0"
+    return f"`label={with_values(str(reading.columns.label), [value])}`"
 
 
 def wrong_way(metrics: Mapping[str, Value]) -> bool:
@@ -62,19 +72,19 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
     """Yield that decisions point the wrong way; ``metrics`` are those of everybody."""
     if not wrong_way(metrics):
         return
-    columns, positive = reading.columns, reading.positive_label
+    columns = reading.columns
     if MODEL_SCORE in (columns.prediction, columns.score):
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     elif columns.prediction:
         remedy = (
-            "if they are of the other label, name the positive one with `positive_label` or `positive_prediction`; "
-            "else name the model's decisions with `prediction`"
+            f"if they are of the other label, say {_other_value(reading)}, or name the positive decision with "
+            f"`prediction={with_values(columns.prediction, ['VALUE'])}`; else name the model's decisions with "
+            "`prediction`"
         )
     elif columns.probability:
         remedy = (
-            "if they are probabilities of the other label, say "
-            + ("`positive_label=0`" if positive is None else "another value with `positive_label`")
-            + "; else name the right column with `probability`"
+            f"if they are probabilities of the other label, say {_other_value(reading)}; else name the right column "
+            "with `probability`"
         )
     else:
         remedy = "check the label and the score, and name others with `label` and `score`"
@@ -84,7 +94,7 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
     tpr, fpr = shown
     yield Caution(
         f"the decisions point the wrong way: the TPR is {tpr} and the FPR {fpr}, so rows of label "
-        f"{'1' if positive is None else repr(positive)} have a positive decision less often than the others; {remedy}",
+        f"{_positive_value(reading)} have a positive decision less often than the others; {remedy}",
         "decision_direction",
     )
 
@@ -132,6 +142,8 @@ def of_source(source: Source | None) -> Iterator[Note]:
     """Yield how a source was read, where that had to be guessed."""
     if source is not None and source.remark:
         yield Note(source.remark, "read_as")
+    for note in () if source is None else source.notes:
+        yield Note(note, "where_unmatched")
 
 
 def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Iterator[Caution]:
@@ -194,14 +206,14 @@ def of_shared_ids(
         )
 
 
-def add_messages(content: dict[str, Any], notes: Iterable[Note]) -> None:
-    """Add to a result what is said of it, if anything; warnings are also said while it is made."""
-    noted = messages(notes)
+def add_messages(content: dict[str, Any], notes: Iterable[Note], printed: Sequence[Note] = ()) -> None:
+    """Add to a result what is said of it, if anything; warnings are also printed, unless they are already."""
+    noted = messages((*printed, *notes))
     if not noted:
         return
-    content["messages"] = list(map(message_dict, noted))
+    content["messages"] = [*content.get("messages", ()), *map(message_dict, noted)]
     for note in noted:
-        if note.severity == "warning":
+        if note.severity == "warning" and note not in printed:
             log.info("%s", note.line)
 
 

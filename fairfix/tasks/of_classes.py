@@ -105,7 +105,7 @@ def check_knows_classes(repairer: Repairer) -> None:
     this = f"`method={repairer.name}`" + (f" with {solver.option}" if solver.option else "")
     raise UsageError(
         f"`task=multiclass`: {this} repairs two classes; take {' or '.join(ways)}, or name one class with "
-        "`positive_label=VALUE` in place of the task, and all others will be negative"
+        "`label=COLUMN=VALUE` in place of the task, and all others will be negative"
     )
 
 

@@ -20,7 +20,7 @@ from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError
 from fairfix.models.repaired import Repaired
-from fairfix.models.rows import of_unseen, scored
+from fairfix.models.rows import of_unseen, predict_rows, scored
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
@@ -147,7 +147,14 @@ def _of_source(
 def repaired_of(artifact: Any) -> Repaired:
     """Return the repaired predictor that is given: itself, with the result of its repair, or as a file."""
     artifact = getattr(artifact, "repaired", artifact)
-    return artifact if isinstance(artifact, Repaired) else _loaded(artifact)
+    if isinstance(artifact, Repaired):
+        return artifact
+    if not isinstance(artifact, (str, os.PathLike)):
+        raise UsageError(
+            f"`artifact`: a value of type {type(artifact).__name__} is no repair; give the result of fairfix.repair, "
+            "or a path"
+        )
+    return _loaded(artifact)
 
 
 def _loaded(path: Any) -> Repaired:
@@ -167,21 +174,33 @@ def _kinds_of_methods() -> None:
     available()
 
 
-def _predict(request: PredictRequest) -> pa.Table:
-    """Apply a repaired predictor to new rows.
+def _predict(request: PredictRequest) -> Any:
+    """Apply a repaired predictor to new rows; ``repaired.predict(rows)`` is the same.
 
     Returns
     -------
-    The rows in order, as an Arrow table with the columns ``p_positive`` (``prediction`` for a method that repairs
-    values), ``decision`` and ``randomized``; ``.to_pandas()`` makes a data frame of it.
+    The rows in order and in the kind they came in, with the columns ``p_positive`` (``prediction`` for a method that
+    repairs values), ``decision`` and ``randomized``: a data frame of pandas or Polars for one, a dict for a dict. A
+    path, an Arrow table and a DuckDB relation give an Arrow table, of which ``.to_pandas()`` makes a data frame.
 
     Raises
     ------
     UsageError, DataError, ModelError, ArtifactError
         The artifact is damaged, or the data is not like that of the repair.
     """
-    predictions = predictions_of(request)
-    return pa.Table.from_batches(predictions.batches, predictions.schema)
+    if request.artifact is None or request.data is None:
+        raise UsageError("name the `artifact` and the `data` that it decides on")
+    asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen_group")}
+    repaired, rows = repaired_of(request.artifact), request.data
+    share, tally = request.duplicate_ids == "share", SharedDraws()
+    name = repaired.reading.columns.id if share else None
+    if any(map(request.has, ("table", "sql", "delimiter", "decimal"))):
+        rows = opened(request, rows)  # which refuses what is said of files where there are none
+    asked |= {"share_ids": share, "tally": tally if name else None}
+    out = predict_rows(repaired, rows, opening=partial(opened, request), say=say_note, **asked)
+    for note in of_shared_ids(str(name), tally.alike, tally.rows, whom="another of them", exact=tally.exact):
+        say_note(note)
+    return out
 
 
 predict = function_of("predict", PredictRequest, _predict)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairfix import __version__
-from fairfix.data.files import file_hash
+from fairfix.data.files import Source, file_hash
 from fairfix.errors import UsageError
 from fairfix.tasks.request import RECORD, DataRequest
 
@@ -18,8 +18,16 @@ MADE_BY = ("numpy", "scipy", "scikit-learn", "pyarrow", "pandas")
 """Packages that numbers may hang on."""
 
 
-def add_record(content: dict[str, Any], request: DataRequest) -> dict[str, Any]:
-    """Add to a result what is to be kept with it; without any, nothing. Return the result."""
+def add_record(content: dict[str, Any], request: DataRequest, source: Source | None = None) -> dict[str, Any]:
+    """Add to a result what is to be kept with it; without any, nothing. Return the result.
+
+    Raises
+    ------
+    UsageError
+        An entry of ``record`` is unknown.
+    DataError
+        The file of ``source`` has changed since it was read: its hash would be of other rows.
+    """
     if not request.record:
         return content
     from importlib.metadata import version
@@ -31,6 +39,8 @@ def add_record(content: dict[str, Any], request: DataRequest) -> dict[str, Any]:
     hidden = getattr(request, "suppress_below", 0)  # a hash of the file would confirm a guess of hidden rows
     if not hidden and isinstance(request.data, str) and Path(request.data).is_file():
         kept["data_sha256"] = file_hash(request.data)
+        if source is not None:
+            source.require_unchanged()
     packages = {name: version(name) for name in MADE_BY}
     kept["versions"] = {"fairfix": __version__, "python": platform.python_version(), **packages}
     content["record"] = kept

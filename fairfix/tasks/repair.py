@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
-from fairfix.data.files import open_source
+from fairfix.data.files import Source, open_source
 from fairfix.data.names import did_you_mean, joined_names
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
@@ -28,7 +28,7 @@ from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key
+from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key, rule_identity
 from fairfix.models.scoring import Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
@@ -41,7 +41,6 @@ from fairfix.tasks.dataset import (
     apply_waivers,
     explaining,
     file_name,
-    learned_features,
     log,
     membership_columns,
     noise_of,
@@ -51,6 +50,7 @@ from fairfix.tasks.dataset import (
     unsent,
     waivers_of,
 )
+from fairfix.tasks.feature_choice import FeatureChoice, learned_features
 from fairfix.tasks.fitting import Outcome, identity_of, read_rows, repair_stream, repair_table
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
@@ -58,6 +58,9 @@ from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
 from fairfix.tasks.result import Result
+
+if TYPE_CHECKING:
+    from fairfix.models.user_file import ScoringModel
 
 FACTS = [
     "data",
@@ -139,7 +142,8 @@ def run_repair(request: RepairRequest) -> RepairResult:
     check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
-    features = _learned_from(request, data, repairer, noise)
+    choice = _learned_from(request, data, repairer, noise)
+    features = choice.names
     if many:
         if data.reading.columns.label is None:
             raise UsageError("a repair of classes learns from labels; name their column with `label`")
@@ -170,14 +174,16 @@ def run_repair(request: RepairRequest) -> RepairResult:
     else:
         with explaining(data):
             table, data_fingerprint = _read(request, data, repairer, features, noise)
-        rows = rows_dict(table.rows.read, len(table), table.rows.excluded)
+        choice, table = choice.screened(table)
+        _tell(choice, request, repairer, data)
+        rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
         common: dict[str, Any] = {
             "choices": choices,
             "settings": asked,
             "seed": request.seed,
             "validation": request.validation,
             "holdout": request.holdout,
-            "features": features,
+            "features": choice.names,
             "protected_as_feature": request.protected_as_feature,
             "pairs": _pairs(request),
             "subspace": _subspace(request),
@@ -197,8 +203,14 @@ def run_repair(request: RepairRequest) -> RepairResult:
                     **common,
                 )
     base = _base(request, data, outcome.predictor, averaged)
-    from_data = data.source.name, data.inferred, identity_of(data), base, tuple(of_source(data.source))
-    return _result(request, _Made(outcome, rows, data_fingerprint, *from_data), waivers)
+    notes = (*of_source(data.source), *choice.notes)
+    beside = (*repairer.membership.values(), *membership_columns(noise, data), *repairer.numbers)
+    identity = identity_of(data, (*(choice.names or ()), *beside))
+    identity = rule_identity(identity, outcome.reading, outcome.predictor, data.seen_by_model)
+    from_data = data.source.name, data.inferred, identity, base, notes, choice.content
+    scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
+    made = _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer, read=data.source)
+    return _result(request, made, waivers)
 
 
 @dataclass(frozen=True)
@@ -218,6 +230,10 @@ class _Made:
     """How the data was read."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further parts of the result."""
+    scorer: ScoringModel | None = None
+    """The model in memory that scored the rows."""
+    read: Source | None = None
+    """Data that the rows are from; None where they were counted."""
 
 
 def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
@@ -237,6 +253,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         made.base,
         {},
         request.seed,
+        made.scorer,
     )
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(
@@ -247,11 +264,13 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     content |= made.more
     for note in made.notes:
         content["messages"].append(message_dict(note))
-        content["notes"].append(str(note))
+        content[f"{note.severity}s"].append(str(note))
     facts = {name: content[name] for name in (*FACTS, *made.more) if name in content}
     if not without_program(repaired):
         facts["vectors"] = vectors(repaired, exported(repaired))
     repaired = replace(repaired, facts=facts)
+    if request.record and made.read is not None:
+        made.read.require_unchanged()  # before a file is written
     if request.output is not None:
         digest = repaired.save(request.output)
         # in quotes those that would be read as parameters
@@ -259,7 +278,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         log.info("needed at predict time: %s", ", ".join(names))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
-    return RepairResult(add_record(content, request), repaired, outcome)
+    return RepairResult(add_record(content, request, made.read), repaired, outcome)
 
 
 def chosen_method(
@@ -291,6 +310,8 @@ def chosen_method(
         elif rule.listed and isinstance(value, (list, tuple)):
             value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
+        if not parts:
+            raise UsageError(f"`{one}` takes a value, and this list has none")
         fixed[one], *others = parsed = [
             rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
         ]
@@ -337,11 +358,10 @@ def _given(request: RepairRequest) -> str:
 
 def _learned_from(
     request: RepairRequest, data: Dataset, repairer: Repairer, noise: Noise | None
-) -> tuple[str, ...] | None:
-    """Return the columns to learn from, and say which they are; None for the score."""
-    columns = data.reading.columns
+) -> FeatureChoice:
+    """Return the columns to learn from, as far as names and types decide."""
     if not repairer.learns:
-        if not columns.score:
+        if not data.reading.columns.score:
             raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
         if request.protected_as_feature or (
             tuple(request.features) not in ((), ("score",)) and data.model is None
@@ -349,12 +369,23 @@ def _learned_from(
             raise UsageError(
                 f"{repairer.name} works on scores and learns from no features; leave out `features`"
             )
-        return None
-    features = learned_features(request, data, noise)
-    from_what = f"score {columns.score!r} alone" if features is None else f"features {', '.join(features)}"
-    group = ", and the protected columns" if request.protected_as_feature else ""
-    log.info("%s works on the %s%s", repairer.name, from_what, group)
-    return features
+        if request.exclude:
+            raise UsageError(
+                f"{repairer.name} works on scores and learns from no features; leave out `exclude`"
+            )
+        return FeatureChoice(None)
+    return learned_features(request, data, noise)
+
+
+def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, data: Dataset) -> None:
+    """Print what a method learns from, before it does."""
+    for note in choice.notes:
+        log.info("%s", note.line)
+    if repairer.learns:
+        names, score = choice.names, data.reading.columns.score
+        from_what = f"score {score!r} alone" if names is None else f"features {', '.join(names)}"
+        group = ", and the protected columns" if request.protected_as_feature else ""
+        log.info("%s works on the %s%s", repairer.name, from_what, group)
 
 
 def _read(
@@ -397,7 +428,7 @@ def _from_stream(
         data.source, data.reading, repairer, settings=settings, seed=request.seed, holdout=request.holdout
     )
     counts = scanned.counts
-    rows = rows_dict(counts.read, counts.used, counts.excluded)
+    rows = rows_dict(counts.read, counts.used, counts.excluded, data.source.left_out)
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 
@@ -451,7 +482,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
-    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=None)
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=())
     return read_table(source, bare, columns=())
 
 
@@ -497,10 +528,10 @@ def _base(
         return {"kind": "column", "name": data.reading.columns.score}
     return {
         "kind": "file",
-        "name": file_name(request.model),
-        "sha256": data.model.sha256,
+        "name": file_name(data.model.path),
+        "sha256": data.model.identity,
         "features": list(data.model.feature_names),
-        **({} if request.positive_label is None else {"positive_label": request.positive_label}),
+        **({"positive_label": list(data.reading.positive_label)} if data.reading.positive_label else {}),
         **({} if averaged is None else {"average": averaged.state()}),
     }
 

@@ -63,12 +63,16 @@ class Domain:
     positional: bool = False
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
+    living: bool = False
+    """Whether it may also be an object that is no text, such as the client of a cluster."""
 
     def value_of(self, name: str, value: Any, default: Any) -> Any:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
         if value is None or value is default:
             return default
         listed = self.many and not hasattr(value, "iloc")
+        if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
+            raise UsageError(f"`{name}`: {type(value).__name__} is neither text nor a list")
         return (
             tuple(self.one_of(name, one) for one in _entries(value)) if listed else self.one_of(name, value)
         )
@@ -80,6 +84,8 @@ class Domain:
         """
         if hasattr(value, "iloc") and self.kind is not object:  # of pandas: the entries instead of their name
             raise UsageError(f"`{name}`: give the name of the column in `data`, not its entries")
+        if self.living and not isinstance(value, (str, os.PathLike, int, float)):
+            return value
         if self.kind is object:
             return os.fspath(value) if isinstance(value, os.PathLike) else value
         if self.kind is str:
@@ -116,6 +122,15 @@ class Domain:
 
 TRUTHS = ("bool", "bool_")
 """Types of True and False, those of numpy among them, which is not imported here."""
+
+
+def _is_iterable(value: Any) -> bool:
+    """Tell whether a value has entries, as an array without dimensions and a class have not."""
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _entries(value: Any) -> list[Any]:
@@ -159,6 +174,16 @@ def paths_of(kind: type) -> frozenset[str]:
     return frozenset(name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object)
 
 
+FORMS: Mapping[str, tuple[Any, str]] = {
+    "record": (Mapping, "a dict of texts"),
+    "waivers": ((list, tuple), "a list of dicts"),
+    "metrics": (Mapping, "a dict of functions"),
+    "today": (date, "a date"),
+    "output": ((str, os.PathLike), "a path"),
+}
+"""Parameters that have no option of the command line -> their types, in words too."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
@@ -173,6 +198,10 @@ class Request:
     configured: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
+        for name, (kind, words) in FORMS.items():
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, kind):
+                raise UsageError(f"`{name}` takes {words}, not a value of type {type(value).__name__}")
         for name, (default, domain) in parameters_of(type(self)).items():
             object.__setattr__(self, name, domain.value_of(name, getattr(self, name), default))
         check_together(self)
@@ -221,13 +250,21 @@ class FilesRequest(Request):
     )
     delimiter: str | None = parameter(
         None,
-        "What stands between the columns of CSV files; tab is one.  [default: as their heads show]",
-        "SIGN",
+        "CSV column separator: a character, tab, or blank for runs of blanks.  [default: detected]",
+        "CHAR",
     )
     decimal: str | None = parameter(
         None,
         "Decimal sign of CSV files; the other one then separates thousands.  [default: as the numbers show]",
         choices=(".", ","),
+    )
+    encoding: str | None = parameter(
+        None, "Text encoding of CSV files, such as cp1252.  [default: detected]", "NAME"
+    )
+    header: bool | None = parameter(
+        None,
+        "Take the first row of CSV files for column names, or for data in columns c1, c2, ...  [default: detected]",
+        kind=bool,
     )
     trust_model: str | None = parameter(
         None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
@@ -257,28 +294,30 @@ class DataRequest(FilesRequest):
     )
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
-        None, "Observed outcome, 0/1.  [default: label, y, y_true or target]", "COLUMN"
+        None,
+        "Observed outcome, 0/1; of other values name the positive ones.  [default: a column with a usual name]",
+        "COLUMN[=VALUE,...]",
     )
-    score: str | None = parameter(
-        None, "The model's score.  [default: score, y_score, proba, prediction or y_pred]", "COLUMN"
+    score: str | None = parameter(None, "The model's score.  [default: a column with a usual name]", "COLUMN")
+    prediction: str | None = parameter(
+        None,
+        "Hard decisions, 0/1, instead of or beside a score; of other values name the positive ones.",
+        "COLUMN[=VALUE,...]",
     )
-    prediction: str | None = parameter(None, "Hard decisions, 0/1, instead of or beside a score.", "COLUMN")
-    model: Any = source("Score the rows with this model file (.skops, .onnx, .joblib, .pkl).")
+    model: Any = source(
+        "Score the rows with this model file (.skops, .onnx, .joblib, .pkl, or one of LightGBM, XGBoost or CatBoost)."
+    )
     features: Names = parameter(
         (),
         "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
-        "learns from: columns, all (every column without a role), or score (the model's score alone).",
+        "learns from: columns, all (every usable column without a role), or score (the model's score alone).",
         "COLUMN",
         listed=True,
     )
-    positive_label: str | None = parameter(
-        None, "The positive value of labels that are not 0/1.", "VALUE", of_data=True
-    )
-    positive_prediction: str | None = parameter(
+    where: str | None = parameter(
         None,
-        "The positive value of decisions that are not 0/1.  [default: that of the labels]",
-        "VALUE",
-        of_data=True,
+        "Use only the rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
+        "CONDITION",
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
@@ -473,10 +512,11 @@ class AuditRequest(GateRequest):
     id: str | None = parameter(
         None, "Row identity, by which `baseline_data` matches rows and `share` takes them.", "COLUMN"
     )
-    cluster: str | None = parameter(
+    cluster: Any = parameter(
         None,
         "Let the workers of a Dask cluster read the data, by its scheduler's address; local:4 starts 4 processes here.",
         "ADDRESS",
+        living=True,
     )
     threads: int | None = parameter(
         None,
@@ -486,6 +526,7 @@ class AuditRequest(GateRequest):
     )
 
 
+EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
 DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
 THREADS = "Threads that grow boosted trees; the result is the same.  [default: 1]"
 
@@ -501,13 +542,14 @@ class RepairRequest(GateRequest):
 
     method: str | None = parameter(None, "The repair method.", "NAME")
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
         False, "The protected columns are features too; they are needed at predict time then."
     )
     id: str | None = parameter(
         None,
-        "Row identity, which draws randomised decisions.  [default: the row's values, and how many equal rows came "
-        "before]",
+        "Row identity, which draws randomised decisions.  [default: the columns that the rule reads, and how many "
+        "equal rows came before]",
         "COLUMN",
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
@@ -583,6 +625,7 @@ class CompareRequest(DataRequest):
         at_least=0,
         finite=False,
     )
+    exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
         False, "Methods that learn see the protected columns too, and need them at predict time."
     )
@@ -624,6 +667,9 @@ class ExportRequest(Request):
 # ---------------------------------------------------------------------- which go together
 
 FILE = "it says more of that file"
+WRITTEN = ("delimiter", "decimal", "encoding", "header")
+"""Parameters that say how text files are written."""
+
 ROWS = "saved counts have no rows"
 TRUE = "describe true groups in one way"
 
@@ -657,16 +703,14 @@ FITTED = (
     "holdout",
     "protected_as_feature",
     "features",
+    "exclude",
     "model",
     "noise",
     "noise_radius",
     "noise_membership",
 )
 
-OF_TWO_COLUMNS = (
-    *("positive_label", "positive_prediction", "score", "score_scale"),
-    *("threshold", "probability", "model"),
-)
+OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
     *("counts_out", "from_counts", "baseline_data", "one_pass"),
@@ -702,7 +746,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         f"task={MULTICLASS}",
         OF_TWO,
-        "it is of two classes; `positive_label=VALUE` in place of the task has two",
+        "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
     ("baseline_data", ("baseline",), "one compares rows and the other results"),
     (
@@ -718,7 +762,11 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
-    ("from_counts", ("data", "table", "sql", "model", "trust_model", "features"), "no data is read"),
+    (
+        "from_counts",
+        ("data", "table", "sql", "model", "trust_model", "features", "exclude"),
+        "no data is read",
+    ),
     (
         "from_counts",
         ("individual", "counterfactuals", "counts_out", "noise_membership", "baseline_data"),
@@ -732,7 +780,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
     ("validation", ("from_counts",), "no rows are set aside to choose by"),
-    *((name, ("from_counts",), "no text file is read") for name in ("delimiter", "decimal")),
+    *((name, ("from_counts",), "no text file is read") for name in WRITTEN),
 )
 """(parameter, none of these goes with it, why)."""
 
@@ -776,7 +824,8 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "count": ("frequency", "frequencies", "freq", "freq_weight", "frequency_weight", "fweight"),
     "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
     "strata": ("control_features", "control_feature"),
-    "positive_label": ("pos_label", "favorable_label", "favorable_classes"),
+    "label=COLUMN=VALUE": ("positive_label", "pos_label", "favorable_label", "favorable_classes"),
+    "prediction=COLUMN=VALUE": ("positive_prediction",),
     "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
     "check": ("limits", "limit", "fail_on", "require", "checks"),
     "method": ("mitigator", "algorithm", "constraints"),
@@ -789,10 +838,24 @@ PEERS: Mapping[str, tuple[str, ...]] = {
 
 def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Return what to write for keywords that other libraries have; empty if there are none."""
-    ours = {other: own for own, others in PEERS.items() for other in others if own in parameters}
+    ours = {
+        other: own for own, others in PEERS.items() for other in others if own.partition("=")[0] in parameters
+    }
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
-    columns = "; columns are given by their names in `data`, so what stands beside it becomes a column first"
+    columns = "; each takes the name of a column of `data`, or an array with a value for each row"
     return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
+
+
+ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "weight", "count", "id")
+"""Parameters that take values for the rows in place of the name of a column."""
+
+
+def _holds_values(role: str, value: Any) -> bool:
+    """Tell whether a parameter holds anything but the name of a column, or a list of names where it takes several."""
+    several = role in ("protected", "strata") and isinstance(value, (list, tuple))
+    return not (
+        value is None or isinstance(value, str) or (several and all(isinstance(one, str) for one in value))
+    )
 
 
 def function_of(
@@ -825,8 +888,17 @@ def function_of(
             wrong = next((one for one in kwargs if one not in signature.parameters), "")
             raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
         explicit = frozenset(given)
+        if "protected" in signature.parameters and any(_holds_values(one, given.get(one)) for one in ROLES):
+            from fairfix.data.beside import with_arrays
+
+            given = with_arrays(given)
         if more:
             given["parameters"] = {one: given.pop(one) for one in more if one in given}
+            for one, value in given["parameters"].items():
+                if getattr(value, "ndim", 0):
+                    raise UsageError(
+                        f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
+                    )
         return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
 
     helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import joined_names, quoted_name
+from fairfix.data.names import joined_names, quoted_name, with_values
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading, infer_columns
 from fairfix.data.scan import scan
 from fairfix.data.survey import MANY, SHOWN, Survey
@@ -47,12 +47,16 @@ class Draft:
     guessed: bool
 
 
+PAIR = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", re.IGNORECASE)
+"""The two escapes that JSON has for a character beyond 16 bits."""
+
+
 def first_configuration(
     source: Source,
     data: str,
     columns: Columns,
     *,
-    positive_label: str | None = None,
+    positive_label: tuple[str, ...] = (),
     line: str = "fairfix audit",
     typed: str = "",
 ) -> str:
@@ -93,7 +97,7 @@ def first_configuration(
     return _text(draft, f"{_plain(source.name)} ({many})", data, line)
 
 
-def _guide(source: Source, typed: str, columns: Columns, positive_label: str | None) -> str:
+def _guide(source: Source, typed: str, columns: Columns, positive_label: tuple[str, ...]) -> str:
     """Return what columns may be, and the command with the guesses if it runs on the first rows."""
     from fairfix.tasks.guide import decided_by, guessed, listing, runs, to_copy
 
@@ -111,19 +115,22 @@ def _guide(source: Source, typed: str, columns: Columns, positive_label: str | N
     settings: dict[str, Any] = {
         part: joined_names(names) if part == "protected" else names[0] for part, names in given.items()
     }
-    settings |= own | ({} if positive_label is None else {"positive_label": positive_label})
+    settings |= own
+    if positive_label:
+        settings["label"] = with_values(given["label"][0], positive_label)
 
     def attempt(rows: pa.Table) -> None:
         first_configuration(open_source(rows), "", filled, positive_label=positive_label)
 
-    return listing(source, given, roles, to_copy("init", typed, settings) if runs(source, attempt) else "")
+    command = to_copy("init", typed, settings) if runs(source, attempt) else ""
+    return listing(source, given, roles, [command] if command else [])
 
 
 def _surveyed(source: Source) -> tuple[dict[str, Survey], int]:
     """Return what is seen of each column, and the number of rows."""
-    seen = {name: Survey() for name in source.columns}
+    seen = {name: Survey() for name in source.usable}
     rows = 0
-    for part in source.parts(list(source.columns), dict.fromkeys(source.doubtful, pa.string())):
+    for part in source.parts(list(seen), dict.fromkeys(source.doubtful, pa.string())):
         for batch in part.batches():
             rows += batch.num_rows
             for name in seen:
@@ -137,7 +144,7 @@ def _candidates(
     """Return the columns that look like groups: by a usual name, and by few values of text alone."""
     usual, others, taken = [], [], replace(columns, protected=()).roles
     for column in source.schema:
-        counts = seen[column.name].counts
+        counts = seen[column.name].counts if column.name in seen else None
         if column.name in taken or counts is None or not 2 <= len(counts) <= FEW:
             continue
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -148,18 +155,18 @@ def _candidates(
     return tuple(usual), tuple(others)
 
 
-def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: str | None) -> Reading:
+def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: tuple[str, ...]) -> Reading:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
     few = None if label is None else label.counts
     binary = few is not None and {text.strip().lower() for text in few} <= TRUTHS
-    if label is not None and positive_label is None and not binary:
+    if label is not None and not positive_label and not binary:
         if not np.isfinite(label.low):
             shown = ", ".join(map(repr, sorted(few)[:SHOWN])) if few else "many values"
             raise UsageError(
-                f"the label {columns.label!r} holds {shown}; name the positive value with `positive_label=VALUE`, or "
-                "another column with `label`"
+                f"the label {columns.label!r} holds {shown}; name the positive value with "
+                f"`label={with_values(str(columns.label), ['VALUE'])}`, or another column with `label`"
             )
         task = "regression"
     scale: Any = "probability"
@@ -244,9 +251,8 @@ def _of_label(draft: Draft) -> Iterator[str]:
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
     yield f"# The observed outcome: {_content(draft.seen[label])}."
-    yield f"label = {_toml(label)}"
-    if reading.positive_label is not None:
-        yield f"positive-label = {_toml(reading.positive_label)}"
+    positive = reading.positive_label
+    yield f"label = {_toml(with_values(label, positive) if positive else label)}"
     if reading.task == "regression":
         yield 'task = "regression"   # it is a number, not 0/1'
 
@@ -299,4 +305,14 @@ def _plain(text: str) -> str:
 
 def _toml(text: str) -> str:
     """Return a TOML string."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return as_toml(json.dumps(text, ensure_ascii=not text.isprintable()))
+
+
+def as_toml(quoted: str) -> str:
+    """Return a JSON text as TOML has it: a character beyond 16 bits is one escape, not two."""
+    return PAIR.sub(_one_escape, quoted)
+
+
+def _one_escape(match: re.Match[str]) -> str:
+    character = json.loads('"' + match[0] + '"')
+    return f"\\U{ord(character):08x}"

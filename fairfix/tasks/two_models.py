@@ -76,7 +76,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     matched = replace(
         matched, old=replace(matched.old, reading=matched.new.reading)
     )  # the same but for the name
-    used = rows_dict(new.rows.read, len(matched.new), _left_out(new, len(matched.new)))
+    used = rows_dict(new.rows.read, len(matched.new), _left_out(new, len(matched.new)), data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
     reports = [audit(table, table.reading, settings) for table in (old, new)]
@@ -104,7 +104,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "not_comparable": section["not_comparable"],
     }
     add_messages(content, (*of_names(new.level_rows, reading), *wrong))
-    return ModelsResult(add_record(content, request))
+    return ModelsResult(add_record(content, request, data.source))
 
 
 def _read(source: Source, reading: Reading, name: str | None) -> Table:

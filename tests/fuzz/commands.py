@@ -365,12 +365,12 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "features": lambda d: d.draw.choice(
         (d.listed("number", most=3), d.listed("number", "odd", "group", most=4), "all", "score")
     ),
+    "exclude": lambda d: d.draw.choice((d.listed("number", "odd", most=2), "c*", "*", "[")),
     "strata": lambda d: d.listed("stratum", most=1),
     "bands": _bands,
     "merge": _merge,
+    "where": lambda d: f"`{d.column('group')}` != '{d.entry(d.column('group'))}'",
     "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
-    "positive_label": lambda d: d.entry(d.column("label")),
-    "positive_prediction": lambda d: d.entry(d.column("prediction")),
     "model": _model_word,
     "trust_model": lambda d: (
         "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
@@ -670,18 +670,13 @@ def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: 
             chosen.setdefault(option, entry or ("abstain" if "artifact" in params else "drop"))
     if "id" in chosen and "duplicate_ids" in params:
         chosen.setdefault("duplicate_ids", "share")
-    for part, option in (("label", "positive_label"), ("prediction", "positive_prediction")):
+    for part in ("label", "prediction"):
         names = of.parts.get(part, [""])
-        if (
-            part in chosen
-            and option in params
-            and chosen.get("task") != "regression"
-            and names[0] in of.table.column_names
-        ):
+        if part in chosen and chosen.get("task") != "regression" and names[0] in of.table.column_names:
             column = of.table.column(of.table.column_names.index(names[0]))
             entries = {files.as_text(one) for one in column.slice(0, 20)}
             if not entries <= {"0", "1", "True", "False", "0.0", "1.0", "0.000000", "1.000000"}:
-                chosen.setdefault(option, max(entries))
+                chosen[part] = f"{names[0]}={max(entries)}"
 
 
 def _config(folder: Path, text: str) -> str:
@@ -841,7 +836,7 @@ def case(number: int) -> Case:
     if plan == "counts":
         command = made.steps[1][0][0]
         extra = line(command, d, {"from_counts": "one.counts"}, more=2)
-        named = ("data", "protected", "label", "score", "positive_label", "positive_prediction")
+        named = ("data", "protected", "label", "score")
         named += (
             "prediction",
             "probability",

@@ -296,8 +296,8 @@ def _rates(content: Mapping[str, Any], table: pa.Table) -> Iterator[str]:
         return
     if any(isinstance(one, str) for one in (*score, *weight)):
         return
-    positive = settings.get("positive_label", "1")
-    if positive not in ("0", "1"):
+    (positive, *more) = settings.get("positive_label", ["1"])
+    if more or positive not in ("0", "1"):
         return
     y, w = (np.array(label, dtype=float) == int(positive)).astype(float), np.array(weight, dtype=float)
     d = np.array(score, dtype=float) >= settings["threshold"]

@@ -428,6 +428,40 @@ def _of_model(name: str) -> Original:
     return Original("model", name, f"changed.{name}", make, change, commands)
 
 
+# ---------------------------------------------------------------------- tables
+
+
+def _written(ending: str) -> Callable[[Path], bytes]:
+    def make(folder: Path) -> bytes:
+        from tests.test_data.test_formats import WAYS
+
+        frame = rows()[["race", "sex", "label", "score"]]
+        WAYS[f"a.{ending}"](frame, folder / f"made.{ending}")
+        return _taken(folder / f"made.{ending}")
+
+    return make
+
+
+def _of_table(ending: str) -> Original:
+    audit = (
+        "audit",
+        "FILE",
+        "--protected",
+        "race",
+        "--label",
+        "label",
+        "--score",
+        "score",
+        "--format",
+        "json",
+    )
+    return Original("table", ending, f"changed.{ending}", _written(ending), mutators.change_bytes, (audit,))
+
+
+TABLES = ("xlsx", "ods", "dta", "xpt", "sav", "zsav", "arff", "orc", "jsonl")
+"""Endings of the formats whose files are changed."""
+
+
 # ---------------------------------------------------------------------- all
 
 ORIGINALS: tuple[Original, ...] = (
@@ -438,6 +472,7 @@ ORIGINALS: tuple[Original, ...] = (
     *map(_of_noise, ("counts", "by label", "probabilities", "persons")),
     _of_config(),
     *map(_of_model, ("skops", "onnx", "joblib")),
+    *map(_of_table, TABLES),
 )
 
 

@@ -308,7 +308,10 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
         (("--baseline", "new.parquet"), "is not a JSON result"),
         (("--baseline", "empty.json"), "is no result of 'fairfix audit'"),
         (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
-        (("--baseline", "old.json", "--positive-label", "0"), "--positive-label 1, this audit with 0"),
+        (
+            ("--baseline", "old.json", "--label", "label=0"),
+            "the positive values 1 of label, this audit with 0",
+        ),
         (("--baseline", "old.json", "--check", "change<=-1"), "where nothing has changed"),
         (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
     ],

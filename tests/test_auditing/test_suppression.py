@@ -16,11 +16,13 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import ComparisonReport, Settings, Value
-from fairfix.auditing.suppression import shown_cells
+from fairfix.auditing.suppression import of_one_size, shown_cells
 from fairfix.cli import run
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS, renderer
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tests.strategies import examples
@@ -140,6 +142,52 @@ def test_it_is_the_report_of_the_rows_kept(intersect: bool) -> None:
     for part in ("overall", "attributes", "strata", "pooled_median", "data"):
         assert ours[part] == plain[part]
     assert min(group["rows"] for _, group in tables(ours)) >= LEAST
+
+
+@pytest.mark.parametrize("rows", [7, 37, 400])
+@pytest.mark.parametrize("more", [(), ("--one-pass",), ("--weight", "weight"), ("--task", "regression"),
+                                  ("--counts-out", "x.counts")], ids=" ".join)  # fmt: skip
+def test_where_batches_of_the_file_end_does_not_show(
+    rows: int,
+    more: tuple[str, ...],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The last digits of a sum, and what is said of counts, are those of the rows kept; so are all files."""
+    monkeypatch.chdir(tmp_path)
+    data = people(600, 5)
+    data["weight"] = np.random.default_rng(1).random(600) + 0.5
+    seen = []
+    for size in (1, 2, 5, LEAST - 1):
+        of_size = {
+            name: pa.array(values.tolist())
+            for name, values in with_others(data, {"race": "Elm"}, size).items()
+        }
+        pq.write_table(pa.table(of_size), "d.parquet", row_group_size=rows)
+        asked = ["--protected", "race", "--label", "label", "--score", "score", "--no-config", *more]
+        assert (
+            run(["audit", "d.parquet", *asked, "--suppress-below", str(LEAST), "--out", "json=r.json"]) == 0
+        )
+        said = capsys.readouterr()
+        files = [path.read_bytes() for path in sorted(tmp_path.iterdir()) if path.name != "d.parquet"]
+        seen.append((said.out, said.err, files))
+    assert all(one == seen[0] for one in seen)
+
+
+@given(st.lists(st.integers(0, 9), max_size=9), st.integers(1, 7))
+def test_batches_of_one_size_have_the_same_rows(sizes: list[int], size: int) -> None:
+    """In their order, and all but the last one of this size."""
+    rows = pa.table({"x": list(range(sum(sizes)))})
+    ends = np.cumsum([0, *sizes])
+    batches = [
+        pa.RecordBatch.from_pydict({"x": rows["x"].slice(at, many).to_pylist()}, rows.schema)
+        for at, many in zip(ends, sizes, strict=False)
+    ]
+    out = list(of_one_size(iter(batches), size))
+    assert [x for one in out for x in one["x"].to_pylist()] == rows["x"].to_pylist()
+    assert all(one.num_rows == size for one in out[:-1])
+    assert all(one.num_rows <= size for one in out)
 
 
 def reconstructed(data: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
@@ -329,7 +377,7 @@ def spoilt(where: str) -> pa.Table:
         ("--reference", "race=Nobody"),
         ("--check", "accuracy[race=Nobody]>=0.5"),
         ("--counts-out", "x.counts"),
-        ("--positive-label", "Nobody"),
+        ("--label", "label=Nobody"),
         ("--strata", "race"),
         ("--individual",),
     ],

@@ -58,6 +58,7 @@ REACH = {
     "a database": 'data = "postgresql://evil.example/db"\n',
     "data above": 'data = "../outside/d.parquet"\n',
     "data by a link": 'data = "link.parquet"\n',
+    "a table of data by a link": 'data = "link.parquet#x"\n',
     "an absolute path": 'data = "d.parquet"\nbaseline = "/etc/passwd"\n',
     "an earlier model's data": 'data = "d.parquet"\nbaseline-data = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',
@@ -85,6 +86,40 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
     assert "--config ../" in err
     assert names(clone.parent / "outside") == ["d.parquet"]
     assert names(Path()) == []
+
+
+PATTERNS = {
+    "a link that a pattern matches": "lin*.parquet",
+    "a linked folder in a pattern": "l*/d.parquet",
+    "one sign of a linked folder": "?inked/d.parquet",
+    "a set of signs": "[l]inked/d.parquet",
+    "every folder": "**/*.parquet",
+    "a folder with a link": "mixed",
+    "the way up behind a pattern": "*/../../outside/d.parquet",
+    "the way up behind a folder called *": "*/../../../outside/d.parquet",
+}
+"""Names of data of which only some file lies elsewhere."""
+
+
+@pytest.mark.parametrize("key", ["data", "baseline-data"])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone: Path, call: Call) -> None:
+    """The same data is read where all of it lies beneath the folder, and where the command line names it."""
+    (clone / "linked").symlink_to(clone.parent / "outside")
+    (clone / "mixed").mkdir()
+    (clone / "mixed" / "e.parquet").symlink_to(clone.parent / "outside" / "d.parquet")
+    (clone / "a" / "b").mkdir(parents=True)
+    (clone / "*").symlink_to(clone / "a" / "b")
+    more = 'data = "d.parquet"\nid = "x"\n' if key != "data" else ""
+    config = clone / "fairfix.toml"
+
+    config.write_text(f'{PLAIN}{more}{key} = "{PATTERNS[name]}"\n')
+    status, out, err = call("audit")
+    assert (status, out) == (2, "")
+    assert "was found, not named, so it cannot say " in err
+    config.write_text(f'{PLAIN}data = "[d]*.parquet"\n')
+    assert call("audit", "-q")[0] == 0
+    assert call("audit", "../mixed", "-q")[0] == 0
 
 
 @pytest.mark.parametrize("key", ["output", "picture"])

@@ -114,7 +114,7 @@ def test_a_command_to_copy_runs(world: tuple[dict[str, list[Any]], str, list[str
 
 
 CASES: dict[str, tuple[list[str], str, dict[str, str] | None]] = {
-    "blanks": ([" race", "label", " my score"], "audit", {"--protected": '" race"', "--score": " my score"}),
+    "blanks": ([" race", "label", " my score"], "audit", {"--protected": "race", "--score": "my score"}),
     "labels alone": (["race", "label"], "audit --protected race", None),
     "labels and features": (["race", "label", "x"], "compare", {"--protected": "race"}),
     "both probabilities": (["race", "label", "proba_0", "proba_1"], "audit", {"--score": "proba_1"}),

@@ -50,12 +50,17 @@ PIECES = (
     '*/ } """ \' \\" ; /*',
     "'; DROP TABLE data; --\n\"",
     "{{7*7}} ${HOME} $(id) {0}",
+    "##[error]forged ##vso[task.setvariable variable=a]b ##teamcity[x]",
+    "@octocat @org/team #1 GH-12 me@evil.example www.evil.example !1 ~x",
+    "[[ATTACHMENT|/etc/passwd]]",
+    "a\u061cb\u3164c\U000e0041d\xad",
 )
-"""Of markup, links, workflow commands, terminals, directions of writing, formulas, code and queries."""
+"""Of markup, links, mentions, commands to CI, terminals, directions of writing, formulas, code, queries and files."""
 
 WHOLE = " ".join(PIECES)
 UNSEEN = re.compile(
-    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\u3164\ufeff\ud800-\udfff"
+    r"\U000e0000-\U000e007f]"
 )
 """What a terminal obeys, or nobody sees; a line's end alone may be in a text."""
 
@@ -86,7 +91,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     }
     os.chdir(place)
     pq.write_table(pa.table(frame), FILE)
-    reason = json.dumps(WHOLE.replace("\x7f", "").replace("\udcff", ""))
+    reason = json.dumps(
+        WHOLE.replace("\x7f", "").replace("\udcff", ""), ensure_ascii=False
+    )  # TOML has no pairs of escapes
     checks = ", ".join(json.dumps(one) for one in ("dp.difference<=0.01", "ks<=0.9", "eo.difference<=0.3"))
     Path("hostile.toml").write_text(
         f"check = [{checks}]\n[report]\nmodel = {reason}\nowner = {reason}\n"
@@ -103,7 +110,8 @@ def harmless(text: str, *, commands: bool = False) -> None:
     """Nothing in it moves a cursor, turns a line around or is a command to CI."""
     assert [hex(ord(one)) for one in UNSEEN.findall(text)] == []
     if not commands:
-        assert [line for line in text.splitlines() if re.match(r"\s*(::|##\[)", line)] == []
+        assert [line for line in text.splitlines() if re.match(r"\s*::", line)] == []
+    assert re.findall(r"##\w*\[", text) == []  # Azure and older GitHub look for them anywhere in a line
 
 
 def texts(content: Any) -> Iterator[str]:
@@ -160,6 +168,7 @@ def read_junit(text: str) -> None:
     tags = {one.tag for one in ET.fromstring(text.encode()).iter()}  # noqa: S314  our own XML
     own = {"testsuites", "testsuite", "properties", "property", "testcase"}
     assert tags <= own | {"failure", "error", "skipped", "system-out"}
+    assert "[[attachment|" not in text.lower()  # Jenkins and GitLab publish the file behind it
 
 
 class Page(HTMLParser):
@@ -187,6 +196,9 @@ def read_html(text: str) -> None:
     assert "default-src 'none'" in text
 
 
+LINK = re.compile(r"(?<!\\):(?=//)|www\.|[@#~!](?=\w)|\bGH-(?=\d)", re.IGNORECASE)
+"""What GitHub and GitLab make a link or a mention of, in the text of an element."""
+
 OWN_MARKUP = re.compile(r"<!-- fairfix audit -->|<summary>[\w ]+</summary>|</?details>|\s")
 
 
@@ -197,6 +209,7 @@ def read_markdown(text: str) -> None:
     markup = "".join(one.content for one in inner if one.type in ("html_inline", "html_block"))
     assert OWN_MARKUP.sub("", markup) == ""
     assert {one.type for one in inner} & {"link_open", "image", "code_block", "fence"} == set()
+    assert LINK.findall(text.replace("&#8203;", "\u200b")) == []
     for lines in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in lines.splitlines()}
         assert len(cells) == 1
@@ -245,7 +258,7 @@ def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
     assert "[`data`]" in repaired[1]
     assert "needed at predict time: '`data`', " in repaired[2]
     assert "label column '`model`' holds" in refused[0]
-    assert "--positive-label j1" in refused[0]
+    assert "--label '`model`=j1'" in refused[0]
     assert "fairfix: --reference: '`data`' has no group 'z'" in refused[1]
     assert not re.search("DATA|--model", "".join([*audited[1:], *repaired[1:], *refused]))
 

@@ -194,14 +194,14 @@ def trusted(frame: pd.DataFrame, labels: Any) -> list[str]:
 
 
 def test_what_was_repaired_can_be_predicted_whatever_the_classes_are_called(rows: pd.DataFrame) -> None:
-    """The label that --positive-label named for the model goes into the artifact; predict has no such option."""
+    """The value that --label named for the model goes into the artifact; predict has no such option."""
     frame = rows.drop(columns="score").assign(label=np.where(rows.label == 1, "paid", "open"))
     frame.to_parquet("d.parquet")
     model = trusted(frame, frame.label)
-    given = ["--positive-label", "paid", "--protected", "race", "--method", "ramp", "--quiet"]
+    given = ["--label", "label=paid", "--protected", "race", "--method", "ramp", "--quiet"]
     assert run(["repair", "d.parquet", *given, *model]) == 0
     assert run(["predict", "repaired.fairfix", "d.parquet", "-o", "p.csv", *model]) == 0
-    assert run(["repair", "d.parquet", "--positive-label", "open", *given[2:], *model]) == 0
+    assert run(["repair", "d.parquet", "--label", "label=open", *given[2:], *model]) == 0
     assert run(["predict", "repaired.fairfix", "d.parquet", "-o", "q.csv", *model]) == 0
     paid, unpaid = (pd.read_csv(name).p_positive for name in ("p.csv", "q.csv"))
     assert np.corrcoef(paid, unpaid)[0, 1] < 0

@@ -89,14 +89,15 @@ def test_other_labels_are_listed_with_the_options_to_copy(
     write(rows, "plain.parquet")
     write(rows.assign(label=rows.label.map({0: no, 1: yes})).sort_values("label"), f"d.{ending}")
     status, out, err = call("audit", f"d.{ending}", "--protected", "race")
-    options = err[err.index("--positive-label") :].strip().removesuffix(" [data]").split(" or ")
+    lines = [shlex.split(line) for line in err.splitlines() if line.startswith("  fairfix audit")]
+    options = [line[line.index("--label") :] for line in lines]
 
     assert (status, out) == (2, "")
     no, yes = canonical_text(str(no)), canonical_text(str(yes))
     for value, label in ((no, 0), (yes, 1)):
         assert f"{value!r} in {int((rows.label == label).sum()):,}" in err
     assert len(options) == 2
-    results = {parts[1]: audited(call, f"d.{ending}", *parts) for parts in map(shlex.split, options)}
+    results = {parts[1].removeprefix("label="): audited(call, f"d.{ending}", *parts) for parts in options}
     plain = audited(call, "plain.parquet")["overall"]["metrics"]["base_rate"]["value"]
     assert results[yes]["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(plain)
     assert results[no]["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(1 - plain)
@@ -113,7 +114,7 @@ def test_many_values_are_not_all_listed(rows: pd.DataFrame, call: Call) -> None:
 
     assert few.count(" in ") >= 6
     assert "and 3 values more" in few
-    assert "--positive-label VALUE" in few
+    assert "--label label=0" in few
     assert "more than 50 values" in many or "numbers from 0 to 149.75" in many
     assert "--task regression" in many
     assert f"'yes' in {int(rows.label.sum())} rows, nothing in {int((rows.label == 0).sum())}" in gaps
@@ -126,29 +127,29 @@ def test_decisions_in_words_have_an_option_of_their_own(rows: pd.DataFrame, call
     named: tuple[str, ...] = ()
     if labels == "words":
         spelt = spelt.assign(label=spelt.label.map({0: "bad", 1: "good"}))
-        named = ("--positive-label", "good")
+        named = ("--label", "label=good")
     write(rows, "plain.parquet")
     write(spelt, "d.csv")
-    asked = ("audit", "d.csv", "--protected", "race", "--prediction", "decided", *named)
-    status, _, err = call(*asked)
+    asked = ("audit", "d.csv", "--protected", "race", *named, "--prediction")
+    status, _, err = call(*asked, "decided")
     assert status == 2
-    assert "--positive-prediction approve" in err
-    assert "--positive-prediction deny" in err
-    status, _, err = call(*asked, "--positive-prediction", "Approve")
+    assert "--prediction decided=approve" in err
+    assert "--prediction decided=deny" in err
+    status, _, err = call(*asked, "decided=Approve")
     assert status == 2
     assert "'Approve'" in err
 
-    ours = audited(call, "d.csv", "--prediction", "decided", "--positive-prediction", "approve", *named)
+    ours = audited(call, "d.csv", "--prediction", "decided=approve", *named)
     assert numbers_of(ours) == numbers_of(audited(call, "plain.parquet", "--prediction", "decided"))
-    counted = call("audit", *asked[1:], "--positive-prediction", "approve", "--counts-out", "c.counts")
+    counted = call(*asked, "decided=approve", "--counts-out", "c.counts")
     assert counted[0] == 0, counted[2]
     status, out, err = call("audit", "--from-counts", "c.counts", "--format", "json")
     assert status == 0, err
     metrics = [one["overall"]["metrics"]["selection_rate"]["value"] for one in (ours, json.loads(out))]
     assert metrics[0] == pytest.approx(metrics[1])
-    status, _, err = call("audit", "--from-counts", "c.counts", "--positive-prediction", "deny")
+    status, _, err = call("audit", "--from-counts", "c.counts", "--prediction", "decided=deny")
     assert status == 2
-    assert "--positive-prediction is deny" in err
+    assert "--prediction is decided=deny" in err
 
 
 @pytest.mark.parametrize(
@@ -162,11 +163,11 @@ def test_decisions_beside_a_named_label_are_of_its_words_or_of_truth(
     """A positive label names the positive decision only where decisions hold it; 1 and 2 are two decisions."""
     label, decided = np.array(["no", "yes"] * 50), np.array([1, 1, 1, 0, 0] * 20)
     frame = pd.DataFrame({"g": ["a", "a", "b", "b"] * 25, "y": label, "d": pd.Series(decided).map(spelling)})
-    given: dict[str, Any] = {"protected": "g", "label": "y", "prediction": "d", "positive_label": "yes"}
+    given: dict[str, Any] = {"protected": "g", "label": "y=yes", "prediction": "d"}
     if asks:
-        with pytest.raises(fairfix.UsageError, match="`positive_prediction=2`"):
+        with pytest.raises(fairfix.UsageError, match="prediction='d=2'"):
             fairfix.audit(frame, **given)
-        given["positive_prediction"] = 2
+        given["prediction"] = "d=2"
     result = fairfix.audit(frame, **given).to_dict()
 
     assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.6)
@@ -175,7 +176,7 @@ def test_decisions_beside_a_named_label_are_of_its_words_or_of_truth(
 def test_labels_and_decisions_of_one_and_two_are_not_both_positive() -> None:
     """The label named 2 makes no decision of 1 a positive one."""
     frame = pd.DataFrame({"g": ["a", "b"] * 50, "y": [1, 2] * 50, "d": [1, 1, 1, 2] * 25})
-    result = fairfix.audit(frame, protected="g", label="y", prediction="d", positive_label=2).to_dict()
+    result = fairfix.audit(frame, protected="g", label="y=2", prediction="d").to_dict()
 
     assert result["overall"]["metrics"]["selection_rate"]["value"] == pytest.approx(0.25)
 
@@ -257,7 +258,7 @@ def test_a_score_of_the_other_label_is_the_first_thing_said(
     assert WRONG in lines[1]
     assert f"warning: {WRONG}" in err
     answer = next(i for i, line in enumerate(lines) if line.startswith("  By race"))
-    assert "--positive-label 0" in " ".join(" ".join(lines[1:answer]).split())
+    assert "--label label=0" in " ".join(" ".join(lines[1:answer]).split())
     result = json.loads(Path("out.json").read_text())
     (message,) = result["messages"]
     assert (message["severity"], message["code"]) == ("warning", "score_direction")
@@ -271,10 +272,10 @@ def test_a_score_of_the_other_label_is_the_first_thing_said(
     (invocation,) = json.loads(Path("out.sarif").read_text())["runs"][0]["invocations"]
     assert invocation["toolExecutionNotifications"][0]["descriptor"]["id"] == "score_direction"
 
-    right = audited(call, "d.csv", "--positive-label", "0")
+    right = audited(call, "d.csv", "--label", "label=0")
     assert "messages" not in right
     assert right["overall"]["metrics"]["auc"]["low"] > 0.5
-    assert "messages" not in audited(call, "d.csv", "--positive-label", "0", "--one-pass")
+    assert "messages" not in audited(call, "d.csv", "--label", "label=0", "--one-pass")
     assert audited(call, "d.csv", "--one-pass")["messages"][0]["code"] == "score_direction"
 
 
@@ -369,7 +370,7 @@ def test_a_repair_and_a_comparison_say_it_too(reverse: pd.DataFrame, call: Call)
     """Before anything else that a repair has to say of itself."""
     write(reverse, "d.csv")
     asked = ("d.csv", "--protected", "race", "--format", "json")
-    for more, right in (((), False), (("--positive-label", "0"), True)):
+    for more, right in (((), False), (("--label", "label=0"), True)):
         status, out, err = call("repair", *asked, "--method", "ramp", *more)
         assert status == 0, err
         codes = [one.get("code") for one in json.loads(out)["messages"]]
@@ -428,8 +429,6 @@ GUIDED: dict[str, tuple[dict[str, str], str]] = {
     "capitals": ({}, "--protected RACE"),
     "a typing error": ({}, "--protected sexx,race --weight wieght"),
     "a label that is not there": ({}, "--protected race --label labl"),
-    "two labels": ({"copy": "target"}, "--protected race"),
-    "two scores": ({"other": "proba"}, "--protected race"),
     "unusual names": ({"label": "outcome_2024", "score": "riskScore", "sex": "customer gender"}, ""),
     "commas and blanks": ({"race": "race, self", "label": "has repaid"}, "--label 'has repaidd'"),
     "signs of the shell": ({"race": "race$(rm)", "label": "default?"}, ""),

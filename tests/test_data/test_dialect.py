@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_file_of_commas_is_read_with_commas(
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("a" + names[0], "b" + names[1], "c"), *rows])
 
-    assert sniffed(local(path)) == Dialect()
+    assert replace(sniffed(local(path)), padded=False) == Dialect()
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,8 @@ def test_a_stream_that_breaks_off_is_an_error_of_the_data() -> None:
         duckdb.sql("SELECT CAST(x AS INT) AS x FROM (VALUES ('1'), ('b')) AS t(x)"),
         Stream(None),
     ):
-        with pytest.raises(DataError, match=r"the stream of the \w+ broke off: ") as error:
-            open_source(broken)
+        with pytest.raises(DataError, match=r"the rows of the [\w ]+ cannot be read: ") as error:
+            open_source(broken).parts(["x"])
         assert "pw" not in str(error.value)
 
 
@@ -287,17 +287,14 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
         ("d.csv", b"", r"d\.csv is empty"),
         ("d.csv", b"\n", "cannot be read as CSV"),
         ("d.csv.gz", gzip.compress(b"", mtime=0), "cannot be read as CSV"),
-        ("d.csv.gz", b"g,s\na,1\n", "cannot be read as CSV"),
         ("d.csv.gz", PACKED[:-20], "cannot be read as CSV"),
-        ("d.csv", b"g,s\na,1\nb\n", "cannot be read as CSV"),
-        ("d.csv", b"g,s,g\na,1,b\n", "column 'g' more than once"),
+        ("d.csv", b"g,s\na,1\nb\n", r"row 2 of d\.csv has 1 cells"),
         ("d.parquet", b"", "cannot be read as Parquet"),
-        ("d.parquet", b"g,s\na,1\n", "cannot be read as Parquet"),
         ("d.parquet", WHOLE[:-100], "cannot be read as Parquet"),
         ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
         ("d.arrow", b"", "cannot be read as Arrow"),
-        ("d.feather", b"FEA1" + WHOLE, "cannot be read as Arrow"),
-        ("d.xlsx", b"PK", r"d\.xlsx: unknown kind of file; known are .*\.parquet"),
+        ("d.feather", b"FEA1" + WHOLE, "is a Feather file of version 1"),
+        ("d.xyz", b"\0\1", r"d\.xyz is of no kind that fairfix knows; .*Parquet"),
     ],
 )
 def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -310,12 +307,13 @@ def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path
     assert "\n" not in str(error.value)
 
 
-def test_text_in_another_coding_is_refused(tmp_path: Path) -> None:
-    """A Latin-1 group is no UTF-8, and no guess is made."""
-    (tmp_path / "d.csv").write_bytes(b"g\n\xe9\n")
+def test_bytes_that_are_no_text_are_refused_where_they_are_used(tmp_path: Path) -> None:
+    """The message names their line and the encoding to read them with."""
+    (tmp_path / "d.csv").write_bytes(b"g,x\n" + b"a,1\n" * 50_000 + b"\xe9,2\n")
 
-    with pytest.raises(DataError, match=r"d\.csv cannot be read as CSV.*UTF8"):
+    with pytest.raises(DataError, match=r"bytes e9 in line 50,002.*`encoding=cp1252`"):
         read(open_source(tmp_path / "d.csv"), types={"g": pa.string()})
+    assert read(open_source(tmp_path / "d.csv", encoding="cp1252"))["g"][-1].as_py() == "é"
 
 
 def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
@@ -332,7 +330,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [
         ("nope.csv", "nope.csv does not exist"),
         ("nope*.csv", r"nope\*.csv matches no file"),
-        ("empty", "holds no Arrow, CSV or Parquet file"),
+        ("empty", "holds no ARFF, .* or Stata file"),
         ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
         ("ftp://host/d.parquet", "ftp://host/d.parquet has a scheme that fairfix does not know"),
     ],
@@ -403,9 +401,9 @@ def test_an_unknown_output_kind_is_refused(tmp_path: Path) -> None:
     """Before anything is left behind."""
     with (
         pytest.raises(DataError, match="unknown kind of file"),
-        atomic_output(tmp_path / "o.xlsx") as file,
+        atomic_output(tmp_path / "o.docx") as file,
     ):
-        table_writer(file, tmp_path / "o.xlsx", ROWS.schema)
+        table_writer(file, tmp_path / "o.docx", ROWS.schema)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -221,7 +221,7 @@ def test_numbers_as_text_are_no_categories(value: str, kind: str, tmp_path: Path
         with data.open("w", newline="") as file:
             csv.writer(file).writerows([table.column_names, *zip(*table.to_pydict().values(), strict=True)])
     asked: dict[str, Any] = {"protected": "group", "method": "logloss", "features": "fee"}
-    if kind == "csv" and value in ("12,000", "1'200"):
+    if kind == "csv":
         assert dict(LIBRARY.repair(data, **asked).repaired.predictor.features) == {"fee": "number"}
     else:
         with pytest.raises(FairfixError, match=r"column 'fee'.*holds"):

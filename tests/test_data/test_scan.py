@@ -219,7 +219,7 @@ def test_labels_in_every_spelling(labels: pa.Array) -> None:
 def test_the_positive_label_is_named() -> None:
     """``positive_label`` makes one value positive and all others negative."""
     table = pa.table({"g": ["a", "b", "a"], "label": ["yes", "no", "unknown"]})
-    reading = Reading(Columns(("g",), label="label"), positive_label="yes")
+    reading = Reading(Columns(("g",), label="label"), positive_label=("yes",))
     rows = Encoder(reading).encode(table.to_batches()[0])
 
     assert rows.label is not None
@@ -399,10 +399,10 @@ def test_an_unfinished_output_vanishes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "holds no Arrow, CSV or Parquet"),
+        ({}, "holds no ARFF, .* or Stata file"),
         ({"a.csv": b"g\n1", "b.parquet": b""}, "holds CSV and Parquet"),
-        ({"a.csv": b"g,g\n1,2"}, "more than once"),
-        ({"a.csv": b"g,score\n1"}, "cannot be read as CSV"),
+        ({"a.csv": b"g,g\n1,2"}, r"2 columns 'g'"),
+        ({"a.csv": b"g,score\n1"}, "has 1 cells"),
         ({"a.csv": b"g,score\na,0.5\nb,many"}, "many"),
     ],
 )

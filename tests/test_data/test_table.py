@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.data.canonical import canonical_text
 from fairfix.data.encoder import Encoder, Rows, arrow_array, group_codes
 from fairfix.data.files import open_source
 from fairfix.data.merging import MISSING
@@ -204,7 +205,7 @@ def test_what_is_no_label_is_named(bad: list[Any], value: str) -> None:
     with pytest.raises(DataError) as error:
         labelled(bad)
 
-    for word in ("'label'", f"'{value}'", "row 102 of d.csv", "`positive_label=VALUE`"):
+    for word in ("'label'", f"'{value}'", "row 102 of d.csv", "`label=label=VALUE`"):
         assert word in str(error.value)
 
 
@@ -262,7 +263,7 @@ def test_cells_are_the_combinations_that_appear(sizes: tuple[int, int]) -> None:
 )
 def test_a_positive_label_is_found_in_any_type(labels: list[Any], positive: str, expected: list[int]) -> None:
     """The option is text; the column may hold numbers or truth values."""
-    rows = labelled(labels, positive_label=positive, missing_rows="drop")
+    rows = labelled(labels, positive_label=(canonical_text(positive),), missing_rows="drop")
 
     assert rows.label is not None
     assert rows.label.tolist() == expected
@@ -272,7 +273,7 @@ def test_a_positive_label_is_found_in_any_type(labels: list[Any], positive: str,
 def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None:
     """Decisions written as truth values keep their meaning beside labels that are names."""
     batch = pa.record_batch({"g": ["a"] * 3, "label": ["yes", "no", "no"], "p": decided})
-    reading = Reading(Columns(("g",), label="label", prediction="p"), positive_label="yes")
+    reading = Reading(Columns(("g",), label="label", prediction="p"), positive_label=("yes",))
     rows = Encoder(reading).encode(batch)
 
     assert rows.label is not None
@@ -283,7 +284,7 @@ def test_the_positive_label_does_not_blank_decisions(decided: list[Any]) -> None
 def test_a_positive_label_that_never_appears_is_refused() -> None:
     """A misspelt value would make everybody negative in silence."""
     table = pa.table({"g": ["a", "b"], "label": ["yes", "no"], "score": [0.1, 0.2]})
-    reading = Reading(READING.columns, positive_label="yess")
+    reading = Reading(READING.columns, positive_label=("yess",))
 
     with pytest.raises(DataError, match="no row used has the value 'yess' in label column 'label'"):
         scan(open_source(table), reading)

@@ -91,6 +91,7 @@ def test_the_slack_holds_for_rows_scored_by_models_that_have_not_seen_them(
     """
     table = table_of(frame(many=500), label)
     problem = RepairProblem(table, None, None, NAMES, aware)
+    # bins of ten rows move a value by up to ten rows of a group, more than the bound below allows
     repairer = FairRegression(learner=learner, slack=0.1, bin_rows=1 if aware else 10)
     predictor = repairer.fit(problem, rng=np.random.default_rng(0))
     assert predictor.trace.fitted is not None
@@ -366,6 +367,7 @@ def test_an_unbounded_slack_leaves_the_scores_of_the_base(slack: float) -> None:
 def test_slack_zero_keeps_what_the_barycentre_keeps() -> None:
     """Without slack scores still follow the old ones inside each group: no row gets everybody's mean."""
     table = table_of(frame(many=300), "pay")
+    # each score by itself: in a bin rows of different scores share their values
     predictor, codes = fit(table, aware=True, slack=0.0, bin_rows=1), table.groups().codes
     values, plain = predictor.trace.fitted, predictor.trace.base_fitted
     assert values is not None
@@ -424,6 +426,7 @@ def test_the_loss_and_the_spread_that_are_told_are_those_of_the_draws(aware: boo
     columns = {"group": group.astype(str), "y": score, "score": score, "w": rng.integers(1, 4, 1200)}
     reading = Reading(Columns(("group",), label="y", score="score", weight="w"), task="regression")
     table = read_table(pa.table(columns), reading)
+    # each score by itself: the objective of bins is of their means, and so below the loss of the rows
     predictor = FairRegression(slack=0.02, bin_rows=1 if aware else 10).fit(
         RepairProblem(table, protected_as_feature=aware), rng=rng
     )
@@ -675,9 +678,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
     """
     table = strata_table(400, groups)
     rng = np.random.default_rng(0)
-    predictor = FairRegression(slack=slack, bin_rows=1).fit(
-        RepairProblem(table, protected_as_feature=True), rng=rng
-    )
+    predictor = FairRegression(slack=slack).fit(RepairProblem(table, protected_as_feature=True), rng=rng)
     codes, job = table.groups().codes, table.groups(("job",)).codes
     times = 400
     draw = np.repeat((np.arange(times) + 0.5) / times, len(table))
@@ -697,7 +698,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
             each = ",".join(
                 f"{name}={slack * (1 - share):.17g}" for name, share in zip("fm", shares, strict=True)
             )
-            plain = FairRegression(group_slack=each, bin_rows=1).fit(
+            plain = FairRegression(group_slack=each).fit(
                 RepairProblem(alone, protected_as_feature=True), rng=rng
             )
             draw_each = replace(alone, draw=lambda rows: np.full(rows.size, 0.31347))
@@ -881,15 +882,17 @@ def test_status_2_and_no_file_where_it_did_not_run(
     assert not (tmp_path / "a.fairfix").exists()
 
 
-def test_dates_are_refused_by_name(call: Call, tmp_path: Path) -> None:
-    """A date among the features stops the repair with a remedy."""
+def test_dates_are_left_out_or_refused_by_name(call: Call, tmp_path: Path) -> None:
+    """A date among all columns is left out; one that is named stops the repair with a remedy."""
     data = frame(many=300).append_column("born", pa.array([0] * 300, pa.int32()).cast(pa.date32()))
     pq.write_table(data, tmp_path / "people.parquet")
     base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
-    status, _, err = call(
-        "repair", *base, "--method", "fair-regression", "--id", "person", "-o", str(tmp_path / "a")
-    )
+    line = ["repair", *base, "--method", "fair-regression", "--id", "person", "--format", "json"]
+    status, out, err = call(*line, "-o", str(tmp_path / "a"))
+    assert status == 0, err
+    assert json.loads(out)["features"]["left_out"][0]["column"] == "born"
 
+    status, _, err = call(*line, "--features", "born", "-o", str(tmp_path / "a"))
     assert status == 2
     assert "'born' holds dates" in err
 

@@ -30,7 +30,7 @@ from fairfix.models.export import document, export, standalone
 from fairfix.models.export.program import Step, run
 from fairfix.models.export.rules import KINDS, exported
 from fairfix.models.export.sql import DIALECTS, ROW, query
-from fairfix.models.identity import row_draws
+from fairfix.models.identity import RowDraws
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.tree_arrays import of_histograms
@@ -163,7 +163,7 @@ def repaired(name: str) -> Repaired:
 
 @cache
 def expected(name: str) -> pd.DataFrame:
-    return fairfix.predict(repaired(name), rows()).to_pandas()
+    return fairfix.predict(repaired(name), rows())
 
 
 def result(name: str) -> str:
@@ -179,7 +179,7 @@ def columns(name: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def draws(name: str) -> np.ndarray[Any, Any]:
-    made = row_draws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
+    made = RowDraws(pa.Table.from_pandas(rows()), {"id": "text"}, repaired(name).key, by_id=True)
     return made(np.arange(len(rows())))
 
 
@@ -337,7 +337,7 @@ def test_a_graph_is_exported_to_nothing() -> None:
     ):
         export(made, "sql", table="t")
     row = rows().drop(columns=["label"]).to_dict("records")[0]
-    alone, whole = made._row_rule, fairfix.predict(made, rows()).to_pandas()
+    alone, whole = made._row_rule, fairfix.predict(made, rows())
     assert alone is not None
     assert alone(row)["prediction"] == whole["prediction"][0]
 
@@ -364,7 +364,7 @@ def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Pat
         frame = rows().head(60).assign(race="x")
         inputs = frame.astype(object).where(frame.notna(), None).to_dict("records")
         got = pd.DataFrame(standalone.predict(inputs, document(made, exported(made))))
-        assert (got["decision"] == fairfix.predict(made, frame).to_pandas()["decision"]).all()
+        assert (got["decision"] == fairfix.predict(made, frame)["decision"]).all()
         assert set(got["decision"]) == {0, 1}
 
 
@@ -375,8 +375,8 @@ def test_bands_of_few_bits_are_those_of_predict() -> None:
     frame["score"] *= 0.4 + 0.6 * (frame["dose"] >= np.float32(0.7))
     given = {"protected": "dose", "bands": "dose=0.1,0.7", "label": "label", "score": "score", "id": "id"}
     made = fairfix.repair(frame, **given, method="ramp").repaired
-    wanted = fairfix.predict(made, frame).to_pandas()["p_positive"]
-    assert fairfix.predict(made, frame.astype({"dose": float})).to_pandas()["p_positive"].equals(wanted)
+    wanted = fairfix.predict(made, frame)["p_positive"]
+    assert fairfix.predict(made, frame.astype({"dose": float}))["p_positive"].equals(wanted)
 
     got = pd.DataFrame(standalone.predict(frame.to_dict("records"), document(made, exported(made))))
     np.testing.assert_allclose(got["p_positive"], wanted, rtol=1e-12)
@@ -410,7 +410,7 @@ def test_equal_rows_without_ids_are_told_apart_as_by_predict() -> None:
     frame = pd.concat([people(300, 5)[["race", "score", "label"]].round(1)] * 3, ignore_index=True)
     made = fairfix.repair(frame, protected="race", label="label", score="score", method="ramp").repaired
     got = pd.DataFrame(standalone.predict(frame.to_dict("records"), document(made, exported(made))))
-    assert (got["decision"] == fairfix.predict(made, frame).to_pandas()["decision"]).all()
+    assert (got["decision"] == fairfix.predict(made, frame)["decision"]).all()
 
 
 def test_the_command_writes_a_script_that_checks_itself(
@@ -459,7 +459,7 @@ def test_the_vectors_of_an_artifact_are_what_it_predicts(name: str, tmp_path: Pa
         replace(loaded, unseen_group="abstain"), pd.DataFrame(kept["rows"]), missing="abstain"
     )
 
-    table = pa.Table.from_batches([again] if isinstance(again, pa.RecordBatch) else again.to_batches())
+    table = pa.Table.from_pandas(again)
     assert {column: table[column].to_pylist() for column in kept["results"]} == kept["results"]
     assert len(kept["draws"]) == table.num_rows > 0
     bare = {part: entry for part, entry in made.facts.items() if part != "vectors"}

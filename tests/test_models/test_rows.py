@@ -36,7 +36,7 @@ def repaired(rows: pd.DataFrame) -> Repaired:
 @pytest.fixture(scope="module")
 def decided(repaired: Repaired, rows: pd.DataFrame) -> pd.DataFrame:
     """What the function of the library decides."""
-    out: pd.DataFrame = fairfix.predict(repaired, rows).to_pandas()
+    out: pd.DataFrame = fairfix.predict(repaired, rows)
     assert out.randomized.any()
     return out
 

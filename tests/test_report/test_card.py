@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.report import renderer
+
+from tests.conftest import Call, make_frame
 
 LOANS = Path(__file__).parents[2] / "sample_data" / "loans.csv"
 RECORD = {"model": "loans *2*", "owner": "Credit risk", "purpose": "Who gets a loan", "date": "2024"}
@@ -85,3 +88,53 @@ def test_without_a_record_nothing_of_the_machine_is_in_a_result() -> None:
     )
     with pytest.raises(UsageError, match="boss"):
         fairfix.audit(str(LOANS), protected="race", record={"boss": "me"})
+
+
+RECORDED: dict[str, tuple[str, ...]] = {
+    "audit": ("audit", "d.csv"),
+    "audit in one pass": ("audit", "d.csv", "--one-pass"),
+    "audit of classes": (
+        "audit",
+        "d.csv",
+        "--task",
+        "multiclass",
+        "--label",
+        "kind",
+        "--prediction",
+        "guess",
+    ),
+    "repair": ("repair", "d.csv", "--method", "ramp", "-o", "r.fairfix"),
+    "compare": ("compare", "d.csv", "--methods", "ramp", "--slacks", "0.1"),
+    "two models": ("compare", "d.csv", "--score", "score", "--against", "other"),
+}
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_file_that_is_written_again_before_it_is_hashed_is_noticed(
+    name: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with 2 and writes nothing: the hash would be of rows that nobody has counted."""
+    frame = make_frame(200)[["race", "label", "score"]]
+    frame["other"], frame["kind"] = 1 - frame["score"], ["a", "b", "c", "d"] * 50
+    frame["guess"] = frame["kind"]
+    frame.to_csv("d.csv", index=False)
+    Path("fairfix.toml").write_text('[report]\nmodel = "m"\n')
+    line = (*RECORDED[name], "--protected", "race", "--out", "json=r.json")
+    status, _, err = call(*line)
+    assert status in (0, 1, 3), err
+    assert "data_sha256" in json.loads(Path("r.json").read_text())["record"]
+
+    def written_again(path: Any) -> str:
+        frame.to_csv(path, index=False)
+        os.utime(path, ns=(9, 9))
+        return "sha256:" + "0" * 64
+
+    for file in ("r.json", "r.fairfix"):
+        Path(file).unlink(missing_ok=True)
+    monkeypatch.setattr("fairfix.tasks.record.file_hash", written_again)
+    status, _, err = call(*line)
+    assert status == 2
+    assert "changed while it was read" in err
+    assert json.loads(Path("r.json").read_text())["schema"] == "fairfix.unrun/1"
+    assert not Path("r.fairfix").exists()

@@ -60,7 +60,7 @@ READINGS = {
     "weights": Reading(Columns(("race",), label="label", score="score", weight="weight")),
     "no labels": Reading(Columns(("race",), score="score")),
     "decisions": Reading(Columns(("race",), label="label", prediction="label2")),
-    "positive": Reading(Columns(("race",), label="label", score="score"), positive_label="0"),
+    "positive": Reading(Columns(("race",), label="label", score="score"), positive_label=("0",)),
     "raw": Reading(Columns(("race",), label="label", score="score"), score_scale="raw"),
     "regression": Reading(Columns(("race",), label="weight", score="score"), task="regression"),
 }
@@ -94,7 +94,7 @@ def test_a_positive_value_that_is_named_is_told() -> None:
     result = result_of("positive")
     line = "label '0' is positive, all others are negative"
 
-    assert result["settings"]["positive_label"] == "0"
+    assert result["settings"]["positive_label"] == ["0"]
     assert line in renderer("text")(result)
     assert line not in renderer("text")(result_of("strata"))
 

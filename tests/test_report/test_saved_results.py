@@ -59,3 +59,82 @@ def test_what_contradicts_itself_is_refused(change: str, gate_on: Any, away: Non
     Path("changed.json").write_text(json.dumps(content))
     for line in (("report", "changed.json", "--format", "html"), (*baseline, "changed.json")):
         assert call(*line)[0] == 2, line
+
+
+def first(node: Any, name: str) -> Any:
+    """Return the first entry of this name that is not empty, wherever it is in a JSON value."""
+    if isinstance(node, dict):
+        if node.get(name):
+            return node[name]
+        node = list(node.values())
+    found = (first(one, name) for one in node) if isinstance(node, list) else ()
+    return next((one for one in found if one), None)
+
+
+def twice(name: str) -> Change:
+    """Return what puts an entry of a list there twice."""
+
+    def change(result: dict[str, Any]) -> None:
+        listed = first(result, name)
+        listed.append(listed[0])
+
+    return change
+
+
+def reversed_interval(result: dict[str, Any]) -> None:
+    """Give an interval its ends in the wrong order."""
+    value = first(result, "before") or first(result, "accuracy") or first(result, "old")
+    value |= {"low": 0.9, "high": 0.1}
+
+
+OTHERS: dict[str, dict[str, Change]] = {
+    "repair": {
+        "verdict": CHANGES["verdict"],
+        "check": CHANGES["check"],
+        "limit": CHANGES["limit"],
+        "rows used": CHANGES["rows used"],
+        "rows of groups": lambda result: first(result, "people")[0]["groups"][0].update(rows=10**6),
+        "outside its interval": lambda result: first(result, "after").update(value=0.0, low=0.4, high=0.6),
+        "interval": reversed_interval,
+        **{f"{name} twice": twice(name) for name in ("table", "people", "groups", "rule")},
+    },
+    "compare": {
+        "rows used": CHANGES["rows used"],
+        "rows of groups": lambda result: first(result, "people")[0]["groups"][0].update(rows=10**6),
+        "outside its interval": lambda result: first(result, "accuracy").update(value=0.0, low=0.4, high=0.6),
+        "interval": reversed_interval,
+        **{f"{name} twice": twice(name) for name in ("points", "people", "groups")},
+    },
+    "models": {
+        "rows used": CHANGES["rows used"],
+        "interval": reversed_interval,
+        "change": lambda result: result["changes"][0].update(value=0.5, low=0.4, high=0.6),
+        **{f"{name} twice": twice(name) for name in ("changes", "groups", "qualities")},
+    },
+}
+
+
+def saved(kind: str) -> dict[str, Any]:
+    """Return the JSON form of a result of a kind; the check of the repair fails."""
+    n = 200
+    frame = pd.DataFrame({"g": ["a", "b"] * n, "label": [0, 1, 1, 0] * (n // 2), "score": [0.9, 0.1] * n})
+    frame["other"] = (frame["score"] + 0.1) / 1.3
+    ways: dict[str, Any] = {"protected": "g", "label": "label", "score": "score"}
+    if kind == "repair":
+        made: Any = fairfix.repair(frame, **ways, method="ramp", slack=0.5, check="dp.difference<=0.1")
+    elif kind == "compare":
+        made = fairfix.compare(frame, **ways, methods="ramp", slacks=[0.1, 0.2])
+    else:
+        made = fairfix.compare(frame, **ways, against="other")
+    return dict(made.to_dict())
+
+
+@pytest.mark.parametrize(("kind", "change"), [(kind, one) for kind, every in OTHERS.items() for one in every])
+def test_no_other_result_may_contradict_itself(kind: str, change: str, away: None, call: Call) -> None:
+    """Of repairs, comparisons and two models; as it was made it is shown."""
+    content = saved(kind)
+    Path("sound.json").write_text(json.dumps(content))
+    assert call("report", "sound.json", "--format", "markdown")[0] == 0
+    OTHERS[kind][change](content)
+    Path("changed.json").write_text(json.dumps(content))
+    assert call("report", "changed.json", "--format", "html")[0] == 2

@@ -79,7 +79,10 @@ def test_each_class_is_an_audit_of_two(classes: int, more: dict[str, Any]) -> No
     assert [one["class"] for one in result["classes"]] == list(JOBS[:classes])
     assert result["settings"]["confidence_of_class"] == sure
     for one in result["classes"]:
-        named = {"positive_label": one["class"], "positive_prediction": one["class"], "confidence": sure}
+        valued = {
+            part: f"{asked[part]}={one['class']}" for part in ("label", "prediction") if asked.get(part)
+        }
+        named = {**valued, "confidence": sure}
         two = fairfix.audit(workers(classes=classes), **{**asked, **named}).to_dict()  # type: ignore[call-arg,arg-type]
         parts = ("overall", "attributes", "strata")
         assert not differences({part: one[part] for part in parts}, {part: two[part] for part in parts})
@@ -338,9 +341,8 @@ def test_a_comment_says_of_which_class_a_check_is() -> None:
     assert ["verdict", "class", "check"] in rows
     assert {name for _, name, _ in rows} >= {*JOBS, "all together"}
     two: dict[str, Any] = {
-        "label": "job",
+        "label": "job=poet",
         "prediction": "told",
-        "positive_label": "poet",
         "check": checks[0],
     }
     assert "| class" not in renderer("comment")(fairfix.audit(workers(), protected="sex", **two).to_dict())
@@ -366,8 +368,8 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
     assert len(verdicts) == len(JOBS) + 2
     sure = result["settings"]["confidence_of_class"]
     for job in JOBS:
-        two: dict[str, Any] = {"protected": "sex", "label": "job", "prediction": "told", "confidence": sure}
-        two |= {"positive_label": job, "positive_prediction": job}
+        two: dict[str, Any] = {"protected": "sex", "confidence": sure}
+        two |= {"label": f"job={job}", "prediction": f"told={job}"}
         was = fairfix.audit(workers(), **two).to_dict()
         now = fairfix.audit(frame, baseline=was, check=asked[0], **two).to_dict()
         own = [
@@ -427,18 +429,15 @@ def test_other_classes_are_not_compared() -> None:
 
 def test_a_baseline_of_another_kind_is_refused() -> None:
     """One of two classes, of another confidence or another attribute, or one that was changed."""
-    two = fairfix.audit(
-        workers(), protected="sex", label="job", prediction="told", positive_label="poet"
-    ).to_dict()  # type: ignore[call-arg]
+    two = fairfix.audit(workers(), protected="sex", label="job=poet", prediction="told").to_dict()  # type: ignore[call-arg]
     changed = json.loads(json.dumps(audited()))
     changed["classes"][0]["attributes"][0]["groups"][0]["rows"] = "many"
     with pytest.raises(DataError, match=r"is an audit of many classes, this one of .* `task=multiclass`"):
         fairfix.audit(
             workers(),
             protected="sex",
-            label="job",
+            label="job=poet",
             prediction="told",
-            positive_label="poet",
             baseline=audited(),
         )  # type: ignore[call-arg]
     for old, told in (
@@ -464,7 +463,7 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"positive_label": "nurse"}, "leave out `positive_label`"),
+        ({"label": "job=nurse"}, "leave out the values of `label`"),
         ({"score": "weight"}, "leave out `score`"),
         ({"baseline_data": "x.csv", "id": "row"}, "leave out `baseline_data`"),
         ({"metrics": {"own": len}}, "`metrics`"),
@@ -478,7 +477,7 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
         ({"label": None, "prediction": "only"}, "the single class 'one'"),
         ({"label": "gone"}, "missing class \\(gone\\) in 3 of"),
         (
-            {"task": "classification", "check": "tpr.difference.rms_of_classes<=0.1", "positive_label": "nurse"},
+            {"task": "classification", "check": "tpr.difference.rms_of_classes<=0.1", "label": "job=nurse"},
             "it is of labels of many classes, with `task=multiclass`",
         ),
         ({"task": "classification"}, "an audit compares every class with the rest by `task=multiclass`"),
@@ -502,8 +501,8 @@ def test_rows_without_a_class_are_left_out_when_asked() -> None:
 @pytest.mark.parametrize(
     ("task", "more", "words"),
     [
-        (fairfix.repair, {"method": "ramp"}, r"take `method=sensei` .*`positive_label=VALUE`"),
-        (fairfix.compare, {}, r"is for audits and repairs: .*`positive_label=VALUE`"),
+        (fairfix.repair, {"method": "ramp"}, r"take `method=sensei` .*`label=COLUMN=VALUE`"),
+        (fairfix.compare, {}, r"is for audits and repairs: .*`label=COLUMN=VALUE`"),
     ],
 )
 def test_nothing_else_takes_many_classes(task: Any, more: dict[str, str], words: str) -> None:

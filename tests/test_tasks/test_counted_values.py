@@ -144,6 +144,7 @@ def test_scores_at_middles_give_the_tube_of_the_rows(slack: float, decisions: st
     data = binned_scores()
     content = count(data, PLAIN)
     table = read_table(data, content.reading, columns=())
+    # a bin of counts has all rows of its scores, so the rows have to be taken by single scores too
     method, rng = FairRegression(slack=slack, decisions=decisions, bin_rows=1), np.random.default_rng(0)
     rows, rule = method.fit(RepairProblem(table, protected_as_feature=True), rng=rng), None
     rule, _ = fit_to_bins(method, RepairProblem(table_of(content), protected_as_feature=True), rng)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import fairfix
 import pandas as pd
+import pyarrow as pa
 import pytest
 from fairfix.cli import run
 from fairfix.errors import FairfixError, UsageError
@@ -233,7 +234,7 @@ def test_a_frame_and_column_names_suffice(rows: pd.DataFrame) -> None:
     repair.repaired.save("r.fairfix")
     assert run(["predict", "r.fairfix", "d.parquet", "-o", "p.parquet", "--quiet"]) == 0
     for artifact in (repair, "r.fairfix", fairfix.load("r.fairfix")):
-        assert fairfix.predict(artifact, rows).equals(pd_table("p.parquet"))
+        assert fairfix.predict(artifact, pa.Table.from_pandas(rows)).equals(pd_table("p.parquet"))
 
 
 def pd_table(path: str) -> Any:
@@ -316,9 +317,9 @@ VALUES: dict[str, Any] = {
     "data": "d.parquet",
     "trust_model": "sha256:0",
     "features": "x",
+    "exclude": "x",
     "strata": "town",
-    "positive_label": "yes",
-    "positive_prediction": "yes",
+    "where": "town=='a'",
     "score_scale": "logit",
     "threshold": 0.5,
     "probability": "chance",
@@ -327,7 +328,16 @@ VALUES: dict[str, Any] = {
 }
 
 
-OF_REPAIR = ("pairs", "subspace", "proof_counts", "unlabelled", "holdout", "validation", "guarantee")
+OF_REPAIR = (
+    "pairs",
+    "subspace",
+    "proof_counts",
+    "unlabelled",
+    "holdout",
+    "validation",
+    "guarantee",
+    "exclude",
+)
 
 
 @pytest.mark.parametrize(("name", "others"), [(name, others) for name, others, _ in (*REQUIRES, *EXCLUDES)])
@@ -390,7 +400,7 @@ def test_a_parameter_that_there_is_not_is_a_type_error(rows: pd.DataFrame) -> No
 
 PEERS: list[tuple[str, dict[str, str]]] = [
     ("audit", {"y_true": "label", "y_pred": "prediction", "sensitive_features": "protected"}),
-    ("audit", {"protected_attribute_names": "protected", "favorable_label": "positive_label"}),
+    ("audit", {"protected_attribute_names": "protected", "favorable_label": "label=COLUMN=VALUE"}),
     ("audit", {"sample_weight": "weight", "control_features": "strata", "ref_groups_dict": "reference"}),
     ("repair", {"sensitive_features": "protected", "difference_bound": "slack", "y_proba": "score"}),
     ("repair", {"ratio_bound": "min_ratio"}),
@@ -409,11 +419,9 @@ def test_keywords_of_other_libraries_are_answered_with_ours(
 
     for theirs, own in names.items():
         assert f"{theirs!r} is `{own}` here" in str(refused.value)
-        assert own in inspect.signature(task).parameters
-    with pytest.raises(UsageError, match="`protected`: give the name of the column"):
-        fairfix.audit(rows, protected=rows.race)
-    with pytest.raises(UsageError, match="`label`: give the name of the column"):
-        fairfix.audit(rows, protected="race", label=rows.label)
+        assert own.partition("=")[0] in inspect.signature(task).parameters
+    with pytest.raises(UsageError, match="`reference`: give the name"):
+        fairfix.audit(rows, protected="race", reference=rows.race)
     assert fairfix.audit(rows, protected=rows[["race", "town"]].columns).to_dict()["data"]["columns"][
         "protected"
     ]

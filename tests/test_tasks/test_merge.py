@@ -217,7 +217,7 @@ def test_labels_that_look_positive_are_never_negative_in_silence() -> None:
     odd = words.copy()
     for name in ("label", "hired"):
         odd.loc[odd.index % 2 == 0, name] = odd[name].str.title()
-    asked: dict[str, Any] = {"prediction": "hired", "positive_label": "yes"}
+    asked: dict[str, Any] = {"prediction": "hired", "label": "label=yes"}
     expected = audited(words, **asked)
     with pytest.raises(fairfix.errors.DataError, match="merge=label=yes,Yes"):
         audited(odd, **asked)

@@ -77,11 +77,9 @@ def test_what_is_said_is_written() -> None:
     """Options win over names."""
     frame = people(sex=None).rename(columns={"label": "repaid", "score": "risk"})
     frame["repaid"] = np.where(frame["repaid"] == 1, "yes", "no")
-    content, text = written(
-        frame, "--protected", "region", "--label", "repaid", "--score", "risk", "--positive-label", "yes"
-    )
+    content, text = written(frame, "--protected", "region", "--label", "repaid=yes", "--score", "risk")
 
-    assert (content["label"], content["score"], content["positive-label"]) == ("repaid", "risk", "yes")
+    assert (content["label"], content["score"]) == ("repaid=yes", "risk")
     assert "CHECK IT" not in text
 
 
@@ -173,7 +171,7 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
         ({"proba": 0.5}, "say which with --score COLUMN"),
         (
             {"label": np.where(np.arange(400) % 2, "good", "bad")},
-            "name the positive value with --positive-label",
+            "name the positive value with --label label=VALUE",
         ),
         ({"score": np.array(["high", "low"])[np.arange(400) % 2]}, "score"),
     ],

@@ -23,6 +23,7 @@ class ArrowSource(FileSource):
 
     kind = "Arrow"
     endings = (".arrow", ".feather")
+    signatures = ((0, b"ARROW1"),)
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         super().__init__(places, name)

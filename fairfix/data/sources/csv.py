@@ -1,14 +1,13 @@
-"""CSV files, with what their heads show between columns; packed by gzip where the name ends in ``.gz``."""
+"""CSV files, with what their heads show between columns."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -16,74 +15,164 @@ import pyarrow as pa
 from fairfix.data.dialect import (
     Dialect,
     Head,
+    cells_of,
     columns_of,
+    footers_of,
     head_text,
-    header,
+    layout_of,
     named,
     sniffed,
     stated,
     usual,
-    zipped,
 )
+from fairfix.data.encodings import known_encoding
 from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
 from fairfix.data.places import Place
-from fairfix.errors import DataError
+from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
+from fairfix.errors import ColumnError, DataError
 
-BLOCK = 1 << 20
-"""Bytes of text parsed at a time."""
-
-AHEAD = 8 << 20
-"""Bytes that come from a store at a time."""
+TAIL = 4096
+"""Bytes at the end of a file that are looked at for lines that are no rows."""
 
 
 class CsvSource(FileSource):
     """One or more CSV files with the same header."""
 
     kind = "CSV"
-    endings = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    endings = (".csv", ".tsv")
     text = True
 
     def __init__(
-        self, places: Sequence[Place], name: str, delimiter: str | None = None, decimal: str | None = None
+        self,
+        places: Sequence[Place],
+        name: str,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+        encoding: str | None = None,
+        header: bool | None = None,
     ) -> None:
-        """Look at the heads of the files; ``delimiter`` and ``decimal`` are stated instead."""
+        """Look at the heads of the files; what is stated of them is taken as it is."""
         super().__init__(places, name)
         for place in places:
             if place.size == 0:
                 raise DataError(f"{place.name} is empty")
-        heads = list(map(head_text, places))
-        self.dialect = _alike(places, heads, name, None if delimiter is None else stated(delimiter), decimal)
-        remarks = []
-        if self.dialect != Dialect(usual(places[0]), self.dialect.decimal) or self.dialect.decimal == ",":
-            remarks = [f"read with {self.dialect}"]
-        with _open(places[0], self.dialect, None, None) as reader:
+        encoding = None if encoding is None else known_encoding(encoding)
+        heads = [head_text(place, encoding) for place in places]
+        sign = None if delimiter is None else stated(delimiter)
+        self.dialect = _alike(places, heads, name, sign, decimal)
+        files = []
+        for place, head in zip(places, heads, strict=True):
+            own = replace(
+                sniffed(place, self.dialect.delimiter, self.dialect.decimal, head),
+                decimal=self.dialect.decimal,
+            )
+            layout = layout_of(head, own, header)
+            if not head.whole:
+                layout = replace(layout, footers=_footers(place, own, len(layout.names)))
+            files.append(TextFile(place, own, layout, encoding is not None))
+        self.ambiguous: Mapping[str, tuple[str, ...]] = {}
+        files = self._kept_apart(files, heads)
+        _check_columns(files, name)
+        self._files = {file.place: file for file in files}
+        first = self._files[places[0]]
+        remarks = self._remarks(first, encoding)
+        if (
+            sign
+            and len(first.columns) == 1
+            and (detected := sniffed(places[0], None, decimal, heads[0])).delimiter != sign
+        ):
+            remarks.append(
+                f"{named(sign)} makes one column, {named(detected.delimiter)} makes more: leave out `delimiter`"
+            )
+        with readable(places[0], self.kind), reader_of(first, first.columns, None, whole=False) as reader:
             schema = reader.schema
-            names = schema.names  # may be no UTF-8, which the reader leaves to whoever looks
+        for i, field in enumerate(schema):
+            if pa.types.is_binary(
+                field.type
+            ):  # a few bytes are no text, which stops nobody who does not use them
+                schema = schema.set(i, field.with_type(pa.string()))
         self.schema = schema
-        self.require(names)  # a CSV reader finds columns by their names
+        names = schema.names
         self.about_rows = sum(place.size or 0 for place in places) // 100  # bytes of a row, roughly
         self._stated, self._whole = decimal, all(head.whole for head in heads)
         seen: dict[str, Seen] = {}
-        for head in heads:
-            seen = columns_of(head, self.dialect.delimiter, seen)
+        for file, head in zip(files, heads, strict=True):
+            seen = columns_of(head, file.dialect, file.layout, seen)
         self._shown = decimal_of(seen.values())
+        self.examples = _examples(first, heads[0])
         self._written = {one: self._notation(one, seen.get(one, Seen())) for one in names}
-        self._proven = {one for one, own in seen.items() if self._whole or own.text or own.decimal}
+        self._proven = {
+            one for one, own in seen.items() if (self._whole or own.text or own.decimal) and not own.mark
+        }
         for one, how in self._written.items():
-            if how.thousands:
-                remarks.append(f"{named(how.thousands)} separates thousands in column {one!r}")
-            elif how.decimal != self._usual.decimal:
-                remarks.append(f"{how.decimal!r} is the decimal sign in column {one!r}")
-            if how.note:
-                remarks.append(f"column {one!r} is read as decimals: {how.note}")
+            remarks += _said_of(one, how, self._usual)
         self.remark = "; ".join(remarks)
         self.doubtful = {one: how.doubt for one, how in self._written.items() if how.doubt}
         for one, how in self._written.items():
-            wanted = pa.string() if how.doubt else pa.float64()
-            if how.doubt or how != self._usual:
-                at = self.schema.get_field_index(one)
+            shown, at = seen.get(one, Seen()), self.schema.get_field_index(one)
+            is_text = pa.types.is_string(self.schema.field(at).type)
+            marked = is_text and shown.mark and shown.units and not shown.text
+            if how.doubt or marked or how != self._usual:
+                wanted = pa.string() if how.doubt else pa.float64()
                 self.schema = self.schema.set(at, self.schema.field(at).with_type(wanted))
+
+    def _remarks(self, first: TextFile, encoding: str | None) -> list[str]:
+        """Return how the files are read, where that is not as usual."""
+        dialect, layout = first.dialect, first.layout
+        remarks = []
+        shown = Dialect(dialect.delimiter, self.dialect.decimal, dialect.encoding)
+        if (
+            shown != Dialect(usual(first.place.content_name), self.dialect.decimal)
+            or self.dialect.decimal == ","
+        ):
+            guessed = encoding is None and not dialect.encoding.startswith("utf")
+            remarks = [f"read with {shown}" + (" (else: `encoding=NAME`)" if guessed else "")]
+        if dialect.padded:
+            remarks.append("blanks beside separators are left out")
+        if dialect.zeros:
+            remarks.append("zero bytes are left out")
+        remarks += layout.remarks
+        for name, own in (layout.repeated or {}).items():
+            if name not in self.ambiguous:
+                remarks.append(
+                    f"the name {name!r} is repeated, and so are its entries: {', '.join(map(repr, own))}"
+                )
+        for name, own in self.ambiguous.items():
+            remarks.append(f"the name {name!r} is repeated: its columns are {', '.join(map(repr, own))}")
+        if layout.footers:
+            remarks.append("lines at the end, such as totals, are left out")
+        return remarks
+
+    def _kept_apart(self, files: list[TextFile], heads: Sequence[Head]) -> list[TextFile]:
+        """Return the files, with a number for the first one too of repeated columns that differ in some row."""
+        ambiguous: dict[str, tuple[str, ...]] = {}
+        for name in dict.fromkeys(name for file in files for name in file.layout.repeated or ()):
+            if not all(_equal(file, head, name) for file, head in zip(files, heads, strict=True)):
+                names = (files[0].layout.repeated or {}).get(name, (name,))
+                ambiguous[name] = (f"{name}.0", *names[1:])
+        self.ambiguous = ambiguous
+        return [
+            replace(
+                file,
+                layout=replace(
+                    file.layout,
+                    names=tuple(f"{one}.0" if one in ambiguous else one for one in file.layout.names),
+                ),
+            )
+            for file in files
+        ]
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Raise a ColumnError where a column is not there, or its name stands for columns that differ."""
+        for name in columns:
+            if name in self.ambiguous:
+                first, *others = self.ambiguous[name]
+                raise ColumnError(
+                    f"{self.name} has {len(others) + 1} columns {name!r} with different entries; write {first!r} for "
+                    f"the first, or {' or '.join(map(repr, others))}"
+                ).without_values()
+        super().require(columns)
 
     @property
     def _usual(self) -> Notation:
@@ -125,14 +214,23 @@ class CsvSource(FileSource):
     def _all_of(self, name: str) -> Seen:
         """Return what all values of a column show."""
         seen = Seen()
-        for place in self.places:
-            with _open(place, self.dialect, [name], {name: pa.string()}, AHEAD) as reader:
+        for file in self._own:
+            with (
+                readable(file.place, self.kind),
+                reader_of(file, [name], {name: pa.string()}, AHEAD) as reader,
+            ):
                 for batch in reader:
                     seen.add(_distinct(batch.column(0)))
         return seen
 
+    @property
+    def _own(self) -> list[TextFile]:
+        """The files that are read, of all that were opened together."""
+        return [self._files[place] for place in self.places]
+
     def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
         """Return one part per file: CSV text has no places to start from."""
+        self.require(columns)
         # every file gets the types of the first, so that "01" does not turn into 1 from file to file
         wanted = {name: self.schema.field(name).type for name in columns} | dict(types or {})
         wanted = {name: kind for name, kind in wanted.items() if not pa.types.is_null(kind)}
@@ -147,52 +245,98 @@ class CsvSource(FileSource):
             if pa.types.is_floating(wanted.get(name, pa.null()))
             and ((how := self._written[name]) != self._usual or name not in self._proven)
         }
-        settle = self.settled if None in own.values() else None
         return [
-            Part(place.name, partial(_batches, place, self.dialect, list(columns), wanted, own, settle))
-            for place in self.places
+            Part(file.place.name, partial(_batches, file, list(columns), wanted, own, self.settled))
+            for file in self._own
         ]
 
     @classmethod
     @contextmanager
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> Iterator[Write]:
-        """Yield Arrow's writing of a batch; what is packed has no name and no time inside: same rows, same bytes."""
+        """Yield Arrow's writing of a batch."""
         from pyarrow import csv
 
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if zipped(path) else None
-        options = csv.WriteOptions(delimiter=usual(path))
-        with (
-            packed or nullcontext(file) as stream,
-            csv.CSVWriter(stream, schema, write_options=options) as writer,
-        ):
+        options = csv.WriteOptions(delimiter=usual(path.name))
+        with csv.CSVWriter(file, schema, write_options=options) as writer:
             yield writer.write_batch
+
+
+def _footers(place: Place, dialect: Dialect, columns: int) -> frozenset[str]:
+    """Return the last lines of a file of this machine that are no rows; none of others, whose end costs a request."""
+    if not place.is_direct or not place.size:
+        return frozenset()
+    with place.opened() as file:
+        file.seek(max(0, file.size() - TAIL))
+        text = file.read().decode(dialect.encoding, errors="replace")
+    return footers_of(text.partition("\n")[2], dialect, columns)
+
+
+def _examples(file: TextFile, head: Head) -> dict[str, str]:
+    if file.layout.header:
+        return {}
+    return {
+        name: cells[0].strip() for name, cells in cells_of(head, file.dialect, file.layout).items() if cells
+    }
+
+
+def _said_of(name: str, how: Notation, plain: Notation) -> Iterator[str]:
+    """Yield how a column is written, if it is not as usual."""
+    if how.unit:
+        yield f"{how.unit!r} beside the numbers of column {name!r} is left out"
+    if how.brackets:
+        yield f"numbers in brackets in column {name!r} are negative"
+    if how.thousands:
+        yield f"{named(how.thousands)} separates thousands in column {name!r}"
+    elif how.decimal != plain.decimal:
+        yield f"{how.decimal!r} is the decimal sign in column {name!r}"
+    if how.note:
+        yield f"column {name!r} is read as decimals: {how.note}"
+
+
+def _equal(file: TextFile, head: Head, name: str) -> bool:
+    """Tell whether the columns of a repeated name have the same entries in all rows; the head is looked at first."""
+    names = list((file.layout.repeated or {}).get(name, (name,)))
+    cells = cells_of(head, file.dialect, file.layout)
+    if any(cells[one] != cells[name] for one in names):
+        return False
+    if head.whole:
+        return True
+    with (
+        readable(file.place, CsvSource.kind),
+        reader_of(file, names, dict.fromkeys(names, pa.binary()), AHEAD) as reader,
+    ):
+        return all(column.equals(batch.column(0)) for batch in reader for column in batch.columns)
 
 
 def _alike(
     places: Sequence[Place], heads: Sequence[Head], name: str, delimiter: str | None, decimal: str | None
 ) -> Dialect:
-    """Return the dialect of all files, or raise a DataError that names two that differ in it or in their columns."""
+    """Return the dialect of all files, or raise a DataError that names two that differ in it."""
     (first, head), *others = zip(places, heads, strict=True)
     dialect = sniffed(first, delimiter, decimal, head)
     for place, text in others:
         other = sniffed(place, delimiter, decimal, text)
         own = dialect.decimal or other.decimal
-        if replace(dialect, decimal=own) != replace(other, decimal=other.decimal or own):
+        if dialect.delimiter != other.delimiter or own != (other.decimal or own):
             raise DataError(
                 f"{name}: the files are not written alike: {first.name} has {dialect}, {place.name} has {other}; "
                 "name those of one kind by a pattern, or state `delimiter` and `decimal`"
             )
         dialect = replace(dialect, decimal=own)
-    names = header(head, dialect) if others else []
-    for place, text in others:
-        if missing := set(names) ^ set(header(text, dialect)):
-            column = min(missing)
-            with_it, without = (first, place) if column in names else (place, first)
-            raise DataError(
-                f"{name}: the files have not the same columns: {with_it.name} has {column!r}, {without.name} has not; "
-                "name those of one kind by a pattern"
-            )
     return dialect
+
+
+def _check_columns(files: Sequence[TextFile], name: str) -> None:
+    """Raise a DataError that names two files that differ in their columns."""
+    first, *others = files
+    for file in others:
+        if missing := set(first.columns) ^ set(file.columns):
+            column = min(missing)
+            with_it, without = (first, file) if column in first.columns else (file, first)
+            raise DataError(
+                f"{name}: the files have not the same columns: {with_it.place.name} has {column!r}, "
+                f"{without.place.name} has not; name those of one kind by a pattern"
+            )
 
 
 def _is_text(kind: pa.DataType | None) -> bool:
@@ -204,28 +348,58 @@ def _distinct(column: pa.Array) -> list[str]:
     return [value for value in column.dictionary_encode().dictionary.to_pylist() if value is not None]
 
 
+Settle = Callable[[str, Sequence[str]], Notation | None]
+
+
 def _batches(
-    place: Place,
-    dialect: Dialect,
+    file: TextFile,
     columns: list[str],
     types: Mapping[str, pa.DataType],
     own: Mapping[str, Notation | None],
-    settle: Callable[[str, Sequence[str]], Notation | None] | None,
+    settle: Settle,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file; ``own`` has columns that are read as text, with what numbers in them are like.
 
     None where this is not known yet, since all numbers in the head are whole; then ``settle`` knows it by more of them.
+    Where Arrow meets an entry that is no plain number, all columns of numbers are read so from there on.
     """
-    how, plain, row = dict(own), Notation(dialect.decimal or "."), 0
-    with _open(place, dialect, columns, {**types, **dict.fromkeys(own, pa.string())}, AHEAD) as reader:
+    plain = [name for name in columns if name not in own and pa.types.is_floating(types.get(name, pa.null()))]
+    row = 0
+    with readable(file.place, CsvSource.kind):
+        try:
+            for batch in _converted(file, columns, types, own, settle):
+                row += batch.num_rows
+                yield batch
+        except pa.ArrowInvalid as error:
+            if not plain or "conversion error to double" not in str(error):
+                raise odd_value(file, error) from error
+        else:
+            return
+    for batch in _batches(file, columns, types, {**own, **dict.fromkeys(plain)}, settle):
+        if batch.num_rows > row:
+            yield batch.slice(row)
+        row = max(0, row - batch.num_rows)
+
+
+def _converted(
+    file: TextFile,
+    columns: list[str],
+    types: Mapping[str, pa.DataType],
+    own: Mapping[str, Notation | None],
+    settle: Settle,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file, with numbers made of the columns that are read as text."""
+    how, usual_notation, row = dict(own), Notation(file.dialect.decimal or "."), 0
+    with reader_of(file, columns, {**types, **dict.fromkeys(own, pa.string())}, AHEAD) as reader:
         for batch in reader:
             for name in own:
                 at = batch.schema.get_field_index(name)
                 numbers = _whole(batch.column(at))
-                if numbers is None and how[name] is None and settle is not None:
+                if numbers is None and how[name] is None:
                     how[name] = settle(name, _distinct(batch.column(at)))
                 if numbers is None:
-                    numbers = _numbers(batch.column(at), how[name] or plain, name, place.name, row)
+                    shown = how[name] or usual_notation
+                    numbers = _numbers(batch.column(at), shown, name, file.place.name, row)
                 batch = batch.set_column(at, pa.field(name, pa.float64()), numbers)  # noqa: PLW2901
             row += batch.num_rows
             yield batch
@@ -260,32 +434,3 @@ def _numbers(column: pa.Array, how: Notation, name: str, where: str, before: int
                     f"which is no number with {how.decimal!r} as decimal sign{between}; correct the value"
                 )
     return pa.array(entries, pa.float64(), from_pandas=True).take(coded.indices)
-
-
-@contextmanager
-def _open(
-    place: Place,
-    dialect: Dialect,
-    columns: list[str] | None,
-    types: Mapping[str, pa.DataType] | None,
-    ahead: int = BLOCK,
-) -> Iterator[Any]:
-    """Yield the reader of a file; from a store it comes ``ahead`` bytes at a time."""
-    from pyarrow import csv
-
-    with readable(place, CsvSource.kind), place.opened() as file:
-        packed = "gzip" if zipped(place) else None
-        text = pa.BufferedInputStream(file, ahead) if place.is_remote else file
-        with csv.open_csv(
-            pa.input_stream(text, compression=packed),
-            read_options=csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=dialect.encoding),
-            parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
-                include_columns=columns,
-                column_types=types,
-                decimal_point=dialect.decimal or ".",
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,  # "NA" in quotes is a name, NA without is a missing value
-            ),
-        ) as reader:
-            yield reader

@@ -24,6 +24,7 @@ class ParquetSource(FileSource):
 
     kind = "Parquet"
     endings = (".parquet", ".pq")
+    signatures = ((0, b"PAR1"), (0, b"PARE"))
 
     def __init__(self, places: Sequence[Place], name: str) -> None:
         import pyarrow.parquet as pq

@@ -22,7 +22,7 @@ from fairfix.data.reading import SCORE_RANGE
 from fairfix.errors import MALFORMED, ArtifactError, FairfixError
 from fairfix.models.export.program import names_of
 from fairfix.models.export.rules import Exported
-from fairfix.models.identity import IDENTITY_TYPES, row_draws
+from fairfix.models.identity import IDENTITY_TYPES, RowDraws
 from fairfix.models.repaired import Repaired
 
 ALIKE = 1e-9
@@ -93,7 +93,7 @@ def _answers(repaired: Repaired, rows: pa.Table) -> dict[str, Any]:
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
     table = pa.Table.from_batches(batches)
     names = [name for name in by_column.output.names if name != "randomized"]
-    draw = row_draws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
+    draw = RowDraws(rows, repaired.identity, repaired.key, by_id=repaired.reading.columns.id is not None)
     return {
         "draws": draw(np.arange(ROWS)).tolist(),
         "results": _plain(table.select(names)),

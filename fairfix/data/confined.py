@@ -1,0 +1,123 @@
+"""Confined reading: a library of C or Rust reads a stranger's file in a process of its own, with limits.
+
+Such a library takes memory for as many cells as a file declares, or fails in a way that ends its process. Here that
+ends as an error that names the file. The process gets the file on its standard input and answers with an Arrow stream.
+The limits hold where the system has them, which Windows has not.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+
+from fairfix.data.places import Place
+from fairfix.errors import DataError
+
+MEMORY = 3 << 30
+"""Bytes of addresses that the process may take."""
+
+SECONDS = 300
+"""Processor time that it may take."""
+
+BYTES = 1 << 30
+"""Largest file, and largest table, that is read whole."""
+
+CHUNK = 1 << 20
+"""Bytes handed over at a time."""
+
+TOO_LARGE = "is too large to be read whole; save it as Parquet or CSV, which are read a piece at a time"
+
+START = "import sys; sys.path[:] = {path!r}; from fairfix.data.confined import answer; answer({reader!r}, {given!r})"
+
+
+def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Table:
+    """Return the table of a file, read in another process.
+
+    Parameters
+    ----------
+    reader
+        ``module:function`` of fairfix, called there with the bytes of the file and ``given``, which JSON can hold. It
+        returns a table. The ValueError of a library or a DataError comes back as a DataError.
+    """
+    if (place.size or 0) > BYTES:
+        raise DataError(f"{place.name} {TOO_LARGE}")
+    code = START.format(path=sys.path, reader=reader, given=json.dumps(given))
+    command = [sys.executable, "-P", "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    start: Any = partial(subprocess.Popen, command, **pipes)  # code of our own
+    with place.opened() as file, start() as process:
+        try:
+            with suppress(BrokenPipeError), process.stdin:
+                while chunk := file.read(CHUNK):
+                    process.stdin.write(chunk)
+            head = process.stdout.readline()
+            table = _table(head, process.stdout)
+        except BaseException:
+            process.kill()
+            raise
+    if head and "error" in (reply := json.loads(head)):
+        raise DataError(
+            f"{place.name} {reply['error']}" if reply["own"] else _unreadable(place, kind, reply["error"])
+        )
+    if table is None or process.returncode:
+        why = "it needs more memory or time than a file may take, or is damaged"
+        raise DataError(f"{_unreadable(place, kind, why)}; save it as Parquet or CSV")
+    return table
+
+
+def _unreadable(place: Place, kind: str, why: str) -> str:
+    return f"{place.name} cannot be read as {kind}: {why}"
+
+
+def _table(head: bytes, stream: Any) -> pa.Table | None:
+    """Return the table that follows the first line of an answer; None where there is none or it breaks off."""
+    if not head or "error" in json.loads(head):
+        return None
+    try:
+        with pa.ipc.open_stream(stream) as batches:
+            return batches.read_all()
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def answer(reader: str, given: str) -> None:
+    """Read standard input by a reader and write its table: the work of the process."""
+    _limit()
+    module, _, name = reader.partition(":")
+    out, reply, table = sys.stdout.buffer, {}, None
+    try:
+        table = getattr(import_module(module), name)(
+            BytesIO(sys.stdin.buffer.read(BYTES + 1)), **json.loads(given)
+        )
+        if table.nbytes > BYTES:
+            reply = {"error": TOO_LARGE, "own": True}
+    except DataError as error:
+        reply = {"error": str(error), "own": True}
+    except MemoryError:
+        reply = {"error": TOO_LARGE, "own": True}
+    except BaseException as error:  # a panic of Rust is no Exception
+        first = [*str(error).strip().splitlines(), type(error).__name__][0]
+        reply = {"error": first, "own": False}
+    out.write(json.dumps(reply).encode() + b"\n")
+    if not reply and table is not None:
+        with pa.ipc.new_stream(out, table.schema) as stream:
+            stream.write_table(table)
+    out.flush()
+
+
+def _limit() -> None:
+    """Limit the memory and the time of this process, and leave no image of it behind."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no limits; a lower one is in force already
+        from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, getrlimit, setrlimit
+
+        for which, most in ((RLIMIT_CORE, 0), (RLIMIT_CPU, SECONDS), (RLIMIT_AS, MEMORY)):
+            hard = getrlimit(which)[1]
+            setrlimit(which, (most if hard == RLIM_INFINITY else min(most, hard), hard))

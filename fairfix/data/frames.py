@@ -1,0 +1,218 @@
+"""Frames: rows in memory, of the kinds that programs have, as sources of Arrow batches.
+
+=============================================  ==============================================================
+kind                                           is read
+=============================================  ==============================================================
+Arrow table, batch                             as it is
+pandas data frame, dict of columns, records,   into an Arrow table at once
+structured array of numpy
+Polars data frame, DuckDB relation             the columns that a run uses, when it uses them
+Polars lazy frame                              likewise: its query runs once for each new set of columns
+Arrow dataset                                  a batch at a time, so it may be larger than memory
+reader of batches, other Arrow C streams       once, into an Arrow table
+=============================================  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.data.files import BATCH_ROWS, FrameSource, Part, Source
+from fairfix.data.frame_columns import arrow_table
+from fairfix.data.urls import hidden
+from fairfix.errors import ColumnError, DataError
+
+Read = Callable[[list[str]], pa.Table]
+"""Returns the rows with some of their columns."""
+
+KINDS = (
+    "a path, a data frame of pandas or Polars, an Arrow table or dataset, a DuckDB relation, a dict of columns, "
+    "a list of dicts, or a numpy array with named columns"
+)
+"""Rows that fairfix takes, for messages."""
+
+
+class LazySource(Source):
+    """Rows whose columns are fetched when they are asked for; the columns fetched last are kept.
+
+    Parameters
+    ----------
+    schema
+        Names and types of the columns.
+    read
+        Returns the rows with some of their columns; it must give the same rows in the same order each time.
+    kind
+        The kind of rows, for messages.
+    rows
+        Their number.
+    """
+
+    def __init__(self, schema: pa.Schema, read: Read, kind: str, rows: int) -> None:
+        self.name, self.schema = "data", schema
+        self.rows = self.about_rows = rows
+        self._read, self._kind = read, kind
+        self._kept: pa.Table | None = None
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the rows as one part; a DataError where their number has changed since they were read last."""
+        kept, names = self._kept, list(columns) or self.schema.names[:1]
+        if kept is None or not set(names) <= set(kept.column_names):
+            before = () if kept is None else kept.column_names
+            with fetched(self._kind):
+                self._kept = self._read(list(dict.fromkeys((*before, *names))))
+            kept = self._kept
+            if kept.num_rows != self.rows:
+                raise DataError(
+                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was asked again; collect "
+                    "it first"
+                )
+        return FrameSource(kept, self.name).parts(columns)
+
+
+class DatasetSource(Source):
+    """An Arrow dataset, which is read a batch at a time."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.name, self.schema = "data", dataset.schema
+        with fetched("dataset"):
+            self.rows = self.about_rows = int(dataset.count_rows())
+        self._dataset = dataset
+
+    def parts(self, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> list[Part]:
+        """Return the rows as one part."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with fetched("dataset"):
+                yield from _whole(self._dataset.to_batches(columns=list(columns), batch_size=BATCH_ROWS))
+
+        return [Part(self.name, batches)]
+
+
+def _whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches in batches of ``BATCH_ROWS``, since sums depend on where batches end."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= BATCH_ROWS:
+            *full, last = pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+            yield from full
+            waiting = [last]
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+
+
+def frame_source(data: Any) -> Source:
+    """Return rows in memory as a source; a DataError where they are of no kind that is known, or cannot be read."""
+    if isinstance(data, pa.RecordBatch):
+        return FrameSource(pa.Table.from_batches([data]))
+    if isinstance(data, pa.Table):
+        return FrameSource(data)
+    if isinstance(data, Mapping):
+        return _by_column(data)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(row, Mapping) for row in data):
+        return _by_column(columns_of(data))
+    if isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.names:
+        return _by_column({name: data[name] for name in data.dtype.names})
+    if isinstance(data, np.ndarray) and data.ndim == 2 and data.shape[1]:
+        return _by_column({f"x{i}": data[:, i] for i in range(data.shape[1])})
+    if (lazy := _lazy(data)) is not None:
+        return lazy
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        if getattr(data.columns, "nlevels", 1) > 1:
+            raise ColumnError(
+                "the columns of the data frame have several levels; give each one name: "
+                "data.columns = ['_'.join(map(str, names)) for names in data.columns]"
+            )
+        return _by_column(data)
+    if hasattr(data, "__arrow_c_stream__") and not _is_series(data):
+        with fetched(type(data).__name__):
+            return FrameSource(streamed(data))
+    raise DataError(f"cannot read data from {_described(data)}; give {KINDS}")
+
+
+def _lazy(data: Any) -> Source | None:
+    """Return what reads only the columns that are used; None of data that has no such way."""
+    library = type(data).__module__.partition(".")[0].lstrip("_")
+    if library == "polars" and hasattr(data, "collect_schema"):
+        with fetched("Polars frame"):
+            schema = streamed(data.lazy().limit(0).collect()).schema
+            eager = not hasattr(data, "collect")
+            rows = data.height if eager else data.select(import_module("polars").len()).collect().item()
+
+        def read(columns: list[str]) -> pa.Table:
+            chosen = data.select(columns)
+            return streamed(chosen if eager else chosen.collect())
+
+        return LazySource(schema, read, "Polars frame", int(rows))
+    if library == "duckdb" and hasattr(data, "project"):
+        with fetched("DuckDB relation"):
+            schema, rows = streamed(data.limit(0)).schema, data.shape[0]
+
+        def asked(columns: list[str]) -> pa.Table:
+            quoted = ('"' + name.replace('"', '""') + '"' for name in columns)
+            return streamed(data.project(", ".join(quoted)))
+
+        return LazySource(schema, asked, "DuckDB relation", int(rows))
+    if library == "pyarrow" and hasattr(data, "count_rows") and hasattr(data, "to_batches"):
+        if hasattr(data, "get_fragments"):
+            return DatasetSource(data)
+        with fetched("scanner"):
+            return FrameSource(data.to_table())
+    return None
+
+
+def columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return the columns of a list of records; a key that a record lacks is a missing value."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _by_column(data: Any) -> Source:
+    """Return a data frame of pandas, or a dict of columns; columns that no table can hold are left out."""
+    table, unreadable = arrow_table(data)
+    return FrameSource(table, unreadable=unreadable)
+
+
+def streamed(data: Any) -> pa.Table:
+    """Return the rows of an Arrow C stream."""
+    return pa.RecordBatchReader.from_stream(data).read_all()
+
+
+def _is_series(data: Any) -> bool:
+    """Tell whether data is one column, such as a series of pandas or Polars."""
+    return hasattr(data, "dtype") and not hasattr(data, "columns")
+
+
+def _described(data: Any) -> str:
+    """Return the kind of data with its shape, and an article."""
+    shape = getattr(data, "shape", None)
+    shaped = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    return f"a {type(data).__name__}{shaped}"
+
+
+@contextmanager
+def fetched(kind: str) -> Iterator[None]:
+    """Turn an error of whatever makes the rows into a DataError."""
+    try:
+        yield
+    except (MemoryError, DataError):
+        raise
+    except Exception as error:  # libraries have errors of their own
+        reason = hidden(str(error)).strip() or type(error).__name__
+        raise DataError(f"the rows of the {kind} cannot be read: {reason}") from None
+
+
+@contextmanager
+def convertible(kind: str) -> Iterator[None]:
+    """Turn what Arrow says of values it cannot hold into an error of the data."""
+    try:
+        yield
+    except (OverflowError, pa.ArrowException, ValueError, TypeError) as error:
+        reason = "; ".join(map(str, error.args)) or type(error).__name__
+        raise DataError(f"the {kind} cannot be turned into columns of one type each: {reason}") from error

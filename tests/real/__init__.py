@@ -1,0 +1,1 @@
+"""First lines on files with the quirks of public ones, and first guesses: do they lead to a report."""

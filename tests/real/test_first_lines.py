@@ -1,0 +1,149 @@
+"""The first line on each of twenty public files leads to a report, and forty first guesses lead on.
+
+The law: two lines at most. :data:`TRIES` has the cases that need more; a figure of it is only ever made smaller.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.files import FILES, Real, names_of
+from tests.real.first_guesses import GUESSES, answered, files
+from tests.real.first_lines import STUCK, cases, fault, measured, next_line, proposed
+
+LAW = 2
+"""Lines that a person types until the first report."""
+
+STILL_STUCK = """
+compas-scores-two-years.csv: audit logloss ramp
+german.data: audit logloss ramp
+adult.data: audit logloss ramp
+adult.test: audit logloss ramp
+student-mat.csv: audit logloss ramp
+2022_public_lar.csv: logloss
+bar_pass_prediction.csv: logloss
+csv_pca.zip: audit logloss ramp
+processed.cleveland.data: audit logloss ramp
+h181.ssp: audit logloss ramp
+communities.data: audit fair-regression
+crx.data: audit logloss ramp
+dutch_census_2001.arff: audit logloss ramp
+LoanStats3d.csv: audit logloss ramp
+application_train.csv: audit ramp
+sqf-2022.csv: logloss ramp
+sqf-2023.xlsx: audit logloss ramp
+ADMISSIONS.csv.gz: logloss
+Bewerbungen.csv: audit logloss ramp
+"""
+"""Files and tasks whose answers lead nowhere yet."""
+
+TRIES = {
+    f"{file} {task}": STUCK
+    for file, _, tasks in (line.partition(":") for line in STILL_STUCK.split("\n") if line)
+    for task in tasks.split()
+}
+"""Case -> tries that it may need until its answer is better."""
+
+LEADING_ON = 5
+"""Guesses that run, or are answered with a line that does; forty in the end."""
+
+NEEDS = {".ssp": "pyreadstat", ".xlsx": "openpyxl"}
+"""Kind of file -> library that writes it."""
+
+
+@pytest.mark.parametrize(("name", "real", "task"), [pytest.param(*one, id=one[0]) for one in cases()])
+def test_a_first_line_leads_to_a_report(name: str, real: Real, task: str, tmp_path: Path) -> None:
+    if library := NEEDS.get(Path(real.file).suffix):
+        pytest.importorskip(library, reason="writes the file")
+    done = measured(real, task, tmp_path)
+
+    assert done.tries <= TRIES.get(name, LAW), "\n".join([*done.lines, *done.answers[-1:], done.wrong])
+
+
+def test_the_table_names_cases() -> None:
+    assert set(TRIES) <= {name for name, _, _ in cases()}
+
+
+def test_first_guesses_lead_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in ("openpyxl", "duckdb", "polars"):
+        pytest.importorskip(library, reason="makes what is guessed")
+    files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    stuck = [line for line, means in GUESSES if not answered(line, means).leads_on]
+
+    assert len(GUESSES) == 40
+    assert len(GUESSES) - len(stuck) >= LEADING_ON, "\n".join(stuck)
+
+
+def test_files_have_the_names_of_the_public_ones() -> None:
+    wide = {"compas": 53, "hmda": 99, "homecredit": 122, "lending": 151, "diabetic": 50, "communities": 128}
+
+    assert {name: len(names_of(name)) for name in wide} == wide
+    assert sorted(name for name in set(names_of("compas")) if names_of("compas").count(name) == 2) == [
+        "decile_score", "priors_count",
+    ]  # fmt: skip
+    assert len({real.name for real in FILES}) == 20
+
+
+def test_files_are_the_same_each_time(tmp_path: Path) -> None:
+    compas = FILES[0]
+    first = compas.write(tmp_path, scored=False).read_bytes()
+    del compas.__dict__["drawn"]
+
+    assert compas.write(tmp_path, scored=False).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [
+        ("x\nto copy: fairfix audit a.csv --protected race\n", "fairfix audit a.csv --protected race"),
+        ("no column 'c'; did you mean 'race'?", "fairfix audit a.csv --protected race"),
+        (
+            "say --positive-label bad or --positive-label 'very good'",
+            "fairfix audit a.csv --protected c --positive-label 'very good'",
+        ),
+        ("name it with --score COLUMN", "fairfix audit a.csv --protected c --score p"),
+        ("add --no-config.", "fairfix audit a.csv --protected c --no-config"),
+        ("name the column with --weight", None),
+        ("--features names the columns", None),
+        ("fairfix: note: --score x\nfairfix: name the column with --weight", None),
+        ("type: fairfix audit a.csv --protected COLUMN", None),
+        ("unknown kind of file", None),
+    ],
+)
+def test_a_person_types_what_is_answered_and_no_more(answer: str, then: str | None) -> None:
+    knows = {"positive-label": ("very good",), "score": ("p",)}
+
+    assert next_line("fairfix audit a.csv --protected c", answer, knows) == then
+
+
+def test_a_person_takes_the_proposal_with_the_own_columns() -> None:
+    answer = "fairfix audit a.csv --label x\n  fairfix audit a.csv --label two_year_recid\n"
+
+    assert proposed(answer) == [line.strip() for line in answer.splitlines()]
+    assert (
+        next_line("fairfix audit a.csv", answer, {"label": ("two_year_recid",)})
+        == proposed(answer)[1]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "faulty"),
+    [
+        ({}, False), ({"read": 599}, True), ({"label": None}, True), ({"label": "default"}, True),
+        ({"positive": "no"}, True), ({"rate": 0.1}, True),
+    ],
+)  # fmt: skip
+def test_a_report_about_something_else_is_none(change: dict[str, Any], faulty: bool) -> None:
+    bank = next(real for real in FILES if real.name == "bank")
+    given = {"read": 600, "label": "y", "positive": "yes", "rate": bank.base_rates()[0]} | change
+    result = {
+        "data": {"rows": {"read": given["read"]}, "columns": {"label": given["label"]}},
+        "settings": {"task": "classification", "positive_label": given["positive"]},
+        "overall": {"metrics": {"base_rate": {"value": given["rate"]}}},
+    }
+
+    assert bool(fault(bank, result)) == faulty
