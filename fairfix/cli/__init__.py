@@ -37,16 +37,16 @@ from fairfix.report.words import as_options, harmless, visible
 from fairfix.tasks.glossary import STATUSES
 
 COMMANDS = {
-    "audit": "Measure how a model treats groups, and gate on it.",
-    "repair": "Fit a repaired predictor and prove it on held-out rows.",
-    "compare": "Show what each method costs over a range of slack.",
+    "audit": "Measure how a model treats groups, and check it against limits.",
+    "repair": "Fit a repaired predictor and evaluate it on held-out rows.",
+    "compare": "Compare repair methods over a range of allowed gaps, or two models.",
     "predict": "Apply a repaired predictor to new rows.",
-    "export": "Turn a repaired predictor into SQL, ONNX, Python or JSON.",
-    "inspect": "Show what is in a repaired predictor or a file of counts.",
-    "report": "Render a saved result in another format.",
-    "init": "Write a first fairfix.toml from a data file.",
-    "merge": "Add up saved counts, for one audit of many files.",
-    "explain": "Say what a metric, a check, a method or a word is.",
+    "export": "Export a repaired predictor to SQL, ONNX, Python or JSON.",
+    "inspect": "Show what a repaired predictor or a counts file contains.",
+    "report": "Convert a saved result to another format.",
+    "init": "Write a starter fairfix.toml for a data file.",
+    "merge": "Add saved counts, to audit many files as one.",
+    "explain": "Explain a metric, a check, a method, an option or a term.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 

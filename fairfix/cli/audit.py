@@ -32,7 +32,7 @@ from fairfix.tasks.request import AuditRequest
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Measure how a model treats groups, and gate on it.
+    """Measure how a model treats groups, and check it against limits.
 
     \b
     fairfix audit loans.parquet --protected race
@@ -40,9 +40,9 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit loans.parquet --protected race --check 'dp.difference<=0.1'
     fairfix audit --from-counts all.counts --out html=audit.html
 
-    DATA is a file with a table, packed or not, a folder, a quoted pattern, a URL, a database, or - for standard
-    input. A column whose name has a comma stands in double quotes, inside the quotes of the shell. 'fairfix explain
-    WORD' says what a check or a term is.
+    DATA is a file with a table, compressed or not, a folder, a quoted pattern, a URL, a database, or - for standard
+    input. Put a column name that contains a comma into double quotes, inside the quotes of the shell. 'fairfix explain
+    WORD' explains a check or a term.
     """
     settle(ctx)
     check_outputs(given)

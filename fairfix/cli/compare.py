@@ -34,14 +34,14 @@ from fairfix.tasks.request import CompareRequest
     "--picture",
     type=click.Path(),
     metavar="FILE",
-    help="Also draw the frontier, as .png or .svg; needs the extra fairfix[plot].",
+    help="Also draw the frontier as .png or .svg (needs fairfix[plot]).",
 )
 @output_options()
 @dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Show what each method costs over a range of slack, or compare two models.
+    """Compare repair methods over a range of allowed gaps, or two models.
 
     \b
     fairfix compare loans.parquet --protected race

@@ -29,7 +29,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @format_option()
 @debug_option
 def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
-    """Say what a metric, a check, a method or a word is.
+    """Explain a metric, a check, a method, an option or a term.
 
     \b
     fairfix explain dp

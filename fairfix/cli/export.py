@@ -19,7 +19,7 @@ from fairfix.tasks.request import ExportRequest
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Turn a repaired predictor into SQL, ONNX, a Python script or JSON.
+    """Export a repaired predictor to SQL, ONNX, Python or JSON.
 
     \b
     fairfix export repaired.fairfix --to sql --dialect postgresql

@@ -24,24 +24,22 @@ from fairfix.report.words import as_escape, harmless
     multiple=True,
     metavar="COLUMN",
     callback=column_names,
-    help="Column whose groups are compared; several by commas or repeated.  [default: those with usual names]",
+    help="Protected column; repeat it, or separate names by commas.  [default: columns with usual names]",
 )
 @option(
     "--label",
     metavar="COLUMN[=VALUE,...]",
-    help="Observed outcome, with its positive values if it is not 0/1.  [default: a column with a usual name]",
+    help="Observed outcome, 0/1, or name its positive values.  [default: a column with a usual name]",
 )
-@option("--score", metavar="COLUMN", help="The model's score.  [default: a column with a usual name]")
-@option("--prediction", metavar="COLUMN", help="Hard decisions, 0/1, instead of or beside a score.")
-@option("--count", metavar="COLUMN", help="Number of people that a row is for, in a table of frequencies.")
-@option(
-    "--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="Where to write it."
-)
-@option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@option("--score", metavar="COLUMN", help="Model score.  [default: a column with a usual name]")
+@option("--prediction", metavar="COLUMN", help="Decisions, 0/1, instead of, or in addition to, a score.")
+@option("--count", metavar="COLUMN", help="Column with the number of people each row stands for.")
+@option("--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="File to write.")
+@option("--force", is_flag=True, help="Overwrite an existing file.")
 @quiet_option
 @debug_option
 def command(data: str, **given: Any) -> int:
-    """Write a first fairfix.toml from a data file.
+    """Write a starter fairfix.toml for a data file.
 
     It says what was found in the data, in comments, and 'fairfix audit' runs with it. Candidates for protected
     columns are listed; which ones matter, and which limits hold, is for you to say: no limit is written.

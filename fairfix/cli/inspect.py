@@ -18,7 +18,7 @@ from fairfix.report.words import as_json, as_options, harmless, named, plain
 @format_option()
 @debug_option
 def command(artifact: str, format_: str, debug: bool) -> int:
-    """Show what is in a repaired predictor, or in a file of counts.
+    """Show what a repaired predictor or a counts file contains.
 
     Of a predictor, runs the rule on its test vectors, and no code of the file.
 

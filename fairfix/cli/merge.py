@@ -12,12 +12,12 @@ from fairfix.cli.outputs import check_outputs
 
 @click.command("merge")
 @click.argument("counts", nargs=-1, required=True, type=click.Path())
-@option("--output", "-o", required=True, metavar="FILE", type=click.Path(), help="Where to write the sum.")
-@option("--name", metavar="TEXT", help="What reports call the data.  [default: the names of its files]")
+@option("--output", "-o", required=True, metavar="FILE", type=click.Path(), help="File to write.")
+@option("--name", metavar="TEXT", help="Name of the data in reports.  [default: the names of its files]")
 @quiet_option
 @debug_option
 def command(counts: tuple[str, ...], **given: Any) -> int:
-    """Add up saved counts, for one audit of many files.
+    """Add saved counts, to audit many files as one.
 
     COUNTS are files written by 'fairfix audit --counts-out', or by this command. They must have been taken with the
     same columns, threshold and policies. The report from the sum is that of the files together, in the order given.

@@ -93,7 +93,7 @@ def column_names(ctx: click.Context, param: click.Parameter, texts: Sequence[str
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-SEVERAL = "  Several by commas or repeated."
+SEVERAL = "  Repeat, or separate by commas."
 
 
 def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[Any]:
@@ -238,13 +238,15 @@ undecided_option = option(
     "--undecided",
     type=Choice(get_args(Undecided)),
     default="exit3",
-    help="What an undecided check does to the exit status.",
+    help="Effect of an undecided check on the exit status.",
 )
 
 
 def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
     """Return the option of what is printed."""
-    return option("--format", "format_", type=Choice(formats), default="text", help="Format on stdout.")
+    return option(
+        "--format", "format_", type=Choice(formats), default="text", help="Format printed to standard output."
+    )
 
 
 def output_options() -> Decorator[Any]:
@@ -264,8 +266,7 @@ def output_options() -> Decorator[Any]:
             "--verbose",
             is_flag=True,
             callback=_verbose,
-            help="Show every comparison, not only the usual ones; of a repair, also what the solver found; of data "
-            "from elsewhere, how many bytes came.",
+            help="Show all comparisons, details of the solver (repair), and bytes read from remote data.",
         ),
     )
 
@@ -293,7 +294,7 @@ verbose_option = option(
     is_flag=True,
     expose_value=False,
     callback=_verbose,
-    help="Of data from elsewhere, say how many bytes came.",
+    help="Print how many bytes were read from remote data.",
 )
 
 
@@ -302,7 +303,9 @@ def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     return value
 
 
-quiet_option = option("--quiet", "-q", is_flag=True, callback=_quiet, help="No talk on stderr, only errors.")
+quiet_option = option(
+    "--quiet", "-q", is_flag=True, callback=_quiet, help="Print only errors to standard error."
+)
 debug_option = option("--debug", is_flag=True, help="Show the traceback of an error.")
 
 
@@ -384,7 +387,7 @@ dry_run_option = option(
     "--dry-run",
     is_flag=True,
     callback=_dry_run,
-    help="Of a database: print the SQL that would be sent, and stop. It is connected to, for the columns.",
+    help="Print the SQL that would be sent, and stop (databases). Connects only to look up columns.",
 )
 
 
@@ -405,7 +408,7 @@ run_options = stacked(
     option(
         "--no-config", is_flag=True, is_eager=True, callback=_no_config, help="Read no configuration file."
     ),
-    option("--show-settings", is_flag=True, help="Print every setting and where it comes from, and stop."),
+    option("--show-settings", is_flag=True, help="Print all settings and their sources, and stop."),
     quiet_option,
     debug_option,
 )

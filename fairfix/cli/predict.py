@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @option(
     "--cluster",
     metavar="ADDRESS",
-    help="Let the workers of a Dask cluster write the files of a folder; local:4 starts 4 processes here.",
+    help="Address of a Dask scheduler whose workers write the files of a folder; local:4 starts 4 processes here.",
 )
 @dry_run_option
 @verbose_option
@@ -57,20 +57,20 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     \b
     fairfix predict repaired.fairfix new.parquet -o decided.parquet
 
-    The rows come out in order with three columns more: p_positive, the exact probability of a positive decision;
-    decision, 0 or 1; randomized, whether chance had a part in it. A method that repairs values writes prediction
-    for p_positive, and for a regression no decision. What is drawn hangs on the row's identity alone, not on the batch
-    or its order; without an id, equal rows are told apart by their order.
+    Rows keep their order and get three columns: p_positive, the probability of a positive decision; decision, 0 or 1;
+    and randomized, whether the decision was drawn at random. Methods that repair values write prediction instead of
+    p_positive, and for regression no decision. A random draw depends only on the row ID, not on the batch or its order.
+    Without an ID, equal rows are told apart by their order.
 
     \b
     fairfix predict repaired.fairfix 'parts/*.parquet' -o decided/
 
-    writes a file for each file, as if each were data of its own.
+    writes one file for each input file, as if each were separate data.
 
     \b
     fairfix predict repaired.fairfix duckdb:///b.db#new -o duckdb:///b.db#decided
 
-    makes a new table, whole or not at all. One that is there is never touched.
+    creates a new table, completely or not at all. It never changes an existing table.
 
     \b
     fairfix predict repaired.fairfix new.csv | head

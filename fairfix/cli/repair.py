@@ -234,7 +234,7 @@ def _apply_method_table(ctx: click.Context) -> None:
     "-o",
     type=click.Path(),
     default="repaired.fairfix",
-    help="Where to write the repaired predictor.",
+    help="File to write the repaired predictor to.",
 )
 @undecided_option
 @output_options()
@@ -242,7 +242,7 @@ def _apply_method_table(ctx: click.Context) -> None:
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **_: Any) -> int:
-    """Fit a repaired predictor and prove it on held-out rows.
+    """Fit a repaired predictor and evaluate it on held-out rows.
 
     \b
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
@@ -250,8 +250,8 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
     fairfix repair --from-counts a.counts --proof-counts b.counts --method ramp
 
-    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together:
-    parity among their cells. Checks are about the repaired model, on held-out rows.
+    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together, for
+    parity between their intersections. Checks apply to the repaired decisions on held-out rows.
     """
     _apply_method_table(ctx)
     settle(ctx)

@@ -24,7 +24,7 @@ SCHEMAS = (
 @output_options()
 @debug_option
 def command(result: str, **given: Any) -> int:
-    """Render a saved result in another format.
+    """Convert a saved result to another format.
 
     RESULT is a JSON file written by 'fairfix audit', 'fairfix repair' or 'fairfix compare'.
 

@@ -242,11 +242,11 @@ class FilesRequest(Request):
 
     table: str | None = parameter(
         None,
-        "Of a database: the table or view to read, perhaps with its schema, as in `table=risk.loans`.",
+        "Table or view to read, optionally with its schema (databases), or sheet (workbooks).",
         "NAME",
     )
     sql: str | None = parameter(
-        None, "Of a database: the query to read instead, which can only read.", "SELECT"
+        None, "Query to read instead of a table; must only read (databases).", "SELECT"
     )
     delimiter: str | None = parameter(
         None,
@@ -255,7 +255,7 @@ class FilesRequest(Request):
     )
     decimal: str | None = parameter(
         None,
-        "Decimal sign of CSV files; the other one then separates thousands.  [default: as the numbers show]",
+        "Decimal sign of CSV files; the other sign separates thousands.  [default: detected]",
         choices=(".", ","),
     )
     encoding: str | None = parameter(
@@ -263,17 +263,17 @@ class FilesRequest(Request):
     )
     header: bool | None = parameter(
         None,
-        "Take the first row of CSV files for column names, or for data in columns c1, c2, ...  [default: detected]",
+        "Whether the first row of CSV files has column names; without, columns are c1, c2, ...  [default: detected]",
         kind=bool,
     )
     trust_model: str | None = parameter(
-        None, "Load a pickle-family model file, which runs its code, if it has this hash.", "sha256:HASH"
+        None, "Load a pickle-family model file with this hash; doing so runs its code.", "sha256:HASH"
     )
 
 
 COPIES = (
-    "Counterfactual copies of people: a file of the `id` column and the columns that change, with a row for each copy; "
-    "all other columns keep their values."
+    "Counterfactual copies of people: a file with the `id` column and the columns that change, one row per copy. "
+    "All other columns keep their values."
 )
 
 MULTICLASS = "multiclass"
@@ -288,125 +288,126 @@ class DataRequest(FilesRequest):
     """Data, which column is what, and how its values are read."""
 
     data: Any = source(
-        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "Rows: a file, a folder, a pattern, - (standard input), a database URL, a data frame, an Arrow or Ibis table.",
         "DATA",
         positional=True,
     )
-    protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
+    protected: Names = parameter((), "Protected column; its groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
         None,
-        "Observed outcome, 0/1; of other values name the positive ones.  [default: a column with a usual name]",
+        "Observed outcome, 0/1, or name its positive values.  [default: a column with a usual name]",
         "COLUMN[=VALUE,...]",
     )
-    score: str | None = parameter(None, "The model's score.  [default: a column with a usual name]", "COLUMN")
+    score: str | None = parameter(None, "Model score.  [default: a column with a usual name]", "COLUMN")
     prediction: str | None = parameter(
         None,
-        "Hard decisions, 0/1, instead of or beside a score; of other values name the positive ones.",
+        "Decisions, 0/1, or name their positive values; instead of, or in addition to, a score.",
         "COLUMN[=VALUE,...]",
     )
     model: Any = source(
-        "Score the rows with this model file (.skops, .onnx, .joblib, .pkl, or one of LightGBM, XGBoost or CatBoost)."
+        "Model file that scores the rows (.skops, .onnx, .joblib, .pkl, LightGBM, XGBoost, CatBoost)."
     )
     features: Names = parameter(
         (),
-        "Feature columns: of the model file, if it does not name them itself; for a method that learns, what it "
-        "learns from: columns, all (every usable column without a role), or score (the model's score alone).",
+        "Feature columns of the model, or of a method that learns: names, all (every usable column without a role), "
+        "or score (only the model's score).",
         "COLUMN",
         listed=True,
     )
     where: str | None = parameter(
         None,
-        "Use only the rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
+        "Use only rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
         "CONDITION",
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
         None,
-        "Number of people that a row is for, in a table of frequencies: as if the row came so often.",
+        "Column with the number of people each row stands for (tables of frequencies).",
         "COLUMN",
     )
     strata: Names = parameter(
-        (), "Compare, and repair, within each level of this column.", "COLUMN", listed=True
+        (), "Compare and repair within each level of this column.", "COLUMN", listed=True
     )
     bands: Names | Mapping[str, str | float | Sequence[float]] = parameter(
         (),
-        "Cut a protected column or a stratum of numbers into groups: at numbers, each the first of a group, or into "
-        "quartiles (tertiles, quintiles, deciles); values makes each number a group.",
+        "Cut a numeric protected column or stratum into groups: at the given lower bounds, or into tertiles, "
+        "quartiles, quintiles or deciles. The word values makes each number a group.",
         "COLUMN=NUMBER,...",
     )
     merge: Names | Mapping[str, Sequence[str]] = parameter(
         (),
-        "Names of a protected column or a stratum that mean one group, which the first names; (missing) as the first "
-        "makes the others missing values, and a name alone says that it is a group.",
+        "Treat several values of a column as the first one. (missing) as the first makes the others missing; a single "
+        "name confirms that it is a group.",
         "COLUMN=NAME,...",
     )
     threshold: float | None = parameter(
         None,
-        "A score at or above it is a positive decision.  [default: where the probability is 0.5]",
+        "Decision threshold: scores at or above it are positive.  [default: a probability of 0.5]",
         "SCORE",
         kind=float,
     )
     score_scale: ScoreScale = parameter(
         "probability",
-        "What a score is: p, 100p, 2p-1, log-odds, or no probability.",
+        "Scale of the score: p, 100p, 2p-1, log-odds, or not a probability (raw).",
         choices=get_args(ScoreScale),
     )
     missing_group: MissingGroup = parameter(
-        "error", "Rows whose group is missing.", choices=get_args(MissingGroup)
+        "error", "Handling of rows without a group.", choices=get_args(MissingGroup)
     )
     missing: MissingRows = parameter(
-        "error", "Rows whose score, label or weight is missing.", choices=get_args(MissingRows)
+        "error", "Handling of rows without a score, label or weight.", choices=get_args(MissingRows)
     )
-    max_groups: int = parameter(1000, "More distinct values than this are no groups.", at_least=2)
+    max_groups: int = parameter(
+        1000, "Reject protected columns with more distinct values than this.", at_least=2
+    )
     task: Asked = parameter(
         "classification",
-        "What the label is: 0/1, a real number, or one of many classes, in audits and for `method=sensei`.",
+        "Kind of label: 0/1, a real number, or one of several classes (audits and `method=sensei`).",
         choices=(*get_args(Task), MULTICLASS),
     )
     noise: Any = source(
-        "The protected column is a noisy one, and this table tells how: rows of true, noisy (and label) with a count "
-        "or a probability."
+        "Table of how recorded groups relate to true groups: true, noisy and perhaps label, with a count or a "
+        "probability."
     )
     noise_columns: Names = parameter(
         (),
-        "The noise file has a row per person instead, with both groups in these columns; A x B of several protected.",
+        "Columns with both groups, where the noise file has one row per person; A x B for several protected columns.",
         "TRUE,NOISY[,LABEL]",
         listed=True,
     )
     noise_probability: Probabilities | None = parameter(
         None,
-        "What its probabilities are.  [default: found from what sums to 1]",
+        "Kind of the probabilities in the noise table.  [default: detected from their sums]",
         choices=get_args(Probabilities),
     )
     noise_keep: Keep | None = parameter(
         None,
-        "What of the table holds for the data, if their groups have other shares.",
+        "Part of the table that also holds for the data, if group sizes differ.",
         choices=get_args(Keep),
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
         None,
-        "Total variation between each true group and the one recorded as it, or another: TRUE near RECORDED=NUMBER.",
+        "Total variation distance between each true group and its recorded group, or another: TRUE near RECORDED=NUMBER.",
         "GROUP=NUMBER,...",
     )
     noise_epsilon: float | None = parameter(
-        None, "Noise depends on outcomes by at most this.", "NUMBER", kind=float
+        None, "Largest dependence of the noise on outcomes.", "NUMBER", kind=float
     )
     noise_class_conditional: bool = parameter(
         False,
-        "State that noise depends on nothing but the true group, and decisions not on the recorded one.",
+        "Assume that noise depends only on the true group, and decisions do not depend on the recorded group.",
     )
     noise_membership: Names | Mapping[str, str] = parameter(
         (),
-        "Nothing is recorded: these columns hold each row's probability to be of each true group; an audit needs no "
-        "`protected` then.",
+        "Columns with each row's probability of belonging to each true group; an audit then needs no `protected`.",
         "[GROUP=]COLUMN,...",
         listed=True,
     )
     noise_independent: bool = parameter(
         False,
-        "State that, given these probabilities, the true group is independent of label and decision.",
+        "Assume that, given these probabilities, the true group is independent of label and decision.",
     )
-    seed: int = parameter(0, "Of everything that is drawn: the split, the fit, resampling.", at_least=0)
+    seed: int = parameter(0, "Random seed for the split, the fit and resampling.", at_least=0)
     record: Mapping[str, str] = field(default_factory=dict)
     """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
 
@@ -415,14 +416,18 @@ class DataRequest(FilesRequest):
 class GateRequest(DataRequest):
     """Intervals, checks, and the waivers that excuse some of them."""
 
-    confidence: float = parameter(0.95, "Of every interval.", at_least=0.5, below=1)
+    confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
     check: Names = parameter(
         (),
         "Condition that must hold, such as 'dp.difference<=0.1' or 'ks[race]<=0.05'; with a baseline "
         "'dp.difference.change<=0.02', or 'change<=0.02' for all usual comparisons.",
         "CHECK",
     )
-    gate_on: GateOn = parameter("interval", "What has to hold the limits.", choices=get_args(GateOn))
+    gate_on: GateOn = parameter(
+        "interval",
+        "Compare the whole interval, or only the point estimate, with the limit.",
+        choices=get_args(GateOn),
+    )
     waivers: Sequence[Mapping[str, Any]] = ()
     """Tables of ``check``, ``reason``, ``expires`` and perhaps ``limit``, as in the configuration."""
     today: date | None = None
@@ -447,88 +452,88 @@ class AuditRequest(GateRequest):
     }
 
     probability: str | None = parameter(
-        None, "Probability of a positive decision of a randomised rule (p_positive).", "COLUMN"
+        None, "Probability of a positive decision of a randomized rule (p_positive).", "COLUMN"
     )
     metrics: Mapping[str, Callable[[Any], Any]] | None = None
     """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.own`. A function is no text, so
     the command line and the configuration have none."""
-    intersect: bool = parameter(False, "Also audit the cells of all protected columns together.")
+    intersect: bool = parameter(False, "Also audit all intersections of the protected columns.")
     reference: Names | Mapping[str, str] = parameter(
-        (), "Also compare every group with this one.", "ATTRIBUTE=GROUP"
+        (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP"
     )
     individual: bool = parameter(
         False,
-        "Also ask what happens to a person who is changed in the protected columns alone: with a model file by doing "
-        "so, else by what the scores tell.",
+        "Also measure what changes for a person when only the protected columns change: with a model by scoring the "
+        "changed rows, otherwise from the scores.",
     )
     comparable: Names | Mapping[str, Sequence[str]] = parameter(
         (),
-        "Values of a feature column whose difference does not count, for `individual`.",
+        "Values of a feature column to treat as equal (`individual`).",
         "COLUMN=VALUE,VALUE",
     )
     radius: float | None = parameter(
         None,
-        "With `individual` and a model: also SenSeI's transport regularizer, rows moving by so much (mean square).",
+        "Also compute SenSeI's transport regularizer for rows that move by this mean square (with a model).",
         "NUMBER",
         kind=float,
         at_least=0,
     )
     counterfactuals: Any = source(
-        COPIES + " Audited with the model file; without one, its score or prediction column holds theirs.",
+        COPIES + " The model scores them; without a model, the file has their score or prediction.",
         "DATA",
     )
     suppress_below: int = parameter(
         0,
-        "Leave the rows of groups with fewer rows out of all numbers, in the report and in `counts_out`; 0 hides none.",
+        "Leave out all rows of groups with fewer rows than this; 0 hides none.",
         "ROWS",
         at_least=0,
     )
     profile: str | None = parameter(
         None,
-        "Also make the tables of a rule or guidance: a template, which switches no limit on.",
+        "Also print the tables of a rule or guidance; it sets no limits.",
         choices=("ll144", "ugesp", "lending", "eu"),
     )
     exclude_small: str | None = parameter(
         None,
-        "With `profile=ll144`: why categories below 2 % of the data are left out of impact ratios.",
+        "Reason for leaving categories below 2% of the data out of impact ratios (`profile=ll144`).",
         "REASON",
     )
-    one_pass: bool = parameter(False, "Read the data once: KS and AUC from bins, with certified bounds.")
-    counts_out: Any = source("Also save the counts, in one pass, for 'fairfix merge' and `from_counts`.")
+    one_pass: bool = parameter(
+        False, "Read the data once; KS and AUC then come from bins, with certified bounds."
+    )
+    counts_out: Any = source("Also save the counts, for 'fairfix merge' and `from_counts`.")
     share: str | None = parameter(
         None,
-        "Count a part of the rows only, by the hash of their `id`, or of their own values: 0:0.7 to fit a repair and "
-        "0.7:1 to prove it.",
+        "Count only a fraction of the rows, selected by a hash of their `id` or values: 0:0.7 to fit a repair, 0.7:1 "
+        "to evaluate it.",
         "FROM:TO",
     )
-    from_counts: Any = source(
-        "Audit saved counts instead of `data`; the columns and their meaning are in the file."
-    )
+    from_counts: Any = source("Saved counts to audit instead of `data`; the file names the columns.")
     baseline: Any = source("JSON result of an earlier audit to compare with.")
     baseline_data: Any = source(
-        "Scored data of the earlier model instead, with the same columns: changes are those of the rows in both.",
+        "Scored data of the earlier model, with the same columns; changes are measured on the rows in both.",
         "DATA",
     )
     id: str | None = parameter(
-        None, "Row identity, by which `baseline_data` matches rows and `share` takes them.", "COLUMN"
+        None, "Column with a unique row ID; `baseline_data` and `share` match rows by it.", "COLUMN"
     )
     cluster: Any = parameter(
         None,
-        "Let the workers of a Dask cluster read the data, by its scheduler's address; local:4 starts 4 processes here.",
+        "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes here.",
         "ADDRESS",
         living=True,
     )
     threads: int | None = parameter(
         None,
-        "Threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",
+        "Number of threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",
         kind=int,
         at_least=1,
     )
 
 
 EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
-DUPLICATE_IDS = "Rows with one id: an error, or they share one draw."
-THREADS = "Threads that grow boosted trees; the result is the same.  [default: 1]"
+DUPLICATE_IDS = "Handling of rows with the same ID: an error, or one shared random draw."
+THREADS = "Number of threads that grow boosted trees; results do not change.  [default: 1]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -540,52 +545,45 @@ class RepairRequest(GateRequest):
         "validation": (("several values",), "a parameter of the method has to have several values"),
     }
 
-    method: str | None = parameter(None, "The repair method.", "NAME")
+    method: str | None = parameter(None, "Repair method.", "NAME")
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
-        False, "The protected columns are features too; they are needed at predict time then."
+        False, "Also learn from the protected columns; predictions then need them."
     )
     id: str | None = parameter(
         None,
-        "Row identity, which draws randomised decisions.  [default: the columns that the rule reads, and how many "
-        "equal rows came before]",
+        "Column with a unique row ID; seeds randomized decisions.  [default: the values that the rule reads]",
         "COLUMN",
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
-    from_counts: Any = source(
-        "Fit to saved counts instead of `data`, of columns that are named in the file; for rules of the score alone."
-    )
+    from_counts: Any = source("Saved counts to fit instead of `data` (rules of the score only).")
     proof_counts: Any = source(
-        "With `from_counts`: counts of other rows, on which the repair is proven.  [default: none, nothing is proven]"
+        "Counts of held-out rows to evaluate on (`from_counts`).  [default: no evaluation]"
     )
     unlabelled: Any = source(
-        "More scored rows with the same columns but no label, to learn rates from.", "DATA"
+        "Additional scored rows without labels, with the same columns, used to estimate rates.", "DATA"
     )
     pairs: Any = source(
-        "Pairs of people whose difference does not count: a file of two columns of ids, for methods that heed them.",
+        "Pairs of comparable people: a file with two columns of row IDs.",
         "DATA",
     )
     subspace: Any = source(
-        "Directions in which people may differ without it counting: a file with a row for each, of feature columns "
-        "that hold numbers or lists of them, for methods that heed them.",
+        "Sensitive directions in feature space: a file with one row per direction and one column per feature.",
         "DATA",
     )
-    counterfactuals: Any = source(
-        COPIES + " For methods that heed them: people get the score of their copies.", "DATA"
-    )
-    holdout: float = parameter(0.3, "Share of the rows kept for the proof.")
-    validation: float = parameter(0.2, "Share of the rows that select, when a parameter has several values.")
+    counterfactuals: Any = source(COPIES + " People get the score of their copies.", "DATA")
+    holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
+    validation: float = parameter(0.2, "Fraction of rows used to choose among parameter values.")
     guarantee: float | None = parameter(
         None,
-        "Promise, with this confidence over the draw of the rows, that the slack holds for people who are not among "
-        "them; 0.95 is usual.",
+        "Keep the gap in the whole population within the allowed gap, with this confidence; 0.95 is usual.",
         "CONFIDENCE",
         kind=float,
     )
     unseen_group: UnseenGroup = parameter(
         "error",
-        "At predict time, rows of a group the fit has not seen, or without a protected number.",
+        "Handling of rows of an unseen group, or without a protected number, when predicting.",
         choices=get_args(UnseenGroup),
     )
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
@@ -605,21 +603,21 @@ class CompareRequest(DataRequest):
 
     against: str | None = parameter(
         None,
-        "Compare two models instead of methods: this is the score of the other one, and nothing is fitted.",
+        "Score of a second model: compare two models instead of methods.",
         "COLUMN",
     )
     against_data: Any = source(
-        "The other model's scores are in this data, with the same columns; rows are matched by `id`.", "DATA"
+        "Data with the second model's scores and the same columns; rows are matched by `id`.", "DATA"
     )
     id: str | None = parameter(
-        None, "Row identity, which draws randomised decisions; `against_data` matches rows by it.", "COLUMN"
+        None, "Column with a unique row ID; seeds randomized decisions and matches `against_data`.", "COLUMN"
     )
     methods: Names = parameter(
-        (), "The methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
+        (), "Methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
     )
     slacks: float | Sequence[float] = parameter(
         (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf),
-        "Allowed gaps to try, each in the method's own criterion; inf leaves them.",
+        "Allowed gaps to try, in each method's own criterion; inf means no limit.",
         "NUMBER[,...]",
         listed=True,
         at_least=0,
@@ -627,10 +625,10 @@ class CompareRequest(DataRequest):
     )
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
-        False, "Methods that learn see the protected columns too, and need them at predict time."
+        False, "Also learn from the protected columns; predictions then need them."
     )
-    holdout: float = parameter(0.3, "Share of the rows kept to judge by.")
-    confidence: float = parameter(0.95, "Of every interval.", at_least=0.5, below=1)
+    holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
+    confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
 
 
@@ -638,19 +636,21 @@ class CompareRequest(DataRequest):
 class PredictRequest(FilesRequest):
     """The parameters of ``predict``."""
 
-    artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
+    artifact: Any = source("Repaired predictor or its file.", "ARTIFACT", positional=True)
     data: Any = source(
-        "The rows: a file, a folder, a pattern, the URL of a database, a data frame, an Arrow or an Ibis table.",
+        "Rows: a file, a folder, a pattern, - (standard input), a database URL, a data frame, an Arrow or Ibis table.",
         "DATA",
         positional=True,
     )
-    model: Any = source("The model file that scored the rows of the repair; same hash.")
+    model: Any = source("Model file that scored the rows of the repair; the hash must match.")
     unseen_group: UnseenGroup | None = parameter(
         None,
-        "Rows of a group the fit has not seen, or without a protected number.  [default: as the artifact says]",
+        "Handling of rows of an unseen group, or without a protected number.  [default: set in the artifact]",
         choices=get_args(UnseenGroup),
     )
-    missing: MissingScore = parameter("error", "Rows whose score is missing.", choices=get_args(MissingScore))
+    missing: MissingScore = parameter(
+        "error", "Handling of rows without a score.", choices=get_args(MissingScore)
+    )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
 
 
@@ -658,10 +658,10 @@ class PredictRequest(FilesRequest):
 class ExportRequest(Request):
     """The parameters of ``export``."""
 
-    artifact: Any = source("A repaired predictor, or its file.", "ARTIFACT", positional=True)
-    to: ExportTarget = parameter("json", "What it becomes.", choices=get_args(ExportTarget))
-    dialect: Database = parameter("duckdb", "Of a query: the database it is for.", choices=get_args(Database))
-    table: str = parameter("data", "Of a query: the table that it reads.", "NAME")
+    artifact: Any = source("Repaired predictor or its file.", "ARTIFACT", positional=True)
+    to: ExportTarget = parameter("json", "Target format.", choices=get_args(ExportTarget))
+    dialect: Database = parameter("duckdb", "SQL dialect (queries).", choices=get_args(Database))
+    table: str = parameter("data", "Table that the query reads.", "NAME")
 
 
 # ---------------------------------------------------------------------- which go together
