@@ -387,7 +387,7 @@ class DataRequest(FilesRequest):
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
         None,
-        "Total variation distance between each true group and its recorded group, or another: TRUE near RECORDED=NUMBER.",
+        "Total variation distance between a true group and its recorded group, or another: TRUE near RECORDED=NUMBER.",
         "GROUP=NUMBER,...",
     )
     noise_epsilon: float | None = parameter(
