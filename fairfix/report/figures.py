@@ -169,7 +169,7 @@ def _rate(
     """Return a metric of every group with its interval."""
     rows = [_dot(group["group"], group["metrics"][metric]) for group in groups]
     whole = overall["metrics"][metric]
-    everybody = _dot("everybody", whole, show(whole["value"]) if whole["value"] is not None else "")
+    everybody = _dot("overall", whole, show(whole["value"]) if whole["value"] is not None else "")
     scale = METRICS[metric].scale
     span = svg.span_of(
         _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
@@ -232,7 +232,7 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
     names, scores, gap = _with_curves(block), shares["scores"], shares.get("gap")
     below = {one["group"]: one["below"] for one in shares["groups"]}
-    curves = [Curve("everybody", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
+    curves = [Curve("overall", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
     curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
     text = "Fraction of each group with a score below the one on the horizontal axis"
     if len(names) < len(below):

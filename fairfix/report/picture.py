@@ -228,7 +228,7 @@ def _draw_dots(axes: Any, panel: Dots) -> None:
         if many:
             axes.plot([], [], color=colour, marker=marker, linestyle="none", label=title)
     if panel.everybody is not None:
-        axes.axvline(panel.everybody, color="0.4", linewidth=0.9, linestyle="--", label="everybody")
+        axes.axvline(panel.everybody, color="0.4", linewidth=0.9, linestyle="--", label="all rows")
     axes.set_ylim(len(panel.names) - 0.5, -0.5)
     axes.set_title(_literal(panel.title), fontsize=9)
     axes.grid(axis="x", alpha=0.25)
