@@ -179,23 +179,29 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "group_undefined": "a group has no value, such as a rate over no rows, so the check can fail but not pass",
         "value_undefined": "the value cannot be computed from the data",
         "not_computed": "the number was not computed: it needs a label, a score or an option that is missing",
-        "fit_only": "a repair from counts was checked on the counts that it was fitted to; give others as `proof_counts`",
-        "not_proven": "the evaluation of a repair lacks a group, in its rule or held-out rows, or counts hide rows: no pass",
+        "fit_only": "a repair from counts was checked on the counts that it was fitted to; give others as "
+        "`proof_counts`",
+        "not_proven": "the evaluation of a repair lacks a group, in its rule or held-out rows, or counts hide "
+        "rows: no pass",
         "not_shown": "a group of this number is hidden by `suppress_below`",
         "not_comparable": "the baseline does not have this number, or was made with other settings",
         "few_common_rows": "too few rows are in both files to estimate the change",
     },
     "note": {
         "unused": "a parameter has no effect with the others that were given",
-        "not_converged": "a solver stopped before its tolerance: the result is usable, but may not be the best possible",
+        "not_converged": "a solver stopped before its tolerance: the result is usable, but may not be the best "
+        "possible",
         "read_as": "the format of a file was detected, and how it was read; options set it explicitly",
         "leak": "columns predict the label, or are recorded after it: they are left out, or were requested",
-        "left_out": "columns are not used as features; the report gives each reason, and `features` names columns to use",
+        "left_out": "columns are not used as features; the report gives each reason, and `features` names "
+        "columns to use",
         "score_direction": "scores are lower for rows of label 1: the label or the score may be the wrong one",
-        "decision_direction": "positive decisions are rarer for rows of label 1: the label or its value may be the wrong one",
+        "decision_direction": "positive decisions are rarer for rows of label 1: the label or its value may be "
+        "the wrong one",
         "unpaired": "changes are undecided, with old and new taken as independent samples: paired rows decide more",
         "weights_or_counts": "weights look like numbers of people; `count` reads such a column",
-        "alike_groups": "names of groups differ only in case or blanks, and are separate groups; `merge` makes them one",
+        "alike_groups": "names of groups differ only in case or blanks, and are separate groups; `merge` makes "
+        "them one",
         "missing_marks": "names of groups look like missing values; make them missing or keep them with `merge`",
         "where_unmatched": "`where` names a value that no row has; check how it is written",
         "other_rows": "the baseline was made with another `where`, so a change may come from other rows",
@@ -214,11 +220,13 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "selection_moved": "many more or many fewer rows are selected than before, which no slack limits",
         "small_group": "groups with few rows cause most of the cost of the repair for the others",
         "equal_rows": "rows with a randomized result equal others in all columns that the rule reads; name an `id`",
-        "nothing_proven": "a repair from counts has no held-out counts; all of its numbers come from the training counts",
+        "nothing_proven": "a repair from counts has no held-out counts; all of its numbers come from the "
+        "training counts",
         "held_out_unknown": "it is unknown whether training rows are among the held-out rows; count by `share`",
         "suppressed": "rows of small groups are hidden in the counts; certified rates account for them",
         "shared_ids": "rows with a randomized result share their row ID with another row, and therefore one draw",
-        "waiver": "a waiver has expired, matches no check, or is used and ends soon: fix the model, or renew the waiver",
+        "waiver": "a waiver has expired, matches no check, or is used and ends soon: fix the model, or renew the "
+        "waiver",
         "same_counts": "two files of counts are equal, so the same rows may be counted twice",
         "model_version": "a model file was saved by another version of its library, so its scores may differ",
         "unweighted": "an estimator takes no weights, so only the repair is weighted",

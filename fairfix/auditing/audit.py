@@ -360,9 +360,7 @@ def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code,
     return CheckResult(check, attribute, columns, nothing, (), Ruling("undecided", code, reason), False)
 
 
-UNDESCRIBED = (
-    "describe the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
-)
+UNDESCRIBED = "describe the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
@@ -383,7 +381,8 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     of = check.comparison
     if not block.groups and not of.of_true_groups:
         raise UsageError(
-            f"check {check.text!r}: groups of {block.attribute} are known by probabilities alone, and checks of them have a "
+            f"check {check.text!r}: groups of {block.attribute} are known by probabilities alone, and checks of "
+            "them have a "
             "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:

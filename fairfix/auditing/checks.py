@@ -269,7 +269,9 @@ def _of_one_group(metric: str, rest: list[str]) -> Comparison:
     if rest:
         raise UsageError(f"one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
     if not METRICS[metric].of_groups:
-        raise UsageError(f"{metric} compares groups, so it has no value for one group; drop the group, or limit a rate")
+        raise UsageError(
+            f"{metric} compares groups, so it has no value for one group; drop the group, or limit a rate"
+        )
     return Comparison(metric)
 
 

@@ -491,7 +491,10 @@ def _unpacked(content: Artifact) -> CountFile:
     reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
     reading.check()
     cells, pieces = held["cells"], held["pieces"]
-    need(all(len(cell) == len(columns.cell_keys) for cell in cells), "a cell does not have one level per column")
+    need(
+        all(len(cell) == len(columns.cell_keys) for cell in cells),
+        "a cell does not have one level per column",
+    )
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
     cells = [tuple(map(canonical_text, cell)) for cell in cells]
     need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
@@ -562,7 +565,10 @@ def _piece(
                 need(adds_up, "the sums of decisions do not add up to the rows")
             else:
                 ends = range_of(name.removeprefix("sums."), reading)
-                need(_are_sums(pair, total, *ends), f"array {name!r} contains values that are not sums of the rows")
+                need(
+                    _are_sums(pair, total, *ends),
+                    f"array {name!r} contains values that are not sums of the rows",
+                )
     per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
     kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
     return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)

@@ -164,7 +164,9 @@ def _own(name: str, function: Callable[[Any], Any]) -> Own:
 
 def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not isinstance(quotient, Quotient) or quotient.below is None:
-        raise NoQuotientError("it returns no quotient; divide by the number of rows that it is a rate or a mean of")
+        raise NoQuotientError(
+            "it returns no quotient; divide by the number of rows that it is a rate or a mean of"
+        )
     return quotient.above, quotient.below
 
 

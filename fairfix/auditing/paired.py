@@ -110,7 +110,8 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     ids = texts_of(table.features.column(name).combine_chunks())
     if ids.null_count:
         raise DataError(
-            f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows; fill it, or remove these rows"
+            f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows; fill it, or "
+            "remove these rows"
         )
     counts = pc.value_counts(ids)
     often = pc.filter(counts.field("values"), pc.greater(counts.field("counts"), 1))

@@ -158,7 +158,9 @@ def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
             return "a real-valued prediction is not a probability"
         if need == "probability" and "square_loss" not in counts.sums:
             if score and reading.score_scale == "raw":
-                return "a raw score is not a probability (`score_scale=probability`, percent, margin or logit)"
+                return (
+                    "a raw score is not a probability (`score_scale=probability`, percent, margin or logit)"
+                )
             return NO_LABEL if score else NO_SCORE
         if need == "decision" and not decided:
             if score:

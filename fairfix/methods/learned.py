@@ -116,9 +116,7 @@ def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed
     if problem.features is not None:
         return learned_of(problem, learner, loss, l2, seed)
     if problem.table.rows.score is None:
-        raise DataError(
-            "there is no score and no feature to learn from; name one with `score` or `features`"
-        )
+        raise DataError("there is no score and no feature to learn from; name one with `score` or `features`")
     return Scored(Scorer(), Scorer()(problem.table))
 
 

@@ -78,7 +78,8 @@ class LogLoss(Repairer):
 
     name: ClassVar[str] = "logloss"
     summary: ClassVar[str] = (
-        "fair probabilities: a logistic model that minimizes a robust log loss with equal selection rates, true or false "
+        "fair probabilities: a logistic model that minimizes a robust log loss with equal selection rates, true "
+        "or false "
         "positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
@@ -107,14 +108,16 @@ class LogLoss(Repairer):
     )
     basis: str = param(
         "linear",
-        "inputs in which the score is linear: the features; the features and cubic splines of numeric ones; or the features and the "
+        "inputs in which the score is linear: the features; the features and cubic splines of numeric ones; or "
+        "the features and the "
         "log-odds of boosted trees as one more feature",
         choices=tuple(BASES),
         selectable=True,
     )
     l2: float | str = param(
         DEFAULT,
-        "half of it is the weight of the squared coefficients of the linear score, relative to the mean loss; cv: the value with the least "
+        "half of it is the weight of the squared coefficients of the linear score, relative to the mean loss; "
+        "cv: the value with the least "
         "log loss in cross validation",
         words=("cv",),
         above=0.0,
@@ -128,7 +131,8 @@ class LogLoss(Repairer):
     )
     decisions: str = param(
         "randomized",
-        "decisions randomized with the probability, for which the slack holds, or the probability rounded at the threshold, "
+        "decisions randomized with the probability, for which the slack holds, or the probability rounded at the "
+        "threshold, "
         "for which it need not",
         choices=("randomized", "deterministic"),
     )
@@ -137,7 +141,8 @@ class LogLoss(Repairer):
         super().__post_init__()
         if self.holds == "given-label" and not self.about_labels:
             raise UsageError(
-                f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is not one; leave "
+                f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is "
+                "not one; leave "
                 "it out, or choose another `constraint`"
             )
         if self.holds == "given-label" and self.group == "estimated":
@@ -165,7 +170,9 @@ class LogLoss(Repairer):
     def needs_rows(self) -> str:
         """Why counts do not do for rows: cross validation divides them, and a model of the group learns from each."""
         if self.basis != "linear":
-            return f"`basis={self.basis}` is built from feature columns, and counts have none; leave out `basis`"
+            return (
+                f"`basis={self.basis}` is built from feature columns, and counts have none; leave out `basis`"
+            )
         if self.group == "estimated":
             return "without the group it must learn the group from individual rows; use `group=recorded`"
         return "" if self.l2 != "cv" else "`l2=cv` splits rows into folds; give a number"
@@ -384,7 +391,8 @@ class Game:
                     break
         if math.isinf(best):
             note = (
-                f"cross validation could not choose l2, so it is {at:g}: without one of the {FOLDS} folds, some group lacks the rows "
+                f"cross validation could not choose l2, so it is {at:g}: without one of the {FOLDS} folds, some "
+                "group lacks the rows "
                 f"that {self.method.constraint} needs, or a log loss is infinite"
             )
             return at, (Note(note, "chosen"),)
@@ -563,7 +571,8 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
         if caught:
             yield Caution(
                 f"rounded at {cut:g}, every training row in {', '.join(map(repr, caught))} gets decision {decision}, "
-                "unlike with the plain model: the probabilities there are all on one side of the threshold; randomize the "
+                "unlike with the plain model: the probabilities there are all on one side of the threshold; "
+                "randomize the "
                 "decisions, or use `method=ramp`",
                 "selection",
             )

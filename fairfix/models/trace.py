@@ -71,9 +71,13 @@ class Certificate:
     def sentence(self) -> str:
         """The same in words."""
         if self.value <= self.bound:
-            return f"the {self.objective}, {self.value:.6g}, is not above the smallest possible for {self.among}, on {self.rows}"
+            return (
+                f"the {self.objective}, {self.value:.6g}, is not above the smallest possible for "
+                f"{self.among}, on {self.rows}"
+            )
         return (
-            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the smallest possible for {self.among}, on "
+            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the smallest possible for "
+            f"{self.among}, on "
             f"{self.rows}"
         )
 

@@ -222,7 +222,8 @@ class N3(Assumption):
         draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps, evidence.imagined[:few])
         if draws.refuted:
             self.notes.append(
-                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} resamples, which are left out; this is little "
+                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} resamples, which are left out; this "
+                "is little "
                 "more than sampling error alone causes"
             )
         return DrawnBounds(rates, draws, self.alpha)

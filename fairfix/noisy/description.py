@@ -211,9 +211,7 @@ class Noise:
                 raise UsageError("`noise_membership`: leave out the options on recorded groups")
             return
         if self.independent:
-            raise UsageError(
-                "`noise_independent` needs `noise_membership`: it is about its probabilities"
-            )
+            raise UsageError("`noise_independent` needs `noise_membership`: it is about its probabilities")
         if self.table is None:
             if self.radii is None:
                 raise UsageError("the noise is not described: give `noise=FILE` or `noise_radius`")
@@ -343,9 +341,7 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     table = _arranged(entries, by_label=by_label, where=source.name)
     total = float(table.entries.sum())
     if total <= 0:
-        raise DataError(
-            f"column {kind!r} of {source.name} contains only zeros; give the counts of a survey"
-        )
+        raise DataError(f"column {kind!r} of {source.name} contains only zeros; give the counts of a survey")
     if kind != "count":
         return _as_probabilities(table, form)
     if total >= 1 << 53:

@@ -72,9 +72,7 @@ def solve_ideal(
     free = 1 if blind else noisy
     many = rules_of(bins, free)
     if many > MOST:
-        raise ValueError(
-            f"{bins} bins of {noisy} groups make {many:,} rules; at most {MOST:,} are supported"
-        )
+        raise ValueError(f"{bins} bins of {noisy} groups make {many:,} rules; at most {MOST:,} are supported")
     require_labels(mass.sum((0, 1)), parity)
     cuts = np.indices((bins + 1,) * free).reshape(free, -1)
     cuts = np.broadcast_to(cuts, (noisy, many))

@@ -510,7 +510,8 @@ class MembershipGroups(TrueGroups):
         ]
         if "N4" in self.stated:
             notes.append(
-                "N4 is about the people behind the probabilities, and the data cannot show it: results that assume it hold "
+                "N4 is about the people behind the probabilities, and the data cannot show it: results that "
+                "assume it hold "
                 "only if it holds"
             )
         notes += report.notes
@@ -538,7 +539,8 @@ def audit_membership(
         raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
-            f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise_membership`; rename the column"
+            f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise_membership`; rename "
+            "the column"
         )
     reading.check(protected=False)
     check_columns(source, reading, groups.values())

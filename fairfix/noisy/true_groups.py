@@ -331,7 +331,8 @@ class TrueGroups:
             )
         if len(joints) > 1 and np.ptp(joints, 0).max() > TOLERANCE:
             yield (
-                f"the groups of {table.source} have other fractions than in the data, and it is not stated what holds for "
+                f"the groups of {table.source} have other fractions than in the data, and it is not stated what "
+                "holds for "
                 "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which states it, "
                 "bounds become narrower"
             )

@@ -320,9 +320,7 @@ def _accuracy(block: Json, result: Json) -> Section:
     )
     balanced = result.get("balanced_accuracy")
     lines = (
-        (f"balanced accuracy (mean of the classes' TPR), overall:  {interval(balanced)}",)
-        if balanced
-        else ()
+        (f"balanced accuracy (mean of the classes' TPR), overall:  {interval(balanced)}",) if balanced else ()
     )
     return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
 

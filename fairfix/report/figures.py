@@ -96,7 +96,9 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
         for metric, title in group_metrics(result)
         if any(group["metrics"].get(metric, {}).get("value") is not None for group in shown)
     )
-    text = f"The charts show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
+    text = (
+        f"The charts show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
+    )
     few = (text,) if len(shown) < len(groups) else ()
     first = [_rates(block, result)] if len(groups) > 1 else []
     if block.get("distribution"):
@@ -247,7 +249,8 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
         where = "below" if about else "at or below"
         text += (
             f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
-            f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick vertical line."
+            f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick "
+            "vertical line."
         )
         mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
     columns = [scores, shares["everybody"], *(below[name] for name in names)]
@@ -289,7 +292,8 @@ def _calibration(block: Json) -> Figure:
         points = ((one["mean_score"], one["rate"]) for one in bins)
         curves.append(Curve(group["group"], tuple(p for p in points if None not in p), marks=True))
     text = (
-        "Rate of y = 1 against the mean score, per score bin and group; a perfectly calibrated group lies on the dashed "
+        "Rate of y = 1 against the mean score, per score bin and group; a perfectly calibrated group lies on the "
+        "dashed "
         f"diagonal. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
     )
     bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
@@ -313,7 +317,8 @@ def true_gaps(noise: Json) -> Iterator[Part]:
         figures.append(Figure(heading, drawing, description, grid))
     if figures:
         text = (
-            "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is known. The weighted "
+            "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is "
+            "known. The weighted "
             "estimate alone is not a bound."
         )
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
@@ -406,7 +411,8 @@ def frontier(result: Json) -> Part:
         return Part(text=(NOTHING,))
     text = (
         "Quality of each method against its remaining gap, on held-out rows, with the interval of the "
-        "quality. Each method has its own marker; the line is the frontier, where no other candidate has a smaller gap and "
+        "quality. Each method has its own marker; the line is the frontier, where no other candidate has a "
+        "smaller gap and "
         "better quality."
     )
     return Part(text=(text,), figures=tuple(_panel(panel) for panel in drawn), size="large")

@@ -138,7 +138,9 @@ def _of_groups(result: Json, metrics: Sequence[str]) -> list[list[Dots]]:
     there = [name for name, value in everybody.items() if value["value"] is not None]
     for name in metrics:
         if name not in everybody:
-            raise UsageError(f"`numbers`: {name!r} is not a metric of this audit; it has {', '.join(everybody)}")
+            raise UsageError(
+                f"`numbers`: {name!r} is not a metric of this audit; it has {', '.join(everybody)}"
+            )
     shown = list(metrics) or ([name for name in RATES_FIRST if name in there] or there)[:3]
     blocks = [block for block in result["attributes"] if block["groups"]]
     if not shown or not blocks:

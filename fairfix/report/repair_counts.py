@@ -22,7 +22,8 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
     valued = any("distance" in one for one in certified)
     what = "the same values with the same probabilities" if valued else "the same probability of yes"
     lines.append(
-        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all rows of a group whose scores "
+        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all rows of a group "
+        "whose scores "
         f"are in one bin have {what}"
     )
     numbers = [number for one in certified for number in (*one["rates"].values(), one.get("distance", {}))]
@@ -65,9 +66,7 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
 
 def _counted(part: Json) -> str:
     share = f", share {part['share']}" if "share" in part else ""
-    gone = (
-        f"; up to {part['left_out']:,} rows of small groups are hidden" if "left_out" in part else ""
-    )
+    gone = f"; up to {part['left_out']:,} rows of small groups are hidden" if "left_out" in part else ""
     return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
 
 

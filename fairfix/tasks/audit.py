@@ -311,7 +311,8 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
     log.info("counting share %s", share.share)
     if not share.share.by_id:
         log.info(
-            "rows without an ID are identified by their values: equal rows are all in the same `share`; better name an `id`"
+            "rows without an ID are identified by their values: equal rows are all in the same `share`; better "
+            "name an `id`"
         )
     source = share if data.model is None else ScoredSource(share, data.model)
     return replace(data, source=source), share.share

@@ -448,7 +448,7 @@ class Plan:
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
         elif self.noise is not None and self.noise.membership is not None:
             columns = ", ".join(self.noise.membership.values())
-            settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
+            settings["noise"] = {"table": f"membership probabilities in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         content |= choice.content
         add_messages(

@@ -151,7 +151,8 @@ def repair_counts(
         lacking = [gap.caution for gap in gaps]
         if held.left_out:
             hidden = (
-                f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which groups these are"
+                f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which "
+                "groups these are"
             )
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
@@ -255,8 +256,7 @@ def _check_method(
         raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
     if columns.prediction or columns.probability:
         raise UsageError(
-            "`from_counts`: the counts are of decisions, not of scores; count the data with its "
-            "score alone"
+            "`from_counts`: the counts are of decisions, not of scores; count the data with its score alone"
         )
     if not columns.score:
         raise UsageError("`from_counts`: the counts have no score bins; count the data with `score`")
@@ -265,7 +265,10 @@ def _check_method(
 def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Iterator[Note]:
     """Yield what is known of rows that may be in both files; a UsageError where some surely or probably are."""
     one, other = fit[1].share, proof[1].share
-    remedy = "count the training rows with `share=0:0.7` and the held-out rows with `share=0.7:1`, with the same `id` and seed"
+    remedy = (
+        "count the training rows with `share=0:0.7` and the held-out rows with `share=0.7:1`, with the same "
+        "`id` and seed"
+    )
     if repeated([fit, proof]):
         raise UsageError(
             f"`proof_counts`: {fit[0]} and {proof[0]} contain identical counts of some part of the data, and training "
@@ -281,7 +284,8 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
         )
     if one is None:
         yield Caution(
-            "neither file of counts covers a `share` of the rows, so fairfix cannot check that no row is in both; the evaluation "
+            "neither file of counts covers a `share` of the rows, so fairfix cannot check that no row is in "
+            "both; the evaluation "
             "assumes that none is",
             "held_out_unknown",
         )
@@ -321,9 +325,7 @@ def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[P
     if inside.all():
         return held, []
     if not inside.any():
-        raise DataError(
-            "the training counts lack every group of `proof_counts`; give other held-out counts"
-        )
+        raise DataError("the training counts lack every group of `proof_counts`; give other held-out counts")
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
@@ -461,8 +463,10 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         gone, used = part.left_out, part.counts.used
         passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
-            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out in addition to the {used:,} used, "
-            "and it is unknown from which groups; groups without any rows left have no rule; intervals and verdicts are "
+            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out in addition to "
+            f"the {used:,} used, "
+            "and it is unknown from which groups; groups without any rows left have no rule; intervals and "
+            "verdicts are "
             f"about the rows that are left{passes}, and the certified rates account for the others",
             "suppressed",
         )
@@ -475,7 +479,8 @@ def _of_identity(
     if rule.randomized and reading.columns.id is None:
         names = ", ".join(_identity(reading))
         yield Caution(
-            f"decisions will be randomized by {names} and the order of rows that are equal in these, since counts have no "
+            f"decisions will be randomized by {names} and the order of rows that are equal in these, since "
+            "counts have no "
             "other columns; name the ID column of new rows with `id`",
             "equal_rows",
         )

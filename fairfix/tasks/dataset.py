@@ -168,7 +168,8 @@ def open_data(
     decided = columns.prediction or columns.probability
     if cuts and decided and not columns.score and "threshold" not in request.configured:
         raise UsageError(
-            f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, or name "
+            f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, "
+            "or name "
             "the scores with `score`"
         )
     options |= {f"positive_{part}": levels for part, levels in positive.items()}

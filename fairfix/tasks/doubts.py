@@ -332,12 +332,11 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
         return
     given, aware = ((loss - blind.free) / span for loss in (blind.loss, blind.aware_loss))
     if given >= DEAR:
-        remedy = (
-            "use `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
-        )
+        remedy = "use `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
         yield Caution(
             f"this repair, which does not use {group}, loses {given:.0%} of the information in the features about the "
-            f"label on held-out rows (100%: one score for all rows); a repair that uses {group} loses {aware:.0%}: {remedy}",
+            f"label on held-out rows (100%: one score for all rows); a repair that uses {group} loses "
+            f"{aware:.0%}: {remedy}",
             "cost",
         )
 
@@ -427,7 +426,8 @@ def of_small_groups(
         named = ", ".join(names[k] for k in sorted(names))
         which, them = ("group", "it") if len(names) == 1 else ("groups", "them")
         yield Caution(
-            f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the repair costs "
+            f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the "
+            "repair costs "
             f"{paid:.1%} of {unit}, and {alone:.1%} without {them} ({why}); rates of few rows are mostly noise, so "
             f"merge {them} into another group, or allow more slack",
             "small_group",

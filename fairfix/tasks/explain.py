@@ -49,10 +49,13 @@ INTERVALS: Mapping[str, str] = {
     "weighted means": "the same as means, with the effective number of rows of the linearised variance, at most Kish's",
     "difference, ratio of two groups": "Newcombe's hybrid (MOVER) on those limits; ratios on the log scale",
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
-    "to overall": "the group against all other rows, scaled by the fraction of rows outside the group, which is taken as fixed",
-    "means, losses": "Student t, with one imagined row at the end of the scale, or far out where the scale has no end (see below)",
+    "to overall": "the group against all other rows, scaled by the fraction of rows outside the group, which is "
+    "taken as fixed",
+    "means, losses": "Student t, with one imagined row at the end of the scale, or far out where the scale has "
+    "no end (see below)",
     "log loss given scores": (
-        "in addition to unbounded means: Chernoff's bound for rows of two known values, at its worst over their probabilities"
+        "in addition to unbounded means: Chernoff's bound for rows of two known values, at its worst over their "
+        "probabilities"
     ),
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
@@ -172,7 +175,9 @@ def _method(name: str, text: str) -> Explanation:
     if name not in methods:
         options = {one for method in methods.values() for one, _ in method.rules()}
         hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
-        raise UsageError(f"no metric, option or term named {text!r}" + (hint or "; 'fairfix explain' lists them all"))
+        raise UsageError(
+            f"no metric, option or term named {text!r}" + (hint or "; 'fairfix explain' lists them all")
+        )
     method = methods[name]
     needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
     needs += ["labels"] * method().uses_labels + ["a noise table (`noise`)"] * method.knows_noise

@@ -107,7 +107,9 @@ def _excluded(patterns: Sequence[str], data: Dataset, taken: Collection[str]) ->
     out = set[str]()
     for one in patterns:
         if one in taken:
-            raise UsageError(f"`exclude={one}`: the column has a role and is not a feature; leave it out here")
+            raise UsageError(
+                f"`exclude={one}`: the column has a role and is not a feature; leave it out here"
+            )
         matching = {name for name in data.source.columns if name not in taken and fnmatchcase(name, one)}
         if one in data.source.columns:
             matching = {one}

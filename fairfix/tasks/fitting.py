@@ -526,7 +526,9 @@ def _sampled(
             if part.num_rows:
                 rows.append(part)
     if not all(kept):
-        raise DataError(f"{source.name} has too few rows to hold some out for the evaluation; raise `holdout`")
+        raise DataError(
+            f"{source.name} has too few rows to hold some out for the evaluation; raise `holdout`"
+        )
     return [assemble(rows, reading, source.name) for rows in kept]
 
 

@@ -15,7 +15,8 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "group": (
             "the people with one value of a protected attribute; with `intersect`, with one value of each"
         ),
-        "intersection, cell": "a group within one stratum, or one value of each of several columns; counts are kept by it",
+        "intersection, cell": "a group within one stratum, or one value of each of several columns; counts are "
+        "kept by it",
         "stratum": (
             "people who are compared only with one another, such as those who applied to one department "
             "(`strata`)"
@@ -41,7 +42,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "a number in [0, 1) that is computed from the row ID; it settles a randomized decision the same "
             "way every time"
         ),
-        "randomized rule, randomised rule": "a rule that decides positively for some rows with a probability between 0 and 1",
+        "randomized rule": "a rule that decides positively for some rows with a probability between 0 and 1",
     },
     "Measures": {
         "rate": "a fraction of a group: selection rate, true positive rate, false positive rate, ...",
@@ -134,7 +135,10 @@ SYNONYMS: Mapping[str, tuple[str, str]] = {
     ),
     "disparate impact, adverse impact, impact ratio, demographic parity ratio": (
         "dp.ratio",
-        "compares the lowest with the highest selection rate; to compare every group with one of them: dp.ratio.to_reference",
+        (
+            "compares the lowest with the highest selection rate; to compare every group with one of them: "
+            "dp.ratio.to_reference"
+        ),
     ),
     "demographic parity difference, statistical parity difference, selection rate difference": (
         "dp.difference",

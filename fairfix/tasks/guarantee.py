@@ -528,9 +528,7 @@ def _impossible(promise: Promise) -> str:
     if finite.min() > 0 or promise.of.scope == "under_flips":  # which may be none, whatever the rows
         return ""
     what = "a ratio of 1" if of_ratio else f"a {'loss' if promise.of.kind == 'max' else 'gap'} of at most 0"
-    return (
-        f"{what} in the whole population cannot be shown by any number of rows; {NAME_IT[name]}"
-    )
+    return f"{what} in the whole population cannot be shown by any number of rows; {NAME_IT[name]}"
 
 
 def require_plain(table: Table) -> None:
@@ -538,8 +536,10 @@ def require_plain(table: Table) -> None:
     columns = table.reading.columns
     if table.weighted:
         raise UsageError(
-            f"`guarantee`: rows have weights ({columns.weight!r}), so they are not identically distributed draws, and no bound "
-            "here covers that; leave out `weight`, and the guarantee is about the population that the rows are sampled from"
+            f"`guarantee`: rows have weights ({columns.weight!r}), so they are not identically distributed "
+            "draws, and no bound "
+            "here covers that; leave out `weight`, and the guarantee is about the population that the rows are "
+            "sampled from"
         )
     if columns.id is not None and columns.id in table.features.column_names:
         ids = texts_of(table.features.column(columns.id).combine_chunks()).to_pandas()

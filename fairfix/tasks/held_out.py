@@ -224,7 +224,8 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
         yield kind(
             f"no ID identifies rows: {alike:,} of the {many:,} rows with a randomized result equal another row in "
             "every column that the rule reads. In one file, their order determines which row gets which result "
-            "(randomized results here treat each part as such a file). Rows predicted one at a time all get the same result. "
+            "(randomized results here treat each part as such a file). Rows predicted one at a time all get the "
+            "same result. "
             f"To draw for each person separately, {remedy}",
             "equal_rows",
         )

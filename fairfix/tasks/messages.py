@@ -37,13 +37,15 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     else:
         remedy = (
-            f"if it is the score of the other label, use {_other_value(reading)}; otherwise name the model's score with "
+            f"if it is the score of the other label, use {_other_value(reading)}; otherwise name the model's "
+            "score with "
             "`score`"
         )
     positive = _positive_value(reading)
     which = "" if name is None else f" {name!r}"
     yield Caution(
-        f"the score{which} points in the wrong direction: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows "
+        f"the score{which} points in the wrong direction: its AUC is {auc.value:.3f} [{auc.low:.3f}, "
+        f"{auc.high:.3f}], so rows "
         f"of label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
@@ -83,7 +85,8 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
         )
     elif columns.probability:
         remedy = (
-            f"if they are probabilities of the other label, use {_other_value(reading)}; otherwise name the right column "
+            f"if they are probabilities of the other label, use {_other_value(reading)}; otherwise name the "
+            "right column "
             "with `probability`"
         )
     else:
@@ -131,8 +134,10 @@ def of_weights(report: AuditReport) -> Iterator[Note]:
     whole = all(abs(mass - round(mass)) <= WHOLE * mass for mass in masses)
     if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
         yield Note(
-            f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of people: if they give "
-            f"the number of people in a row, read them as `count={columns.weight}` instead; intervals treat a row with a "
+            f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of "
+            "people: if they give "
+            f"the number of people in a row, read them as `count={columns.weight}` instead; intervals treat a "
+            "row with a "
             "weight as one person",
             "weights_or_counts",
         )
@@ -154,9 +159,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
     for column, own in levels.items():
         stated = reading.merge.get(column, {})
         for name in sorted({*stated.values()} - {*own, MISSING}):
-            yield Caution(
-                f"no row of {column!r} has a name that `merge` maps to {name!r}", "merged_nothing"
-            )
+            yield Caution(f"no row of {column!r} has a name that `merge` maps to {name!r}", "merged_nothing")
         for names in look_alikes(own, stated):
             first = max(names, key=lambda name: own[name])
             merge = written_merge(column, (first, *(name for name in names if name != first)))
@@ -187,7 +190,8 @@ def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
     if names:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
-            f"predicted, but not the label of any row: {shown}; such a class has no true positive rate, and no gap over the "
+            f"predicted, but not the label of any row: {shown}; such a class has no true positive rate, and no "
+            "gap over the "
             "classes can be shown to be small; if the labels have this class, spell it the same way",
             "unknown_classes",
         )
@@ -199,7 +203,8 @@ def of_shared_ids(
     """Yield how many of the rows whose result is drawn share their id, and with it their draw, and with whom."""
     if alike:
         yield Caution(
-            f"row IDs repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows with a randomized decision share their "
+            f"row IDs repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows with a randomized "
+            "decision share their "
             f"{name!r} with {whom}, and therefore one draw, so they are not decided independently: where their "
             "probabilities are equal, so are their results",
             "shared_ids",

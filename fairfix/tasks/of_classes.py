@@ -327,9 +327,7 @@ def _doubts(
     """Yield what comes first to say of a repair of classes."""
     constant = {*_named(held, predictor)}
     if len(constant) == 1:
-        yield Caution(
-            f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant"
-        )
+        yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
     attribute = [block.attribute for block in proof.after.blocks if not block.stratum][-1]
 
     def row(of: ClassesProof) -> ProofRow | None:
@@ -345,7 +343,8 @@ def _doubts(
     if new := sorted(labels - {*predictor.classes}):
         shown = ", ".join(map(repr, new[:3])) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
         yield Caution(
-            f"some labels of held-out rows are missing in the training rows, so they are never predicted: {shown}; their rows "
+            "some labels of held-out rows are missing in the training rows, so they are never predicted: "
+            f"{shown}; their rows "
             "count as wrong",
             "unknown_classes",
         )

@@ -151,7 +151,8 @@ def repaired_of(artifact: Any) -> Repaired:
         return artifact
     if not isinstance(artifact, (str, os.PathLike)):
         raise UsageError(
-            f"`artifact`: a value of type {type(artifact).__name__} is not a repair; give the result of fairfix.repair, "
+            f"`artifact`: a value of type {type(artifact).__name__} is not a repair; give the result of "
+            "fairfix.repair, "
             "or a path"
         )
     return _loaded(artifact)

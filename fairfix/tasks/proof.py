@@ -86,9 +86,7 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 """Losses over everybody that the table shows."""
 
 
-UNLIKE = (
-    "before, they score the model's probability; after, the probability of a positive decision"
-)
+UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
 """Why losses before and after a repair of decisions are not compared."""
 
 NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is not a probability")

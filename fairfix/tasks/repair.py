@@ -257,7 +257,8 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     )
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(
-            f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not decide any "
+            f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not "
+            "decide any "
             "rows; rename the column, or leave it out"
         )
     content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
@@ -340,7 +341,8 @@ def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     noise = noise_of(request)
     if noise is None and repairer.knows_noise:
         raise UsageError(
-            f"`method={repairer.name}` repairs true groups that differ from recorded ones: describe the difference with "
+            f"`method={repairer.name}` repairs true groups that differ from recorded ones: describe the "
+            "difference with "
             "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise_radius` or `noise_membership`"
         )
     if noise is not None and not repairer.knows_noise:
@@ -453,7 +455,9 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
     if not out:
         raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out `pairs`")
     if same := [a for a, b in out if a == b]:
-        raise DataError(f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it")
+        raise DataError(
+            f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it"
+        )
     return out
 
 

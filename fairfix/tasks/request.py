@@ -387,7 +387,8 @@ class DataRequest(FilesRequest):
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
         None,
-        "Total variation distance between each true group and its recorded group, or another: TRUE near RECORDED=NUMBER.",
+        "Total variation distance between each true group and its recorded group, or another: TRUE near "
+        "RECORDED=NUMBER.",
         "GROUP=NUMBER,...",
     )
     noise_epsilon: float | None = parameter(
@@ -735,7 +736,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         "noise_membership",
         ("noise_class_conditional",),
-        "of probabilities of membership say `noise_independent`",
+        "of membership probabilities say `noise_independent`",
     ),
     ("noise_membership", ("profile",), "its tables are about recorded groups"),
     (

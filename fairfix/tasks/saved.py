@@ -38,7 +38,8 @@ def check_saved(result: Mapping[str, Any]) -> None:
     if checks and "verdict" in result:
         right = worst(check["verdict"] for check in checks)
         need(
-            result["verdict"] == right, f"the verdict is {result['verdict']!r}, but that of the checks is {right!r}"
+            result["verdict"] == right,
+            f"the verdict is {result['verdict']!r}, but that of the checks is {right!r}",
         )
     for entry in _entries(result):
         _check_order(entry)

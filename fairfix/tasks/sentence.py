@@ -124,11 +124,14 @@ class Guarantee:
                 [f"{end} {much} for {one.group!r}" for much, one in zip(least, self.limits, strict=True)]
             )
         text = (
-            f"{sure}, by {self.attribute}, the {self.title} of this rule is {what} in the population that they were sampled from "
+            f"{sure}, by {self.attribute}, the {self.title} of this rule is {what} in the population that they "
+            "were sampled from "
             f"({bound}, {self.by}{measured})"
         )
         if self.way != "construction":
-            text += f". This assumes that the rows are independent draws from that population{self._conditions}"
+            text += (
+                f". This assumes that the rows are independent draws from that population{self._conditions}"
+            )
         if self.holds:
             return f"{text[0].upper()}{text[1:]}."
         one = self.nearest
@@ -172,7 +175,8 @@ class Guarantee:
         if given:
             name = self.parameter.replace("_", " ")
             inner = (
-                f"to meet the guarantee, the repair was fitted with a {name} of {_listed(given)}; what it reports about its {name} and "
+                f"to meet the guarantee, the repair was fitted with a {name} of {_listed(given)}; what it "
+                f"reports about its {name} and "
                 "its optimum refers to that value"
             )
             out.append(Note(inner, "guarantee"))

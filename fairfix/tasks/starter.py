@@ -222,9 +222,7 @@ def _text(draft: Draft, source: str, data: str, line: str) -> str:
         label="\n".join(_of_label(draft)),
         scores="\n".join((*_of_scores(draft), *_of_gaps(draft))),
         check="ks" if draft.reading.task == "regression" else "dp.difference",
-        crossed="# intersect = true   # also the intersections of all protected columns\n"
-        if several
-        else "",
+        crossed="# intersect = true   # also the intersections of all protected columns\n" if several else "",
         identity=_toml(draft.identity),
     )
 

@@ -144,18 +144,21 @@ class FairRegression(Searched, Promised):
     )
     mixture: str = param(
         "drawn",
-        "use of the reduction's models: one drawn at random for each row, which has parity, or their average, which need not",
+        "use of the reduction's models: one drawn at random for each row, which has parity, or their average, "
+        "which need not",
         choices=("drawn", "averaged"),
     )
     search: str = param(
         "auto",
-        "search for dual values in the reduction and bounded_group_loss; auto: by a linear program over the models so far, or, "
+        "search for dual values in the reduction and bounded_group_loss; auto: by a linear program over the "
+        "models so far, or, "
         "for linear models within bounds, the optimum directly; exponentiated-gradient: the paper's Algorithms 1 and 2",
         choices=("auto", "exponentiated-gradient"),
     )
     price_bound: float | str = param(
         "auto",
-        "with search exponentiated-gradient: B, the largest sum of dual values, in units of loss; auto: twice what they "
+        "with search exponentiated-gradient: B, the largest sum of dual values, in units of loss; auto: twice "
+        "what they "
         "can be at the optimum, and of bounded_group_loss 2",
         words=("auto",),
         above=0.0,
@@ -163,7 +166,8 @@ class FairRegression(Searched, Promised):
     )
     nu: float = param(
         0.01,
-        "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the unconstrained model "
+        "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the "
+        "unconstrained model "
         "saves over the best constant, and for bounded_group_loss of the unconstrained model's loss",
         above=0.0,
         at_most=1.0,
@@ -177,7 +181,10 @@ class FairRegression(Searched, Promised):
         at_most=1e6,
     )
     rounds: float = param(
-        200, "with search exponentiated-gradient: largest number of rounds, one model each", at_least=1, at_most=100_000
+        200,
+        "with search exponentiated-gradient: largest number of rounds, one model each",
+        at_least=1,
+        at_most=100_000,
     )
     decisions: str = param(
         "randomized",
@@ -187,7 +194,8 @@ class FairRegression(Searched, Promised):
     )
     bin_rows: float = param(
         10,
-        "smallest number of training rows of a group whose scores the closed form pools, so that the artifact contains no "
+        "smallest number of training rows of a group whose scores the closed form pools, so that the artifact "
+        "contains no "
         "score of fewer; 1 keeps each score",
         at_least=1,
         at_most=1e6,
@@ -219,12 +227,14 @@ class FairRegression(Searched, Promised):
             given = getattr(self, name)
             if self.loss != loss and given != getattr(type(self), name):
                 raise UsageError(
-                    f"fair-regression: `{name}={given}` cannot be combined with `loss={self.loss}`; it needs `loss={loss}`"
+                    f"fair-regression: `{name}={given}` cannot be combined with `loss={self.loss}`; it needs "
+                    f"`loss={loss}`"
                 )
         if not minimises(self.learner, self.loss):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
-                f"fair-regression: {makes(self.learner)} do not support the {loss} loss; leave out `learner={self.learner}`, or "
+                f"fair-regression: {makes(self.learner)} do not support the {loss} loss; leave out "
+                f"`learner={self.learner}`, or "
                 "use `loss=square`"
             )
         if self.learner != "linear" and self.oracle in OF_LINEAR:
@@ -355,7 +365,8 @@ class FairRegression(Searched, Promised):
         if self.loss == "logistic" and regression:
             if problem.table.rows.entries is not None:
                 raise UsageError(
-                    "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not show the range of real ones; "
+                    "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not show the range "
+                    "of real ones; "
                     "use `loss=square`"
                 )
             y = label_of(problem)
@@ -411,7 +422,8 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
             not problem.protected_as_feature
         ),
         "`group_slack` covers all rows and cannot be combined with `strata`; give one `slack`": method.group_slack,
-        "`decisions=deterministic` does not go with `strata`; leave it out": method.decisions != "randomized",
+        "`decisions=deterministic` cannot be combined with `strata`; leave it out": method.decisions
+        != "randomized",
         "counts cannot be used with `strata` here; repair from rows": problem.table.rows.entries is not None,
     }
     for words, holds in refused.items():
@@ -425,7 +437,9 @@ def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, sign, number = part.rpartition("=")
         if not sign or name.strip() not in out:
-            raise UsageError(f"`{parameter}` {part!r}: write GROUP=NUMBER with one of the groups {', '.join(names)}")
+            raise UsageError(
+                f"`{parameter}` {part!r}: write GROUP=NUMBER with one of the groups {', '.join(names)}"
+            )
         try:
             out[name.strip()] = float(number)
         except ValueError:

@@ -256,6 +256,4 @@ def _quantities(losses: Floats, limits: Floats, multipliers: Floats, groups: Gro
         yield Quantity("loss", loss, "mean loss on the training rows", name)
         if math.isfinite(limit):
             yield Quantity("bound", limit, "largest allowed mean loss", name)
-            yield Quantity(
-                "multiplier", price, "saving in the objective per unit of the bound", name
-            )
+            yield Quantity("multiplier", price, "saving in the objective per unit of the bound", name)

@@ -182,7 +182,8 @@ def _notes_without_draws(
         return
     worst = int(np.argmax(fit.ks - slack))
     yield Note(
-        f"without randomization, on the training rows: ks.to_overall {fit.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
+        f"without randomization, on the training rows: ks.to_overall {fit.ks.max():.4f} instead of "
+        f"{drawn.ks.max():.4f}, "
         f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}",
         "rounded",
     )
@@ -216,7 +217,8 @@ def _off(problem: RepairProblem, rows: PluginProblem) -> str:
         else "use more rows"
     )
     return (
-        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, but shifting it, by one number for "
+        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, but shifting it, by one "
+        "number for "
         f"rows with similar scores, would remove {rows.around.off:.0%} of its loss on the labels; {remedy}"
     )
 
@@ -246,7 +248,8 @@ class PlugIn(Solver):
                 f"{row_loss(loss).title} expected of the scores, over the draws",
                 fit.loss,
                 fit.bound,
-                "rules, randomized or not, of expected label and group, that meet the slack with the same group probabilities",
+                "rules, randomized or not, of expected label and group, that meet the slack with the same group "
+                "probabilities",
             )
             trace = replace(trace, gap=fit.gap, certificates=(proven,))
         return beside_base(predictor, base, trace, problem.table, group.scores)
@@ -428,7 +431,8 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
     yield Quantity(
         "oracle gap",
         mixture.gap_seen * unit,
-        "loss that the oracle's best models would still save; they need not be the best possible, so this is not a bound",
+        "loss that the oracle's best models would still save; they need not be the best possible, so this is not "
+        "a bound",
     )
     yield Quantity("nu", mixture.nu * unit, "oracle gap at which the search converges")
     if mixture.saddle is not None:
@@ -448,7 +452,8 @@ def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator
         return
     if averaged:
         yield Caution(
-            f"the result is the average of {many} models; parity holds for the mixture and need not hold for the average",
+            f"the result is the average of {many} models; parity holds for the mixture and need not hold for the "
+            "average",
             "averaged",
         )
         return

@@ -111,13 +111,15 @@ class Ramp(Repairer):
     )
     attributes: str = param(
         "crossed",
-        "groups to make equal where several columns are protected: the intersections of all columns (crossed), or the groups "
+        "groups to make equal where several columns are protected: the intersections of all columns (crossed), "
+        "or the groups "
         "of each column alone (each)",
         choices=("crossed", "each"),
     )
     noise_membership: str = param(
         "",
-        "for groups that are not recorded: columns, as [GROUP=]COLUMN,..., with each row's probability to be in each true "
+        "for groups that are not recorded: columns, as [GROUP=]COLUMN,..., with each row's probability to be in "
+        "each true "
         "group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
         "labels where rates are by label, are independent of the true group; replaces `protected`",
         text=True,
@@ -254,7 +256,10 @@ class Ramp(Repairer):
             own = "that the membership probabilities are right"
             return f", {own}, and that {what} are independent of the true group given them"
         if self.numbers:
-            return ", and that the ends and the standard deviations of numbers on the training rows are those of the population"
+            return (
+                ", and that the ends and the standard deviations of numbers on the training rows are those of "
+                "the population"
+            )
         return ""
 
     @property
@@ -296,11 +301,7 @@ class Ramp(Repairer):
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: sgd keeps no rows."""
-        return (
-            "`solver=sgd` streams rows and keeps none; use `solver=exact`"
-            if self.solver == "sgd"
-            else ""
-        )
+        return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if self.solver == "sgd" else ""
 
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.

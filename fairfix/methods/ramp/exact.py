@@ -137,9 +137,7 @@ class Exact(Solver):
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
         alike = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
-        worst = (
-            f"the largest gap in the constrained rates is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
-        )
+        worst = f"the largest gap in the constrained rates is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
         if self.method.min_ratio:
             ratios = [one.min() / one.max() for one in alike if one.max() > 0]
             worst = f"the smallest ratio of the constrained rates is {min(ratios, default=math.nan):.2g}"
@@ -187,9 +185,7 @@ class Exact(Solver):
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
-        does = (
-            NOT_OF_LABELS if method.about_labels else "if a gap is allowed, the rule drifts towards them"
-        )
+        does = NOT_OF_LABELS if method.about_labels else "if a gap is allowed, the rule drifts towards them"
         yield from uncalibrated(cells, does, " inside groups", "`calibrate=isotonic` or sigmoid")
 
 
@@ -230,7 +226,10 @@ def _quantities(
             if ratio:
                 what = f"largest allowed rate of a group; the smallest is {ratio:g} times it"
             yield Quantity("rho", part.rho, f"{what}{where}")
-    meaning = "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one gamma above"
+    meaning = (
+        "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one "
+        "gamma above"
+    )
     for level, rule in zip(cells.levels, rules, strict=True):
         if rule.curve is None:
             yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))

@@ -65,7 +65,8 @@ def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
         many = int(((x < one.low) | (x > one.high)).sum())
         yield Note(
             f"{one.column} is measured in standard deviations of {one.deviation:g}, from {one.low:g} to {one.high:g}; "
-            f"numbers beyond these ends, less than one in a hundred of {of} used to fit at either end, count as the ends "
+            f"numbers beyond these ends, less than one in a hundred of {of} used to fit at either end, count as "
+            "the ends "
             f"({many:,} of {len(x):,} rows)",
             "numbers",
         )
@@ -75,7 +76,9 @@ def _trace(
     method: Ramp, scales: Sequence[Scale], best: PairsSolution, made: NumberRamp, notes: tuple[Note, ...]
 ) -> FitTrace:
     """Return how the fit went, and what it proves."""
-    meaning = "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
+    meaning = (
+        "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
+    )
     held = "meet the slack in the covariance with " + " and with ".join(method.numbers)
     return proven_trace(
         method.gamma,

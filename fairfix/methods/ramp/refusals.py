@@ -83,7 +83,7 @@ def _check_ungrouped(method: Ramp) -> None:
         remedy = "use a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
         shown = f"{value:g}" if isinstance(value, float) else value
         raise UsageError(
-            f"ramp: `{own}` does not go with `{name}={shown}`: {_reason(method, name)}; {remedy}"
+            f"ramp: `{own}` cannot be combined with `{name}={shown}`: {_reason(method, name)}; {remedy}"
         )
 
 
@@ -96,7 +96,10 @@ def _reason(method: Ramp, name: str) -> str:
     if not method.membership:
         return "it limits a covariance with numbers, which have no groups"
     if name == "calibrate":
-        return "for groups that are not recorded, scores are recalibrated by isotonic regression, and only for rates by label"
+        return (
+            "for groups that are not recorded, scores are recalibrated by isotonic regression, and only for "
+            "rates by label"
+        )
     return "for groups that are not recorded, the solver needs differences and ramps of positive width"
 
 
@@ -110,4 +113,6 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
         ("score_scale=raw", table.reading.score_scale == "raw"),
     ):
         if method.instead and given:
-            raise UsageError(f"ramp: `{method.instead}` does not go with `{name}`; leave one of them out")
+            raise UsageError(
+                f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out"
+            )

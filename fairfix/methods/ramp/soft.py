@@ -79,7 +79,8 @@ def _require_share(groups: Mapping[str, str], share: Floats, of: str) -> None:
     for (group, column), part in zip(groups.items(), share.tolist(), strict=True):
         if part < NEEDED:
             raise DataError(
-                f"group {group!r} has only {part:.2g} of the rows{of} to fit on, by the probabilities in {column!r}; leave "
+                f"group {group!r} has only {part:.2g} of the rows{of} to fit on, by the probabilities in "
+                f"{column!r}; leave "
                 "it out and add its probability to another group's"
             )
 
@@ -154,20 +155,21 @@ def _trace(
     elif method.about_labels:
         counted = ", with labels counted by their probabilities"
     times = ", and the probability of the label divided by its rate" if method.about_labels else ""
-    meaning = f"amount that the group adds to a row's threshold, times the row's probability to be in it{times}, "
+    meaning = (
+        f"amount that the group adds to a row's threshold, times the row's probability to be in it{times}, "
+    )
     meaning += "on the scale 2 p - 1"
     centres = zip(rates_of(method.constraint), best.centres.tolist(), strict=True)
-    held = f"meet the slack in the difference of the {rates} weighted by the membership probabilities{counted}"
+    held = (
+        f"meet the slack in the difference of the {rates} weighted by the membership probabilities{counted}"
+    )
     return proven_trace(
         method.gamma,
         best,
         held,
         notes,
         (
-            *(
-                Quantity("rho", centre, f"target {name.replace('_', ' ')}")
-                for name, centre in centres
-            ),
+            *(Quantity("rho", centre, f"target {name.replace('_', ' ')}") for name, centre in centres),
             *(Quantity("offset", t, meaning, k) for k, t in numbers.items()),
         ),
         over=over,

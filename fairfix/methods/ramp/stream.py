@@ -94,11 +94,16 @@ class Stream(Solver):
     ) -> RepairedPredictor:
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
-            f"after {solution.passes} passes over {solution.points:,} rows, the selection rates are outside the allowed "
-            f"band by {solution.off:.1e}; this happens with few distinct scores and a narrow ramp: widen it with `gamma`",
+            f"after {solution.passes} passes over {solution.points:,} rows, the selection rates are outside the "
+            "allowed "
+            f"band by {solution.off:.1e}; this happens with few distinct scores and a narrow ramp: widen it with "
+            "`gamma`",
             "slack",
         )
-        meaning = "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one gamma above"
+        meaning = (
+            "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 "
+            "one gamma above"
+        )
         trace = FitTrace(
             solution.converged,
             solution.passes,

@@ -76,7 +76,8 @@ def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator
     off, chance = miscalibration(cells.cells)
     if off - chance > MISCALIBRATED:
         yield Caution(
-            f"the scores are off by {off:.3f} on average{where} (random variation alone gives {chance:.3f}): {does}; recalibrate with "
+            f"the scores are off by {off:.3f} on average{where} (random variation alone gives {chance:.3f}): "
+            f"{does}; recalibrate with "
             f"{remedies}",
             "uncalibrated",
         )

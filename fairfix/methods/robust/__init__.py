@@ -84,7 +84,8 @@ class Robust(Repairer):
     )
     sides: str = param(
         "both",
-        "both: the slack limits the distance in both directions; one: only the worse direction, as in the paper (selection and true "
+        "both: the slack limits the distance in both directions; one: only the worse direction, as in the paper "
+        "(selection and true "
         "positive rates below the overall rate, false positive rates above)",
         choices=("both", "one"),
     )
@@ -100,7 +101,8 @@ class Robust(Repairer):
         "auto",
         "assumption about the noise: only the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); only the radii "
-        "(radii); auto: the one that `noise_epsilon` or `noise_class_conditional` states, else certified if the table has "
+        "(radii); auto: the one that `noise_epsilon` or `noise_class_conditional` states, else certified if the "
+        "table has "
         "labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
@@ -112,7 +114,8 @@ class Robust(Repairer):
     )
     survey_confidence: float | str = param(
         "none",
-        "with a noise table of counts: the slack holds for all tables that are consistent with its survey at this confidence, "
+        "with a noise table of counts: the slack holds for all tables that are consistent with its survey at "
+        "this confidence, "
         "instead of only the counted table; 0.95 is usual",
         words=("none",),
         at_least=0.5,
@@ -149,7 +152,8 @@ class Robust(Repairer):
         for name, usual in given.items():
             if (value := getattr(self, name)) not in usual:
                 raise UsageError(
-                    f"{self.name}: `{name}={value}` cannot be combined with `constraint=minimax`, which minimizes the largest "
+                    f"{self.name}: `{name}={value}` cannot be combined with `constraint=minimax`, which "
+                    "minimizes the largest "
                     f"error of thresholds, or of models with `solver=oracle`; leave out `{name}`"
                 )
 

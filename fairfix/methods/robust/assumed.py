@@ -32,7 +32,8 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
         what = f"`assumption={name}`" if method.solver != "soft" else "`solver=soft`"
         instead = "`assumption=radii`" if method.solver != "soft" else "`solver=dro`"
         raise UsageError(
-            f"{method.name}: `noise_radius` alone does not give the information that {what} needs; give a noise table with `noise`, or "
+            f"{method.name}: `noise_radius` alone does not give the information that {what} needs; give a noise "
+            "table with `noise`, or "
             f"use {instead}"
         )
     plain = method.assumption == "auto" and name == "soft" and method.solver != "soft"
@@ -77,7 +78,8 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
     name = method.assumption_of(noise)
     if name == "identified":
         raise UsageError(
-            f"{who} cannot be combined with `assumption=identified`, an estimate by one table; `assumption=epsilon` with "
+            f"{who} cannot be combined with `assumption=identified`, an estimate by one table; "
+            "`assumption=epsilon` with "
             "`epsilon=0` makes the same assumption and holds for all tables of the survey"
         )
     if name == "radii" and noise.radii is not None:
@@ -89,7 +91,8 @@ def _by_membership(method: Robust, noise: Noise, name: str) -> Assumption:
     """Return the assumption in force of probabilities of membership; UsageError where they say nothing of it."""
     if method.solver not in ("thresholds", "oracle"):
         raise UsageError(
-            f"{method.name}: `solver={method.solver}` does not support membership probabilities; use `solver=thresholds`"
+            f"{method.name}: `solver={method.solver}` does not support membership probabilities; use "
+            "`solver=thresholds`"
         )
     allowed = ("soft", "identified") if method.solver == "thresholds" else ("soft",)
     if name not in allowed:

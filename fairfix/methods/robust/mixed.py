@@ -97,7 +97,8 @@ class OracleMixture(Solver):
         """Yield how the mixture was found, and what is unusual about it."""
         if not len(rule.models):
             yield Caution(
-                "the repaired rule makes the same decision for all rows: no model that the learner found helps within the "
+                "the repaired rule makes the same decision for all rows: no model that the learner found helps "
+                "within the "
                 "constraint",
                 "selection",
             )
@@ -120,8 +121,10 @@ class OracleMixture(Solver):
             if share > CERTAIN
         ]
         yield Note(
-            f"the deciding rule is randomized: {', '.join(parts)}; the learner fitted {best.models} models, each of small "
-            f"cost at the dual values of the worst noise, {end}; it is not known to find the least cost, so no bound on "
+            f"the deciding rule is randomized: {', '.join(parts)}; the learner fitted {best.models} models, each "
+            "of small "
+            f"cost at the dual values of the worst noise, {end}; it is not known to find the least cost, so no "
+            "bound on "
             "the least error is known",
             "search",
         )

@@ -65,7 +65,10 @@ def reliance(
         basis = f"is known from a survey of {table.rows:,} rows, at {_percent(method)} confidence"
     yield Note(f"relies on {relies}; on the training rows, the {what} {basis}{kept}", "assumption")
     if about_recording and not problem.seen_by_model and problem.features is None:
-        yield Note(f"the repair assumes that the score does not use {' x '.join(columns)!r}, which it cannot check", "assumption")
+        yield Note(
+            f"the repair assumes that the score does not use {' x '.join(columns)!r}, which it cannot check",
+            "assumption",
+        )
     cases = list(_worst_cases(method.parity, problem, rows, short, behind))
     named = {} if table is None else dict(zip(table.noisy, table.entries.T, strict=True))
     extra = [name for name, own in named.items() if name not in problem.cells.names and own.any()]
@@ -233,9 +236,7 @@ def _kept(noise: Noise, about_recording: bool) -> str:
 def cut_note(problem: RepairProblem) -> Iterator[Note]:
     """Yield that errors count alike where the base decides at another threshold than 0.5."""
     if abs(problem.table.reading.cut - 0.5) > HOLDS:
-        alike = (
-            "both kinds of error have equal weight in the repair, whatever the threshold of the original decisions"
-        )
+        alike = "both kinds of error have equal weight in the repair, whatever the threshold of the original decisions"
         yield Note(alike, "threshold")
 
 
@@ -246,7 +247,8 @@ def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[N
     few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
     if 0 < few < max(FEW, LITTLE * had):
         yield Caution(
-            f"the repaired rule accepts {taken:.2%} of all rows, and the original model accepts {was:.2%}: the constraint "
+            f"the repaired rule accepts {taken:.2%} of all rows, and the original model accepts {was:.2%}: the "
+            "constraint "
             "is met by deciding nearly all rows the same way",
             "selection",
         )

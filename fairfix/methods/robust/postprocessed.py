@@ -112,7 +112,8 @@ class Postprocessed(Solver):
         method, least, most = self.method, chance.min(), chance.max()
         if not best.feasible:
             yield Caution(
-                f"no thresholds satisfy the constraint: these have the smallest violation, {best.violation:.4f} of a rate",
+                f"no thresholds satisfy the constraint: these have the smallest violation, {best.violation:.4f} "
+                "of a rate",
                 "infeasible",
             )
         if method.constraint == "minimax":
@@ -130,11 +131,17 @@ class Postprocessed(Solver):
         if least == most:
             what = "the same probability" if 0 < least < 1 else "yes" if least == 1 else "no"
             anyway = best.feasible and least == (score >= 0.5).mean()
-            why = "no score lies on the other side of 0.5" if anyway else "no other rule is guaranteed to satisfy the constraint"
+            why = (
+                "no score lies on the other side of 0.5"
+                if anyway
+                else "no other rule is guaranteed to satisfy the constraint"
+            )
             yield Caution(f"the repaired rule decides the same for all rows ({what}): {why}", "selection")
         if isinstance(self, Ideal):
             which = "the best" if method.decisions == "deterministic" else "a mixture"
-            yield Note(f"{which} of {best.programs:,} rules, each checked against its own worst noise", "search")
+            yield Note(
+                f"{which} of {best.programs:,} rules, each checked against its own worst noise", "search"
+            )
         if method.thresholds == "group":
             recorded = " x ".join(problem.cells.columns)
             yield Note(
@@ -211,7 +218,8 @@ class Ideal(Postprocessed):
         if rules_of(bins, free) > MOST:
             raise UsageError(
                 f"{self.method.name}: `solver=ideal` searches all rules, and {bins} bins in {groups} recorded groups "
-                f"make {rules_of(bins, free):,}; it searches {MOST:,} at most. Use fewer `bins`, `thresholds=blind`, or "
+                f"make {rules_of(bins, free):,}; it searches {MOST:,} at most. Use fewer `bins`, "
+                "`thresholds=blind`, or "
                 "`solver=thresholds`"
             )
         return bins

@@ -47,7 +47,8 @@ def require_trainable(problem: RepairProblem, who: str) -> None:
     used = [column for column in problem.cells.columns if column in problem.features]
     if used:
         raise UsageError(
-            f"{who} may use the recorded group {' x '.join(used)} only with `protected_as_feature`; leave it out of the "
+            f"{who} may use the recorded group {' x '.join(used)} only with `protected_as_feature`; leave it out "
+            "of the "
             "features"
         )
 
@@ -57,7 +58,7 @@ class TrainedRule(Solver):
 
     method: Robust
     uses_labels = True
-    needs_rows = "it trains a rule over the features of rows; take `solver=thresholds`"
+    needs_rows = "it trains a rule over the features of rows; use `solver=thresholds`"
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""

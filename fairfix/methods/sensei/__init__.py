@@ -116,14 +116,16 @@ class Sensei(Repairer):
     )
     pair_directions: float = param(
         0,
-        "directions of comparable pairs that must not count: 0 for their mean difference, k for the k along which their "
+        "directions of comparable pairs that must not count: 0 for their mean difference, k for the k along "
+        "which their "
         "differences are longest, in either sense (FACE)",
         at_least=0,
         at_most=1000,
     )
     direction_cost: float = param(
         0.0,
-        "squared distance of a step of length 1, in standard deviations, along directions that must not count: they then "
+        "squared distance of a step of length 1, in standard deviations, along directions that must not count: "
+        "they then "
         "count little, and steps along them are part of `radius`; 0: no distance, the score is constant along them",
         at_least=0.0,
         at_most=sys.float_info.max,
@@ -131,7 +133,8 @@ class Sensei(Repairer):
     )
     balance: str = param(
         "none",
-        "labels: both labels have equal weight in the fit (linear, network), as in balanced batches; the score is then not a "
+        "labels: both labels have equal weight in the fit (linear, network), as in balanced batches; the score "
+        "is then not a "
         "probability in the population",
         choices=("none", "labels"),
     )
@@ -171,7 +174,9 @@ class Sensei(Repairer):
             if not isinstance(value, str) and value != int(value):
                 raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
         if self.rho == math.inf and self.radius > 0:
-            raise UsageError("sensei: with `rho=inf` and a `radius`, only a constant model is left; set `radius=0`")
+            raise UsageError(
+                "sensei: with `rho=inf` and a `radius`, only a constant model is left; set `radius=0`"
+            )
         if self.direction_cost > 0 and not self.radius:
             raise UsageError(
                 "sensei: `direction_cost` is the cost of steps within `radius`, and `radius` is 0; set a `radius`"
@@ -224,7 +229,8 @@ class Sensei(Repairer):
         """Fit with the solver in force, once comparable values are known to be learned from."""
         if problem.features is None and self.solver in ("merge", "linear", "network"):
             unseen = (
-                "nothing shows that the repair helped: sensei learned from the score alone, and the score that a changed "
+                "nothing shows that the repair helped: sensei learned from the score alone, and the score that a "
+                "changed "
                 "person would have is unknown; name features to learn from, or average the scores of "
                 "a model file (`solver=average`)"
             )

@@ -74,7 +74,8 @@ class EqualRates(Solver):
         right, free = rows.balanced(other), rows.balanced((unbound > 0).astype(np.float64))
         holds = gap <= method.slack + ROUNDING
         reached = (
-            f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates on the training "
+            f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates on the "
+            "training "
             f"rows, as the rule decides them, and within {apart:.4f} by models not fitted to the row; the slack "
             f"is {method.slack:g}"
         )
@@ -196,6 +197,7 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         if now > was + ALARM:
             yield Caution(
                 f"ALARM: equal rates are reached through {name}: if all rows had {' or '.join(alike)}, {now:.1%} "
-                f"of decisions would change, compared with {was:.1%} for the plain model; name these values with `comparable`",
+                f"of decisions would change, compared with {was:.1%} for the plain model; name these values with "
+                "`comparable`",
                 "alarm",
             )

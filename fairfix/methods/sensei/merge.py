@@ -80,7 +80,10 @@ class Average(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the score as it is; a mean has nothing to search."""
-        note = "scores are the mean over flips, so they are constant under flips; an audit of the model shows the original scores"
+        note = (
+            "scores are the mean over flips, so they are constant under flips; an audit of the model shows "
+            "the original scores"
+        )
         trace = FitTrace(True, 1, math.nan, notes=(Note(note, "averaged"),))
         return ModelMixture((Scorer(),), np.ones(1), averaged=True, trace=trace)
 

@@ -127,19 +127,21 @@ class Regularized(Solver):
             given_ones = len(problem.subspace)
             along = "the given direction"
             along = along if given_ones == 1 else f"{given_ones:,} given directions"
-            given = (
-                f"the score does not change along {along}, for rows without missing values in the moving columns"
-            )
+            given = f"the score does not change along {along}, for rows without missing values in the moving columns"
             if method.direction_cost:
                 given = (
                     f"a step of length 1 along {along} is at a squared distance of {method.direction_cost:g}"
                 )
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
-            balanced = "the score is the probability of label 1 in a population where half have it: both labels have equal weight"
+            balanced = (
+                "the score is the probability of label 1 in a population where half have it: both labels "
+                "have equal weight"
+            )
             if many:
                 balanced = (
-                    f"probabilities are those in a population where one in {many} has each class: all have equal weight"
+                    f"probabilities are those in a population where one in {many} has each class: all "
+                    "have equal weight"
                 )
             notes.append(Note(balanced, "uncalibrated"))
         notes += proposed(problem, method)
@@ -497,7 +499,9 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
             shown,
             (
                 Quantity("changes with copies at most", most, f"fraction {rows}, {sure}"),
-                Quantity("changes with copies measured", share, f"fraction {rows}, of {people:,} not used to fit"),
+                Quantity(
+                    "changes with copies measured", share, f"fraction {rows}, of {people:,} not used to fit"
+                ),
             ),
         )
 
