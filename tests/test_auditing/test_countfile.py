@@ -416,7 +416,7 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
 
     assert run(["audit", "a.parquet", *given, "a.counts", "--check", "ks<=0.5"]) == 2
     assert run(["audit", "a.parquet", *given[:2], "--counts-out", "a.counts"]) == 0
-    assert "the counts are saved, but they make no report of their own" in capsys.readouterr().err
+    assert "the counts are saved, but there is no report" in capsys.readouterr().err
     assert run(["audit", "b.parquet", *given, "b.counts"]) == 0
     assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts"]) == 0
     assert run(["audit", "--from-counts", "ab.counts"]) == 0
@@ -427,7 +427,7 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
     [
         (["data"], "leave out DATA"),
         (["--label", "yes"], "--label is yes, but the counts were taken with label"),
-        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were taken with 0.5"),
+        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were made with 0.5"),
         (["--protected", "sex"], "--protected is sex, but the counts were taken with race"),
         (["--weight", "weight"], "--weight is weight, but the counts were taken with none"),
         (["--individual"], "leave out --individual"),

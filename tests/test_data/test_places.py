@@ -543,7 +543,7 @@ def test_a_web_server_gives_the_same_rows(
         ("403", "no permission for reading"),
         ("401", "no permission for reading"),
         ("404", "does not exist"),
-        ("400", "failed: the server says 400"),
+        ("400", "failed: the server returns 400"),
     ],
 )
 def test_a_web_server_that_fails_is_named(
@@ -661,7 +661,7 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
         f"s3://loans/d.csv?access_key={SECRET}": "Unexpected query parameter in S3 URI: 'access_key'",
         "ftp://u:pw@host/d.csv": r"^ftp://host/d\.csv has a scheme that fairfix does not know; it reads s3://, gs://",
         f"{server.url}/d.csv": "/d.csv does not exist",
-        f"{server.url}/*.csv": "a web server lists no files",
+        f"{server.url}/*.csv": "a web server cannot list files",
         f"{server.url}/d.xyz": r"d\.xyz is of no kind",
     }.items():
         with pytest.raises(DataError, match=words) as error:

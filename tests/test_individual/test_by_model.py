@@ -396,9 +396,9 @@ def test_an_audit_with_a_model_gates_on_flips(
         (["--comparable", "role=husband,wife"], "--comparable goes with --individual"),
         (["--individual", "--comparable", "role=husband,boss"], "no row has the value 'boss'"),
         (["--radius", "0.1"], "--radius goes with --individual"),
-        (["--check", "decision_flips<=0.1"], "ask for it with --individual"),
+        (["--check", "decision_flips<=0.1"], "add --individual"),
         (["--individual", "--check", "decision_flips.under_comparable<=0.1"], "name comparable values"),
-        (["--individual", "--check", "matched_effect<=0.1"], "ask for it with --individual"),
+        (["--individual", "--check", "matched_effect<=0.1"], "add --individual"),
     ],
 )
 def test_what_cannot_be_asked_is_said(
@@ -440,5 +440,5 @@ def test_effects_need_a_score() -> None:
     """Without a score and a decision there is nothing to look at."""
     from fairfix.errors import DataError
 
-    with pytest.raises(DataError, match="neither a score nor a decision"):
+    with pytest.raises(DataError, match="no score and no decision"):
         of_scores(table_of(couples(many=900)), 0.95)

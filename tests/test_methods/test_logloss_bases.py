@@ -239,7 +239,7 @@ def test_what_has_no_feature_columns_is_refused() -> None:
     table = read_table(data, Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,)), ())
     for basis in CURVED:
         with pytest.raises(
-            UsageError, match=f"`basis={basis}` is made of feature columns.*name columns with `features`"
+            UsageError, match=f"`basis={basis}` is built from feature columns.*name columns with `features`"
         ):
             LogLoss(basis=basis).fit(RepairProblem(table), rng=np.random.default_rng(0))
         assert "leave out `basis`" in LogLoss(basis=basis).needs_rows

@@ -267,7 +267,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"gamma": 0.0}, "take a `gamma` above 0"),
+        ({"gamma": 0.0}, "use a `gamma` above 0"),
         ({"constraint": "equal_opportunity"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
@@ -278,7 +278,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"noise_membership": "age,income"}, "leave out `protected_number`"),
         ({"protected_number": "age,age"}, "name each column once"),
         ({"protected_number": "age,"}, "name each column once"),
-        ({"protected_number": "score"}, "plays another part"),
+        ({"protected_number": "score"}, "has another role"),
         ({"protected_number": "nobody"}, "no column 'nobody'"),
         ({"protected_number": "name"}, "column 'name' is of type .*string; it must hold numbers"),
         ({"protected_number": "same"}, "column 'same' has the number 3 in all rows"),
@@ -290,8 +290,8 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
         ({"strata": "name"}, "`protected_number`: leave out `strata`"),
         ({"bands": "age=40"}, "`protected_number`: leave out `bands`"),
-        ({"constraint": "equal_opportunity"}, "bounds a covariance with numbers.*leave out `constraint`"),
-        ({"calibrate": "isotonic"}, "bounds a covariance with numbers.*leave out `calibrate`"),
+        ({"constraint": "equal_opportunity"}, "limits a covariance with numbers.*leave out `constraint`"),
+        ({"calibrate": "isotonic"}, "limits a covariance with numbers.*leave out `calibrate`"),
         ({"protected_number": "negative"}, "column 'negative' has the number 0 in all rows"),
     ],
 )
@@ -340,7 +340,7 @@ def test_counts_hold_no_numbers(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: np.where(rows["age"] > 50, "x", "y"))
     fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
-    with pytest.raises(UsageError, match="counts have no entries of `protected_number`; repair from `data`"):
+    with pytest.raises(UsageError, match="counts have no values of `protected_number`; repair from `data`"):
         fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", protected_number="age")
 
 
@@ -359,7 +359,7 @@ def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> N
 
 def notes_of(result: Any) -> list[str]:
     """Return what is said of how numbers count."""
-    return [note for note in result.content["notes"] if "counts in standard deviations" in note]
+    return [note for note in result.content["notes"] if "is measured in standard deviations" in note]
 
 
 def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(

@@ -252,11 +252,11 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"gamma": 0.0}, "take a `gamma` above 0"),
+        ({"gamma": 0.0}, "use a `gamma` above 0"),
         ({"constraint": "covariance"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
-        ({"rho": "mean"}, "differences between groups that nobody has recorded.*leave out `rho`"),
+        ({"rho": "mean"}, "for groups that are not recorded.*leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
@@ -264,7 +264,7 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"solver": "sgd"}, "goes with `solver=exact`"),
         ({"noise_membership": "p_a"}, "two or more"),
         ({"noise_membership": "a=p_a,a=p_b"}, "twice"),
-        ({"noise_membership": "score,p_a"}, "plays another part"),
+        ({"noise_membership": "score,p_a"}, "has another role"),
         ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
         ({"protected": "p_a", "bands": "p_a=0.5"}, "plays another part|leave one of them out"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
@@ -292,7 +292,7 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
     ):
         with pytest.raises(DataError, match=f"column '{column}' is missing in row 124\\b(?! of those used)"):
             task()
-    with pytest.raises(DataError, match="no `unseen_group` decides"):
+    with pytest.raises(DataError, match="`unseen_group` does not apply"):
         fairfix.predict(made, data, unseen_group="base")
 
 

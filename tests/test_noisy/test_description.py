@@ -197,18 +197,18 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
         ("true,noisy,count,probability\na,a,1,1\n", "it has both"),
         ("true,recorded,count\na,a,1\n", "no column 'noisy'"),
         ("true,noisy,count\na,a,-4\nb,b,3\n", "column 'count' of noise.csv is -4 in row 1"),
-        ("true,noisy,count\na,a,1.5\nb,b,3\n", "1.5 in row 1, which is no number of rows"),
+        ("true,noisy,count\na,a,1.5\nb,b,3\n", "1.5 in row 1, which is not a number of rows"),
         ("true,noisy,count\na,a,1e19\nb,b,3\n", "sums to 1e+19 rows, more than any survey has"),
         ("true,noisy,count\na,a,\nb,b,3\n", "is missing in row 1"),
-        ("true,noisy,count\na,a,x\nb,b,3\n", "must hold numbers"),
+        ("true,noisy,count\na,a,x\nb,b,3\n", "must contain numbers"),
         ("true,noisy,count\na,a,1\na,a,3\nb,b,1\n", "more than one row with true = 'a', noisy = 'a'"),
         ("true,noisy,count\n,a,1\nb,b,3\n", "column 'true' of noise.csv is empty in row 1"),
         (
             "true,noisy,label,count\na,a,2,1\nb,b,0,3\n",
             "column 'label' of noise.csv has the value '2'; labels are",
         ),
-        ("true,noisy,count\na,a,1\na,b,3\n", "single true group 'a'"),
-        ("true,noisy,count\na,a,0\nb,b,0\n", "nothing but zeros"),
+        ("true,noisy,count\na,a,1\na,b,3\n", "only the true group 'a'"),
+        ("true,noisy,count\na,a,0\nb,b,0\n", "only zeros"),
         ("true,noisy,count\n", "has no rows"),
         (
             "true,noisy,probability\na,a,0.7\na,b,0.25\nb,a,0.2\nb,b,0.75\n",
@@ -229,7 +229,7 @@ def test_tables_that_make_no_sense_are_refused(text: str, said: str) -> None:
 
 def test_counts_take_no_kind_of_probability() -> None:
     """The option would be ignored, so it is refused."""
-    with pytest.raises(UsageError, match="holds counts"):
+    with pytest.raises(UsageError, match="contains counts"):
         read_noise(written(COUNTS), "joint")
 
 
@@ -275,9 +275,7 @@ def test_groups_of_table_and_data_have_to_be_the_same() -> None:
 
     assert table.for_groups(("a", "b"), "race").noisy == ("a", "b")
     assert table.for_groups(("b", "a"), "race").entries.tolist() == [[0, 4], [3, 0]]
-    with pytest.raises(
-        DataError, match=r"says nothing of the group 'c' of column 'race'.*add rows with noisy = 'c'"
-    ):
+    with pytest.raises(DataError, match=r"lacks the group 'c' of column 'race'.*add rows with noisy = 'c'"):
         table.for_groups(("a", "b", "c"), "race")
     with pytest.raises(
         DataError, match=r"noisy group 'b', which column 'race' does not have.*did you mean 'bb'"
@@ -298,13 +296,13 @@ def test_radii_are_read() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "nothing is said"),
+        ({}, "is not described"),
         ({"radii": {"a": 0.1}, "epsilon": 0.1}, "`noise_epsilon` needs a noise table"),
         ({"radii": {"a": 0.1}, "class_conditional": True}, "`noise_class_conditional` needs a noise table"),
         ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "`noise_keep` needs a noise table"),
         ({"table": "count", "epsilon": 2.0}, "is in [0, 1]"),
         ({"table": "count", "epsilon": 0.1, "class_conditional": True}, "give one of them"),
-        ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay as it is"),
+        ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay the same"),
     ],
 )
 def test_statements_that_contradict_one_another_are_refused(settings: dict[str, Any], said: str) -> None:
@@ -674,7 +672,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
         ("dp.true_groups>0.1", "unknown part|difference, ratio, min and max"),
-        ("eo.true_groups[noisy=a]<=0.1|ks.true_groups[noisy=a]<=0.1", "of one true group there are"),
+        ("eo.true_groups[noisy=a]<=0.1|ks.true_groups[noisy=a]<=0.1", "for one true group, use"),
     ):
         for part in text.split("|"):
             with pytest.raises(UsageError, match=said):
@@ -821,7 +819,7 @@ def test_radii_alone() -> None:
     assert found["N0"]["low"] == pytest.approx((0.3 - 0.1) / 0.4)
     assert found["N0"]["high"] == pytest.approx(1.0)
     assert figure(noise, "true_positive_rate", "b")["bounds"]["N0"]["low"] == pytest.approx(0.5)
-    with pytest.raises(UsageError, match="nothing of the group 'b' of column 'noisy'"):
+    with pytest.raises(UsageError, match="lacks the group 'b' of column 'noisy'"):
         noisy_audit(rows_of(CELLS), Noise(radii={"a": 0.1}))
     with pytest.raises(UsageError, match=r"has no group 'aa'.*did you mean 'a'"):
         noisy_audit(rows_of(CELLS), Noise(radii={"aa": 0.1, "a": 0.1, "b": 0.1}))
@@ -1026,9 +1024,9 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
         (["--noise", "noise.csv", "--noise-epsilon", "0.1", "--noise-class-conditional"], "give one of them"),
         (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
         (["--noise-radius", "a:0.1"], "GROUP=NUMBER"),
-        (["--noise-radius", "a=0.1"], "says nothing of the group 'b'"),
-        (["--check", "dp.difference.true_groups<=0.1"], "say what is known of the noise with --noise FILE"),
-        (["--check", "ks.difference.true_groups<=0.1"], "of true groups there are"),
+        (["--noise-radius", "a=0.1"], "lacks the group 'b'"),
+        (["--check", "dp.difference.true_groups<=0.1"], "describe the noise with --noise FILE"),
+        (["--check", "ks.difference.true_groups<=0.1"], "for true groups, use"),
         (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
     ],
 )

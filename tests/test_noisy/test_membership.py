@@ -272,7 +272,7 @@ def test_weighted_rates_are_of_rows_not_of_bins() -> None:
     told = result["noise"]["membership"]
     assert (told["vectors"], told["smallest_bin"] >= 50, told["bins"] > 1) == (900, True, True)
     assert (told["searched"], told["held"]) == (225, 675)
-    assert any("its limits are those of the other 675 rows" in note for note in result["noise"]["notes"])
+    assert any("its limits come from the other 675 rows" in note for note in result["noise"]["notes"])
 
 
 def test_bins_have_rows_enough_and_are_few() -> None:
@@ -391,8 +391,8 @@ def test_plain_checks_are_of_protected_columns() -> None:
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ("dp.difference<=0.1", "known by chances alone"),
-        ("dp[membership=a]>0.1", "known by chances alone"),
+        ("dp.difference<=0.1", "known by probabilities alone"),
+        ("dp[membership=a]>0.1", "known by probabilities alone"),
         ("dp.true_groups[membership=z]>0.1", "no true group 'z'; it has a, b, c"),
         ("dp.difference.true_groups[race]<=0.1", "'race' is not audited"),
     ],
@@ -461,7 +461,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
     [
         (["--noise-membership", "p_a"], "two or more"),
         (["--noise-membership", "p_a,p_z"], "'p_z'"),
-        (["--noise-membership", "p_a,label"], "plays another part"),
+        (["--noise-membership", "p_a,label"], "has another role"),
         (["--noise-membership", "p_a,p_b,p_c", "--noise", "n.csv"], "leave out --noise"),
         (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "say --noise-independent"),
         (["--noise-membership", "p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
@@ -505,7 +505,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
     )
     assert status == 0
     for told in (text, Path("a.html").read_text(), Path("a.md").read_text()):
-        assert "True groups by probabilities of membership" in told
+        assert "True groups by membership probabilities" in told
     assert "membership" in Path("a.sarif").read_text() + Path("a.xml").read_text()
 
 

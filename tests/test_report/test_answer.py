@@ -308,7 +308,7 @@ def test_individual_fairness_has_a_section_with_its_assumption() -> None:
     text = renderer("text")(of, width=200)
 
     assert "The same person in another group: g" in text
-    assert "assumes that the other columns of the data are all that may count" in text
+    assert "assumes that only the other columns of the data may count" in text
 
 
 def test_verdicts_stand_by_attribute_where_there_are_several() -> None:

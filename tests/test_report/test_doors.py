@@ -183,7 +183,7 @@ def test_a_figure_of_an_audit_shows_the_numbers_of_its_groups(results: dict[str,
     assert any(r"\$x\$" in name for name in panels[0][1])
     assert drawn(results["audit"], "selection_rate")[0][2] == panels[0][2]
     assert len(drawn(results["audit"])) == 6
-    with pytest.raises(UsageError, match="'speed' is no metric"):
+    with pytest.raises(UsageError, match="'speed' is not a metric"):
         results["audit"].plot(["speed"])
 
 
@@ -195,7 +195,7 @@ def test_a_figure_of_a_repair_shows_before_and_after(results: dict[str, Result])
     assert dots[: 2 * len(names)] == [row["before"]["value"], row["after"]["value"]]
     ((_, names, _),) = drawn(results["repair"])
     assert not [name for name in names if "loss" in name]
-    with pytest.raises(UsageError, match="no number of this proof"):
+    with pytest.raises(UsageError, match="not a number of this evaluation"):
         results["repair"].plot(["speed"])
     with pytest.raises(UsageError, match="leave it out"):
         results["compare"].plot(["accuracy"])

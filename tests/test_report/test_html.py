@@ -363,7 +363,7 @@ def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     page = assert_sound(renderer("html")({**saved["compare"], "points": failed}))
 
     assert not page.all("svg")
-    assert "There are no points to draw" in page.text()
+    assert "There are no candidates to show" in page.text()
 
 
 def test_a_group_called_like_a_verdict_is_none() -> None:

@@ -235,7 +235,7 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),
         (["--picture", "nowhere/front.png"], "does not exist"),
-        (["--picture", "a.svg", "--out", "html=a.svg"], "also that of --out"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "writes this file too --out"),
         (["--features", "label"], "has a role already"),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     command += ["--methods", "logloss,ramp,fair-regression"]
 
     assert run(command) == 2
-    assert "give one with --threshold" in capsys.readouterr().err
+    assert "set one with --threshold" in capsys.readouterr().err
     assert run([*command, "--threshold", "50"]) == 0
     told = {point["title"]: point for point in json.loads(capsys.readouterr().out)["points"]}
     held = told["base"]["qualities"]

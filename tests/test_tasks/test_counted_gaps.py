@@ -67,7 +67,7 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
         hospital("AB", 5, rare="D"),
         hospital("AB", 6, rare="D"),
         {"suppress_below": 10},
-        "held-out rows of small groups are hidden, nobody can tell of which",
+        "held-out rows of small groups are hidden, and it is unknown which",
         {
             EASY: "undecided",
             "dp.difference[sex]<=0.95": "undecided",

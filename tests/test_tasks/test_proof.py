@@ -145,7 +145,7 @@ def test_checks_are_judged_on_the_held_out_rows() -> None:
     [
         ("exact", 0, "group 'C' of 'race' has no held-out rows"),
         ("sgd", 0, "group 'C' of 'race' has no held-out rows"),
-        ("sgd", 3, "1 held-out rows are of groups that the rows of the fit lack"),
+        ("sgd", 3, "1 held-out rows belong to groups that the training rows lack"),
     ],
 )
 def test_no_check_passes_for_a_group_that_nothing_is_known_of(
@@ -192,7 +192,7 @@ def test_a_rule_that_decides_the_same_for_everybody_is_called_out() -> None:
     )
     rows = read(data)
 
-    assert any("for everybody" in note for note in repair_table(rows, Ramp()).warnings)
+    assert any("for all rows" in note for note in repair_table(rows, Ramp()).warnings)
 
 
 def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
@@ -208,7 +208,7 @@ def test_whatever_method_decides_the_same_for_everybody_says_so() -> None:
 
     assert outcome.predictor.predict(rows).max() < 0.5
     assert [note.severity for note in told] == ["warning"]
-    assert "'no' for everybody" in told[0]
+    assert "'no' for all rows" in told[0]
     assert not [n for n in repair_table(rows, Ramp()).messages if n.code == "selection"]
 
 
@@ -271,7 +271,7 @@ def test_rounding_that_undoes_the_repair_is_told(
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
     assert [n.code for n in found] == ([] if told is None else ["rounding"])
-    gaps = f"is {fitted:.4f} on the rows of the fit; on held-out rows it was {before:.4f} and is {after:.4f}, where"
+    gaps = f"is {fitted:.4f} on the training rows; on held-out rows it was {before:.4f} and is {after:.4f}, where"
     assert all(f"rounding {told}:" in n and gaps in n for n in found)
 
 
@@ -330,7 +330,7 @@ def test_a_share_selected_that_moves_much_is_told(rho: float, moves: bool) -> No
     assert row.before.value == pytest.approx(0.5, abs=0.05)
     assert row.after.value == pytest.approx(rho, abs=0.05)
     assert [n.severity for n in found] == ["warning"] * moves
-    assert all(f"moves from {row.before.value:.1%} to {row.after.value:.1%}" in n for n in found)
+    assert all(f"changes from {row.before.value:.1%} to {row.after.value:.1%}" in n for n in found)
 
 
 def test_a_slack_that_is_missed_on_the_rows_of_the_fit_is_named() -> None:
@@ -472,7 +472,7 @@ def test_a_raw_score_has_no_losses_and_breaks_no_proof(method: str, features: tu
     right = (held.score >= 55) == held.label
     assert told["accuracy"].before.value == pytest.approx(right.mean(), abs=1e-12)
     assert (
-        told["log_loss"].before.reason == "a raw score is no probability"
+        told["log_loss"].before.reason == "a raw score is not a probability"
         if method == "logloss"
         else "log_loss" not in told
     )

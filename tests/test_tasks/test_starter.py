@@ -147,7 +147,7 @@ def test_a_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("fairfix.toml").write_text("# mine\n")
 
     assert run(["init", "data.parquet"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert Path("fairfix.toml").read_text() == "# mine\n"
     assert run(["init", "data.parquet", "--force", "--quiet"]) == 0
     assert "protected" in Path("fairfix.toml").read_text()
@@ -168,7 +168,7 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ({"sex": None, "region": None}, "name one with --protected COLUMN"),
         ({"score": None}, "no score column: name it with --score COLUMN"),
-        ({"proba": 0.5}, "say which with --score COLUMN"),
+        ({"proba": 0.5}, "choose with --score COLUMN"),
         (
             {"label": np.where(np.arange(400) % 2, "good", "bad")},
             "name the positive value with --label label=VALUE",
