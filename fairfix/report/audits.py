@@ -249,7 +249,7 @@ def group_metrics(result: Json) -> list[tuple[str, str]]:
 GROUP: dict[str, Callable[[Json], str]] = {
     "group": lambda group: str(group["group"]),
     "rows": lambda group: f"{group['rows']:,}",
-    "share": lambda group: f"{group['share']:.1%}",
+    "fraction": lambda group: f"{group['share']:.1%}",
 }
 """The first columns of tables of groups."""
 
@@ -276,7 +276,7 @@ def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Gr
         return lambda group: show(group["metrics"][metric]["value"])
 
     columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
-    everybody = [] if "stratum" in block else [result["overall"]]
+    everybody = [] if "stratum" in block else [{**result["overall"], "group": "overall"}]
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 

@@ -93,7 +93,7 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     if detail and "solution" in result:
         quantities = result["solution"]["quantities"]
         grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the repair", 1),) if quantities else ()
-        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids, "solution")
+        yield Section("Solver", tuple(solution_facts(result["solution"])), grids, "solution")
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
         yield Section("Selection on the validation rows", (), (grid,))
@@ -391,7 +391,7 @@ def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
                 {"group": "group", **others}, groups, 1, f"Other numbers by {attribute}, before and after"
             )
         )
-    title = f"What changes for whom: {attribute}, on {rows}"
+    title = f"Changes by group: {attribute}, on {rows}"
     return Section(title, tuple(lines), tuple(grids), "people", one)
 
 
@@ -458,8 +458,8 @@ def _rule(result: Json, rank: Callable[[Json], float]) -> Section:
     cut = result["settings"].get("threshold")
     lines = () if cut is None else (f"before the repair: yes from a score of {cut:g}, in every group",)
     rules, more = first_groups(result["rule"], rank, CHANGES_MOST)
-    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "The rule of every group")
-    return Section("Who gets a yes, by the score", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
+    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "Decision rule of each group")
+    return Section("Decision rule by group", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
 
 
 def in_words(rule: Json) -> str:

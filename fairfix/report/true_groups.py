@@ -50,7 +50,7 @@ def true_groups(noise: Json, *, detail: bool) -> Section:
 
 
 OF: Columns = {
-    "figure": lambda figure: TITLES.get(figure["name"], figure["name"]),
+    "metric": lambda figure: TITLES.get(figure["name"], figure["name"]),
     "true group": lambda figure: figure["group"] or "all",
 }
 

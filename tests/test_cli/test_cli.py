@@ -985,8 +985,8 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
     [
         (("--out", "json=data.parquet"), "this file is also that of DATA"),
         (("--counts-out", "below/../data.parquet"), "also that of DATA"),
-        (("--out", "json=x", "--out", "html=x"), "writes this file too --out json=x"),
-        (("--baseline", "old.json", "--out", "json=old.json"), "writes this file too --baseline"),
+        (("--out", "json=x", "--out", "html=x"), "--out json=x writes this file too"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "--baseline old.json writes this file too"),
     ],
 )
 def test_nothing_that_is_read_is_written(

@@ -102,7 +102,7 @@ def test_what_flips_to_groups_not_seen_get_is_unknown_and_says_so(rows: pd.DataF
     table = {row["name"]: row["after"] for row in result["proof"]["holdout"]["table"]}
     for name in ("decision_flips", "score_change"):
         assert table[f"{name}.under_flips [race]"]["value"] is None
-        assert "not seen" in table[f"{name}.under_flips [race]"]["reason"]
+        assert "lack" in table[f"{name}.under_flips [race]"]["reason"]
     assert all(one["reason"] for one in nulls(result))
 
 

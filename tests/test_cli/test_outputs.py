@@ -94,7 +94,7 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
     assert log.read_bytes().startswith(b"kept\n")
     if name in PRINTING or way == "log.csv":
         assert (done.returncode, log.read_text()) == (2, "kept\n")
-        assert f"{said_of(option, way)[1]}: stdout " in done.stderr
+        assert f"{said_of(option, way)[1]}: the command prints to stdout" in done.stderr
     elif name != "predict":  # it knows kinds of file by their endings only
         assert done.returncode == 0
         assert log.stat().st_size > 100

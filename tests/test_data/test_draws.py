@@ -217,5 +217,5 @@ def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: C
         assert not decided.randomized[decided.sex == "other"].any()
         told += [line for line in err.splitlines() if "[shared_ids]" in line]
 
-    assert f"of the {decided.randomized.sum():,} rows whose result is drawn" in told[0]
+    assert f"of the {decided.randomized.sum():,} rows with a randomized decision" in told[0]
     assert told[0] == told[1]

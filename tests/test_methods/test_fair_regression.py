@@ -499,7 +499,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ),
         (
             {"quantile_level": 0.9},
-            "`quantile_level=0.9` does not go with `loss=auto`; it goes with `loss=quantile`",
+            "`quantile_level=0.9` cannot be combined with `loss=auto`; it needs `loss=quantile`",
         ),
         ({"loss": "quantile", "huber_delta": 3.0}, "it goes with `loss=huber`"),
         ({"loss": "quantile", "quantile_level": 1.0}, "must be below 1"),
@@ -523,7 +523,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ({"learner": 3.0}, "learner must be one of"),
         (
             {"constraint": "bounded_group_loss", "bound": "1", "solver": "plug-in"},
-            "`solver=plug-in` does not go",
+            "`solver=plug-in`",
         ),
     ],
 )
@@ -720,7 +720,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
         (
             {"decisions": "deterministic", "solver": "closed-form"},
             True,
-            "`decisions=deterministic` does not go",
+            "`decisions=deterministic` cannot be combined",
         ),
     ],
 )
@@ -860,7 +860,7 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
         (["--features", "age,sex"], "--protected-as-feature"),
         (["--features", "age,rich"], "has a role already"),
         (["--features", "score"], "no score column"),
-        (["--constraint", "bounded_group_loss", "--bound", "1e-9"], "holds --bound on the training rows"),
+        (["--constraint", "bounded_group_loss", "--bound", "1e-9"], "meets --bound on the training rows"),
         (["--solver", "closed-form", "--features", "age"], "--protected-as-feature"),
         (["--method", "ramp", "--features", "age"], "no score column"),
         (["--slack", "0.1,0.2"], "takes one value"),

@@ -262,10 +262,10 @@ def test_a_threshold_that_drawn_decisions_do_not_heed_is_told() -> None:
 
     np.testing.assert_array_equal(usual.predict(plain), drawn.predict(strict))
     assert usual.trace.notes == ()
-    assert not any("no part" in note for note in rounded.trace.notes)
+    assert not any("ignore the threshold" in note for note in rounded.trace.notes)
     (note,) = drawn.trace.notes
     assert isinstance(note, Caution)
-    assert "the threshold of 0.7 ignore the threshold" in note
+    assert "ignore the threshold of 0.7" in note
 
 
 def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
@@ -312,7 +312,7 @@ def test_cross_validation_without_a_usable_fold_says_so() -> None:
     usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
 
     assert alone.trace.notes[0].startswith(
-        "cross validation could not choose l2, so it is 0.001: without one of the 5 some group"
+        "cross validation could not choose l2, so it is 0.001: without one of the 5 folds, some group"
     )
     assert alone.state()[1]["prices"].tobytes() == usual.state()[1]["prices"].tobytes()
 
@@ -460,9 +460,9 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         (
             0.51,
             0.47,
-            "loses 30% of what the features tell .* a repair that uses 10%: take `group=recorded`",
+            "loses 30% of the information in the features .* loses 10%: use `group=recorded`",
         ),
-        (0.60, 0.58, "loses 75% .* a repair that uses 65%: allow more `slack`"),
+        (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
     ],
 )
 def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:

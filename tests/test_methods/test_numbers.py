@@ -285,7 +285,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing_group=drop`"),
         ({"protected_number": "gaps", "missing_group": "group"}, "missing number .*`missing_group=drop`"),
         ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
-        ({"protected": "name"}, "`protected_number` does not go with `protected`; leave one of them out"),
+        ({"protected": "name"}, "`protected_number` cannot be combined with `protected`; leave one of them out"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
         ({"strata": "name"}, "`protected_number`: leave out `strata`"),

@@ -705,7 +705,7 @@ def test_each_column_alone_from_the_shell(
         ({"min_ratio": 0.8, "solver": "sgd"}, "it goes with `solver=exact`"),
         ({"attributes": "each", "solver": "sgd"}, "it goes with `solver=exact`"),
         ({"attributes": "each", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"attributes": "each", "min_ratio": 0.8}, "does not go with `min_ratio=0.8`; use a `slack`"),
+        ({"attributes": "each", "min_ratio": 0.8}, "cannot be combined with `min_ratio=0.8`; use a `slack`"),
         (
             {"attributes": "each", "constraint": "equalized_odds"},
             "not go with `constraint=equalized_odds`; take",

@@ -606,13 +606,13 @@ TRAINED = {"solver": "dro", "features": ("x",)}
             "may see the recorded group group by `protected_as_feature` alone",
         ),
         ({"features": (), "protected_as_feature": True}, True, "needs more than a score; name columns"),
-        ({"learner": "trees"}, True, "`learner=trees` does not go with `solver=dro`"),
-        ({"assumption": "identified"}, True, "`assumption=identified` does not go with `solver=dro`"),
-        ({"assumption": "soft"}, True, "`assumption=soft` does not go with `solver=dro`"),
+        ({"learner": "trees"}, True, "`learner=trees` cannot be combined with `solver=dro`"),
+        ({"assumption": "identified"}, True, "`assumption=identified` cannot be combined with `solver=dro`"),
+        ({"assumption": "soft"}, True, "`assumption=soft` cannot be combined with `solver=dro`"),
         ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
         ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
-        ({"solver": "soft", "z": 2.0}, True, "`z=2` does not go with `solver=soft`"),
+        ({"solver": "soft", "z": 2.0}, True, "`z=2` cannot be combined with `solver=soft`"),
         ({"epsilon": 0.1}, True, "it goes with `solver=thresholds`"),
     ],
 )
@@ -676,7 +676,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
     table, told = table_of(data, noisy), known(data, noisy, label=False)
     for more, given, said in (
         ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
-        ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` does not go with"),
+        ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` cannot be combined with"),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
         ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
@@ -851,11 +851,11 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
         ),
         (
             {"solver": "ideal", "assumption": "identified"},
-            "`assumption=identified` does not go with `solver=ideal`",
+            "`assumption=identified` cannot be combined with `solver=ideal`",
         ),
         ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
         ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
-        ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` does not go with `solver=soft`"),
+        ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` cannot be combined with `solver=soft`"),
     ],
 )
 def test_what_does_not_go_with_the_search_is_refused(more: dict[str, Any], said: str) -> None:
@@ -1071,7 +1071,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             "income",
             "--learner",
             "trees",
-        ): "--learner trees does not go with --solver soft",
+        ): "--learner trees cannot be combined with --solver soft",
         ("--solver", "dro", "--features", "income,race_recorded"): "race_recorded",
         ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
     }
@@ -1191,7 +1191,7 @@ def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> No
         plain += beyond(data, noisy, naive.predict(table), truth, parity) <= 0.1 + 1e-6
     assert held == 4
     assert plain < 4
-    assert "the table known by a survey of 1,000 rows, at 90 % confidence over its draw" in " ".join(
+    assert "the table known by a survey of 1,000 rows, at 90% confidence over its draw" in " ".join(
         rule.trace.notes
     )
 
@@ -1226,7 +1226,7 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
         assert worst <= 0.2 + 1e-6
         (said,) = [str(note) for note in rule.trace.notes if " (N1); " in str(note)]
         assert f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'if any noise that fits'}" in said
-        assert "known from a survey of 1,200 rows, at 90 % confidence" in "".join(map(str, rule.trace.notes))
+        assert "known from a survey of 1,200 rows, at 90% confidence" in "".join(map(str, rule.trace.notes))
 
 
 def test_what_has_no_survey_refuses_its_confidence() -> None:

@@ -295,7 +295,7 @@ def test_a_missing_vector_is_the_mean_and_marked() -> None:
         (
             None,
             [[1.0, 2.0], [3.0]],
-            r"list of 1 numbers \(row 2 of those used\) but other rows have lists of 2",
+            r"list of 1 numbers \(row 2 of those used\), but other rows have lists of 2",
         ),
         (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
         (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),

@@ -325,11 +325,11 @@ def test_without_a_gap_none_is_said_to_be_the_largest() -> None:
     """No class has the largest gap, and none is counted as apart, where predictions are right for everybody."""
     frame = workers().assign(told=lambda one: one["job"])
     text = " ".join(fairfix.audit(frame, protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
-    assert "In none of the 4 classes do the rows show a gap; class nurse, for one: By sex, the share" in text
+    assert "No gap is significant in any of the 4 classes; for example, class nurse: By sex, the share" in text
     assert "at least 0 of" not in text
     dancer = frame["job"].mask(frame["job"] == "poet", "dancer")
     text = " ".join(fairfix.audit(frame.assign(told=dancer), protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
-    assert "In none of the 4 classes where it is defined, of 5, do the rows show a gap" in text
+    assert "No gap is significant in any of the 4 classes where it is defined, of 5" in text
 
 
 def test_a_comment_says_of_which_class_a_check_is() -> None:
@@ -501,8 +501,8 @@ def test_rows_without_a_class_are_left_out_when_asked() -> None:
 @pytest.mark.parametrize(
     ("task", "more", "words"),
     [
-        (fairfix.repair, {"method": "ramp"}, r"take `method=sensei` .*`label=COLUMN=VALUE`"),
-        (fairfix.compare, {}, r"is for audits and repairs: .*`label=COLUMN=VALUE`"),
+        (fairfix.repair, {"method": "ramp"}, r"use `method=sensei` .*`label=COLUMN=VALUE`"),
+        (fairfix.compare, {}, r"`compare` needs two classes.*`label=COLUMN=VALUE`"),
     ],
 )
 def test_nothing_else_takes_many_classes(task: Any, more: dict[str, str], words: str) -> None:

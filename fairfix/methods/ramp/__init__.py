@@ -143,7 +143,7 @@ class Ramp(Repairer):
     rho: float | str = param(
         "joint",
         "common rate: the best one by the scores (joint), by the labels (labels), the mean score (mean), or a number; "
-        "several values: the validation part chooses",
+        "several values: validation rows choose",
         words=("joint", "labels", "mean"),
         at_least=0.0,
         at_most=1.0,

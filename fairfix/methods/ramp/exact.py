@@ -222,7 +222,7 @@ def _quantities(
     for number, part in enumerate(parts, 1):
         if math.isfinite(part.rho):
             where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
-            what = "target selection rate"
+            what = "target rate of the groups"
             if ratio:
                 what = f"largest allowed rate of a group; the smallest is {ratio:g} times it"
             yield Quantity("rho", part.rho, f"{what}{where}")
