@@ -110,9 +110,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if not place.parent.is_dir():
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
         if place in seen:
-            raise UsageError(f"{text}: {seen[place]} writes this file too; name another one")
+            raise UsageError(f"{text}: this file is also used by {seen[place]}; name another one")
         if place.exists() and (of := next((name for name in read if _is_among(place, given[name])), None)):
-            raise UsageError(f"{text}: `{of}` uses this file too; name another one")
+            raise UsageError(f"{text}: this file is also used by `{of}`; name another one")
         seen[place] = text
     if "out" in given:
         asked = asked_of(click.get_current_context())

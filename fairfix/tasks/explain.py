@@ -113,7 +113,7 @@ def explain(text: str) -> Explanation:
     ----------
     text
         A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), a
-        check (``dp.ratio[race]<0.9``), a word of the glossary (``slack``), a name that others have for something
+        check (``dp.ratio[race]>=0.9``), a word of the glossary (``slack``), a name that others have for something
         (``disparate impact``), a method (``ramp``), an option (``gamma``), an exit status (``3``), or the code
         of a message (``limit_inside``).
 
@@ -211,7 +211,7 @@ def _metric(metric: Metric) -> Explanation:
     lines = [*words, *_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
     lines.append(("check", example(metric, metric.comparisons[0])))
     if metric.of_groups:
-        lines.append(("check", f"{metric.name}[race=GROUP]{'>' if metric.better == 'smaller' else '<'}0.5"))
+        lines.append(("check", f"{metric.name}[race=GROUP]{'<=' if metric.better == 'smaller' else '>='}0.5"))
     return Explanation(metric.name, tuple(lines))
 
 
@@ -308,7 +308,7 @@ def _check(text: str) -> Explanation:
             ("looks at", f"{of.id}, {group}{of.attribute or 'every audited attribute'}"),
             ("is", meaning),
             ("passes", f"the whole interval is {check.operator} {check.limit:g}, and no group is undefined"),
-            ("fails", "no part of the interval is within the limit"),
+            ("fails", f"no part of the interval is {check.operator} {check.limit:g}"),
             ("undecided", "otherwise; with `gate_on=point` the value alone decides"),
         ),
     )

@@ -130,7 +130,7 @@ SYNONYMS: Mapping[str, tuple[str, str]] = {
         "dp.ratio",
         (
             "a rule of thumb of US guidelines: a group whose selection rate is below 0.8 of the highest rate is "
-            "investigated; as a check, 'dp.ratio<0.8'; `profile=ugesp` prints its table"
+            "investigated; as a check, 'dp.ratio>=0.8'; `profile=ugesp` prints its table"
         ),
     ),
     "disparate impact, adverse impact, impact ratio, demographic parity ratio": (

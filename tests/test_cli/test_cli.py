@@ -983,10 +983,10 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--out", "json=data.parquet"), "this file is also that of DATA"),
-        (("--counts-out", "below/../data.parquet"), "also that of DATA"),
-        (("--out", "json=x", "--out", "html=x"), "--out json=x writes this file too"),
-        (("--baseline", "old.json", "--out", "json=old.json"), "--baseline old.json writes this file too"),
+        (("--out", "json=data.parquet"), "this file is also used by DATA"),
+        (("--counts-out", "below/../data.parquet"), "also used by DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also used by --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also used by --baseline"),
     ],
 )
 def test_nothing_that_is_read_is_written(

@@ -235,7 +235,7 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),
         (["--picture", "nowhere/front.png"], "does not exist"),
-        (["--picture", "a.svg", "--out", "html=a.svg"], "writes this file too --out"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "also used by --out"),
         (["--features", "label"], "has a role already"),
     ],
 )

@@ -94,9 +94,9 @@ def test_a_whole_check_is_explained() -> None:
     """What it looks at, and when it fails."""
     words = dict(explain("dp.difference[race]<=0.1").lines)
     assert words["looks at"] == "selection_rate.difference.between_groups, race"
-    assert words["fails"] == "the whole interval is > 0.1"
+    assert words["fails"] == "no part of the interval is <= 0.1"
 
-    words = dict(explain("tpr[race=Black] < 0.6").lines)
+    words = dict(explain("tpr[race=Black] >= 0.6").lines)
     assert words["looks at"] == "true_positive_rate, the group 'Black' of race"
 
 
@@ -184,10 +184,10 @@ def test_no_word_has_two_meanings() -> None:
         ("equal opportunity", "true_positive_rate", "means", "true positive rates are equal"),
         ("multi-class", "class", "note", "`task=multiclass`"),
         ("slack", "slack", "means", "the largest gap allowed after a repair"),
-        ("slack", "slack", "option", "robust: how far the rate of a true group may be"),
+        ("slack", "slack", "option", "robust: largest allowed distance of a true group's rate"),
         ("N3", "N3", "means", "assumptions about how groups were recorded"),
         ("gate-on", "gate-on", "option", ""),
-        ("gamma", "gamma", "option", "ramp: width of the randomised ramp"),
+        ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
         ("3", "exit status", "3", "a gated check is undecided"),
         ("exit 1", "exit status", "1", "a gated check failed"),
     ],

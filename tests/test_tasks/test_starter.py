@@ -159,7 +159,7 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
     before = Path("data.csv").read_bytes()
 
     assert run(["init", "data.csv", "--output", "data.csv", "--force"]) == 2
-    assert "--output data.csv: this file is also that of DATA" in capsys.readouterr().err
+    assert "--output data.csv: this file is also used by DATA" in capsys.readouterr().err
     assert Path("data.csv").read_bytes() == before
 
 
@@ -194,6 +194,6 @@ def test_no_data_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", "data.parquet", "--protected", "sax"]) == 2
     assert "did you mean 'sex'" in capsys.readouterr().err
     assert run(["init", "data.parquet", "--protected", "sex"]) == 2
-    assert "single group" in capsys.readouterr().err
+    assert "only the group" in capsys.readouterr().err
     assert run(["init", "data.parquet", "-o", "gone/fairfix.toml"]) == 2
     assert not Path("fairfix.toml").exists()
