@@ -424,7 +424,7 @@ def of_small_groups(
             return  # the method cannot be fitted to the others
     if paid - alone >= max(MATERIAL, paid / 2):
         named = ", ".join(names[k] for k in sorted(names))
-        which, them = ("group", "it") if len(names) == 1 else ("groups", "them")
+        which, them = ("a group", "it") if len(names) == 1 else ("groups", "them")
         yield Caution(
             f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the "
             "repair costs "

@@ -237,7 +237,7 @@ BAD_DATA = {
     "missing label": (changed("label", [None, None]), "missing label in 2 of 300 rows"),
     "three labels": (changed("label", [0, 2]), "holds '2' at row 2"),
     "missing group": (changed("race", [None]), "missing group (race) in 1 of 300 rows"),
-    "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "single group 'red'"),
+    "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "only the group 'red'"),
 }
 
 
@@ -488,7 +488,7 @@ def test_repair_predict_audit(call: Call, data: str) -> None:
     """The whole way: repair, prove, apply, audit what was decided."""
     status, out, _ = call(REPAIR, "--id", "id")
     assert status == 0
-    assert "Proof on held-out rows" in out
+    assert "Evaluation on held-out rows" in out
     assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
     table = decided("out.parquet")
 

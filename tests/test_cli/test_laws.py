@@ -126,7 +126,7 @@ def test_what_scores_tell_of_one_group_is_nothing(
 ) -> None:
     """A single group, or a column that is not there, is an error that names it, as without --individual."""
     rows.assign(one="all").to_parquet("d.parquet")
-    for column, told in (("one", "single group 'all'"), ("gone", "no column 'gone'")):
+    for column, told in (("one", "only the group 'all'"), ("gone", "no column 'gone'")):
         assert run(["audit", "d.parquet", "--protected", column, "--individual"]) == 2
         assert told in capsys.readouterr().err
 
@@ -265,7 +265,7 @@ def test_one_group_with_a_radius_is_an_error_that_says_so(
     """Radii of a single group bound no gap."""
     rows.assign(one="all").to_parquet("d.parquet")
     assert run(["audit", "d.parquet", "--protected", "one", "--noise-radius", "all=0.1"]) == 2
-    assert "single group 'all'" in capsys.readouterr().err
+    assert "only the group 'all'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -534,7 +534,7 @@ def test_one_group_is_named(method: type[Repairer]) -> None:
     law("one group")(method)
     table = table_of(scored(groups=1))
 
-    with pytest.raises(DataError, match="single group 'g0'"):
+    with pytest.raises(DataError, match="only the group 'g0'"):
         fit(method(), table)
 
 

@@ -115,10 +115,10 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     for column in ("age", "income"):
         assert f"By {column}, the covariance with decisions per standard deviation is" in told
         assert (
-            f"between the groups of {column}, fifths of the rows unless numbers tie, selection rates" in told
+            f"Between fifths of the rows by {column}, selection rates differ by up to" in told
         )
     assert (
-        "The slack, the gap that was allowed, is 2.0 points; on the rows of the fit the gap is 2.0 points"
+        "The allowed gap is 2.0 points, and the gap on the training rows is 2.0 points"
         in told
     )
 

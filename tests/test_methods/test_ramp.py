@@ -571,7 +571,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
         repair_stream(open_source(data), reading, Ramp())
     with pytest.raises(UsageError, match="strata"):
         repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="sgd"))
-    with pytest.raises(DataError, match="single group 'g0'"):
+    with pytest.raises(DataError, match="only the group 'g0'"):
         Ramp(solver="sgd").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
 
 

@@ -153,7 +153,7 @@ def test_selection_and_chance_are_columns_of_every_form() -> None:
 
     for form in ("text", "html", "markdown"):
         text = renderer(form)(result.content)
-        assert all(heading in text for heading in ("selected, %", "by group, %", "random"))
+        assert all(heading in text for heading in ("selected, %", "by group, %", "randomized"))
     ramp = points[points.method == "ramp"]
     assert (ramp.randomized > 0).all()
     table = result.outcome.points[2]

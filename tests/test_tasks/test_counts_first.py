@@ -45,12 +45,12 @@ CASES = {
     "a group whose rows all select or are held out": (
         people(label=[1, 1, 1]),
         ("--method", "ramp", "--gamma", "0.1,0.2", "--holdout", "0.5", "--validation", "0.4"),
-        "none of the 3 rows of group 'c' of 'race' is left to fit on; lower --holdout or --validation",
+        "none of the 3 rows of group 'c' of 'race' are left to fit on; lower --holdout or --validation",
     ),
     "nothing to choose by": (
         people(),
         ("--method", "ramp", "--gamma", "0.1,0.2", "--validation", "0.001"),
-        "--validation 0.001 of 200 rows leaves no row in any group to choose among values of --gamma by",
+        "--validation 0.001 of 200 rows leaves no row in any group to choose among values of --gamma",
     ),
     "no labels to choose by": (
         people().drop(columns="label"),
