@@ -315,7 +315,12 @@ def _accuracy(block: Json, result: Json) -> Section:
         "between": lambda one: between_whom(one, result, attribute),
     }
     grids = (
-        Grid.of(columns, [*block["groups"], {**result["overall"], "group": "overall"}], 1, f"Groups of {attribute}"),
+        Grid.of(
+            columns,
+            [*block["groups"], {**result["overall"], "group": "overall"}],
+            1,
+            f"Groups of {attribute}",
+        ),
         Grid.of(compared, shown, 3, f"Accuracy by {attribute}"),
     )
     balanced = result.get("balanced_accuracy")

@@ -132,7 +132,7 @@ def _furthest(result: Json, leading: Json) -> Iterator[str]:
             return
         low, high = min(given), max(given)
         parts.append(f"{write(low[0])} for {low[1]} to {write(high[0])} for {high[1]} with {name}")
-    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} goes from {parts[0]}, and from {parts[1]}."
+    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} ranges from {parts[0]}, and from {parts[1]}."
 
 
 def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str) -> str:
@@ -144,13 +144,16 @@ def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str)
     before, now = write(one["old"]["value"]), write(one["new"]["value"])
     if before.endswith(" points"):
         before = before.removesuffix(" points")
-    text = f"{title} was {before} and is {now}"
+    moved = one["new"]["value"] - one["old"]["value"]
+    way = "rises" if moved > 0 else "falls"
+    text = f"{title} {way} from {before} to {now}" if moved else f"{title} stays at {now}"
     low, high = one["low"], one["high"]
     if low is None or high is None:
         return f"{text}; there is no interval for the change."
     sure = direction(one)
-    verdict = f"it is {sure}, with {confidence} confidence" if sure else "whether it changed is not certain"
-    return f"{text}; {verdict}: the change is {ends_of(low, high, sign)}."
+    change = f"change {sign(moved, sign=True)}, {confidence} CI {ends_of(low, high, sign)}"
+    verdict = f"It gets {sure}" if sure else "We cannot say whether it changes in the population"
+    return f"{text}. {verdict} ({change})."
 
 
 def direction(one: Json) -> str:

@@ -246,7 +246,9 @@ def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any
     return table, split_rows(table, split_rng, validation=0.0, holdout=0.3).fit, fit_rng
 
 
-@promise("equal rates are within this of the overall rates on the training rows", level=0.0, quick=3, full=150)
+@promise(
+    "equal rates are within this of the overall rates on the training rows", level=0.0, quick=3, full=150
+)
 def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng, int(rng.integers(2, 12)))
     frame = world.people(rng, few_or_many(rng, 4000) + 200)
@@ -292,7 +294,9 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
         radius,
     )
     done, made = repaired(shell, frame, *more)
-    told = re.search(r"at least ([0-9.e+-]+), by a transport plan .* at most ([0-9.e+-]+), by a bound", said(done))
+    told = re.search(
+        r"at least ([0-9.e+-]+), by a transport plan .* at most ([0-9.e+-]+), by a bound", said(done)
+    )
     if not told:
         return NOT_SAID
     low, high = float(told[1]), float(told[2])
@@ -331,7 +335,9 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     if rng.random() < 0.4:
         more += ["--set", "directions=pooled", "--set", f"direction_cost={rng.choice([0.0, 0.01, 1.0])}"]
     done, made = repaired(shell, frame, *more)
-    found = re.search(r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) in the population", said(done))
+    found = re.search(
+        r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) in the population", said(done)
+    )
     if not found:
         return NOT_SAID
     many = PEOPLE if solver == "linear" else PEOPLE // 10

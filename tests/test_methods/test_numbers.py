@@ -114,13 +114,8 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     told = " ".join(capsys.readouterr().out.split())
     for column in ("age", "income"):
         assert f"By {column}, the covariance with decisions per standard deviation is" in told
-        assert (
-            f"Between fifths of the rows by {column}, selection rates differ by up to" in told
-        )
-    assert (
-        "The allowed gap is 2.0 points, and the gap on the training rows is 2.0 points"
-        in told
-    )
+        assert f"Between fifths of the rows by {column}, selection rates differ by up to" in told
+    assert "The allowed gap is 2.0 points, and the gap on the training rows is 2.0 points" in told
 
     assert run(["predict", artifact, data, "-o", decided, "--no-config"]) == 0
     assert "use the protected attribute (age, income)" in capsys.readouterr().err
@@ -285,7 +280,10 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing_group=drop`"),
         ({"protected_number": "gaps", "missing_group": "group"}, "missing number .*`missing_group=drop`"),
         ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
-        ({"protected": "name"}, "`protected_number` cannot be combined with `protected`; leave one of them out"),
+        (
+            {"protected": "name"},
+            "`protected_number` cannot be combined with `protected`; leave one of them out",
+        ),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
         ({"strata": "name"}, "`protected_number`: leave out `strata`"),

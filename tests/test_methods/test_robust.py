@@ -676,7 +676,11 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
     table, told = table_of(data, noisy), known(data, noisy, label=False)
     for more, given, said in (
         ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
-        ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` cannot be combined with"),
+        (
+            {"assumption": "identified"},
+            {"features": ("x",)},
+            "`assumption=identified` cannot be combined with",
+        ),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
         ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
@@ -855,7 +859,10 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
         ),
         ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
         ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
-        ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` cannot be combined with `solver=soft`"),
+        (
+            {"solver": "soft", "assumption": "radii"},
+            "`assumption=radii` cannot be combined with `solver=soft`",
+        ),
     ],
 )
 def test_what_does_not_go_with_the_search_is_refused(more: dict[str, Any], said: str) -> None:

@@ -173,7 +173,9 @@ def test_a_rule_that_gives_no_number_is_an_error(decided: bool) -> None:
         {},
         0,
     )
-    with pytest.raises(DataError, match=rf"the rule gives {bad:g}, which is not a \w+, for one of the 300 rows"):
+    with pytest.raises(
+        DataError, match=rf"the rule gives {bad:g}, which is not a \w+, for one of the 300 rows"
+    ):
         list(repaired.predict_source(open_source(ROWS)))
 
 

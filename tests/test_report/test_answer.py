@@ -158,8 +158,12 @@ def test_the_limit_is_on_the_side_that_is_said(percent_limit: int, gate_on: Any)
     text = judgement(check, 4000)
     low, high = (check["value"],) * 2 if gate_on == "point" else (check["low"], check["high"])
 
-    assert ("whole interval exceed your limit" in text or "This exceeds your limit" in text) == (low > check["limit"])
-    assert ("whole interval meet your limit" in text or "This meets your limit" in text) == (high <= check["limit"])
+    assert ("whole interval exceed your limit" in text or "This exceeds your limit" in text) == (
+        low > check["limit"]
+    )
+    assert ("whole interval meet your limit" in text or "This meets your limit" in text) == (
+        high <= check["limit"]
+    )
     assert ("so this is undecided" in text) == (low <= check["limit"] < high)
     assert f"limit of {percent_limit} points" in text
     assert ("only the value is checked" in text) == (gate_on == "point")
@@ -427,9 +431,7 @@ def test_means_that_round_alike_are_told_apart() -> None:
     rows = pa.table({"g": group, "y": y, "score": y, "id": np.arange(400)})
     asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "protected_as_feature": True}
     text = renderer("text")(fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict())
-    pairs = re.findall(
-        r"most:\s+its\s+mean\s+(rises|falls)\s+from\s+(\S+)\s+to\s+([^\s;]+\d)", text
-    )
+    pairs = re.findall(r"most:\s+its\s+mean\s+(rises|falls)\s+from\s+(\S+)\s+to\s+([^\s;]+\d)", text)
 
     assert {way for way, *_ in pairs} == {"rises", "falls"}
     for way, before, after in pairs:

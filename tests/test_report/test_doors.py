@@ -142,7 +142,9 @@ def test_a_saved_result_shows_itself_too(results: dict[str, Result], tmp_path: P
 
 def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
     """With those that there are."""
-    with pytest.raises(UsageError, match="'points' is none of groups, comparisons, checks, true_groups"):
+    with pytest.raises(
+        UsageError, match="unknown table 'points'; .* groups, comparisons, checks, true_groups"
+    ):
         results["audit"].to_frame("points")
 
 
@@ -150,7 +152,7 @@ def test_counts_alone_have_nothing_to_show(rows: pd.DataFrame, tmp_path: Path) -
     """One row makes counts and no report."""
     counted = fairfix.audit(rows[:1], protected="race", counts_out=str(tmp_path / "c.counts"))
     for show in (counted.to_html, counted.to_frame, counted.plot, counted._repr_html_):
-        with pytest.raises(UsageError, match="only counts"):
+        with pytest.raises(UsageError, match="counts but no report"):
             show()
 
 

@@ -170,7 +170,7 @@ def test_checks_are_judged_for_each_class() -> None:
         "tpr.difference<=0.1",
         "accuracy.min>=0.2",
         "tpr.difference.rms_of_classes<=0.02",
-        "tpr[sex=f]<0.1",
+        "tpr[sex=f]>=0.1",
     ]
     result = fairfix.audit(workers(), protected="sex", check=checks, **MANY)  # type: ignore[call-arg]
     verdicts = {(one["check"], one.get("class")): one["verdict"] for one in result.to_dict()["checks"]}
@@ -187,7 +187,7 @@ def test_checks_are_judged_for_each_class() -> None:
     assert result.exit_status() == 1
     text = " ".join(str(result).split())
     assert [one.partition(",")[0] for one in text.split("Class ")[1:2]] == ["poet"]
-    assert "Class poet, the worst of 4: By sex, the share with a positive decision among those" in text
+    assert "Class poet, the worst of 4: By sex, the true positive rate is" in text
     assert "root mean square of the gaps of all classes" in text
     assert len({one["id"] for one in result.to_dict()["checks"]}) == len(verdicts)
     github = renderer("github")(result.to_dict())
@@ -325,7 +325,10 @@ def test_without_a_gap_none_is_said_to_be_the_largest() -> None:
     """No class has the largest gap, and none is counted as apart, where predictions are right for everybody."""
     frame = workers().assign(told=lambda one: one["job"])
     text = " ".join(fairfix.audit(frame, protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
-    assert "No gap is significant in any of the 4 classes; for example, class nurse: By sex, the share" in text
+    assert (
+        "No gap is significant in any of the 4 classes; for example, class nurse: By sex, the true positive rate"
+        in text
+    )
     assert "at least 0 of" not in text
     dancer = frame["job"].mask(frame["job"] == "poet", "dancer")
     text = " ".join(fairfix.audit(frame.assign(told=dancer), protected="sex", **MANY).render("text").split())  # type: ignore[call-arg]
@@ -443,7 +446,7 @@ def test_a_baseline_of_another_kind_is_refused() -> None:
     for old, told in (
         (two, "is not a JSON result of a multiclass audit"),
         (audited(confidence=0.9), "`confidence=0.9`"),
-        (audited(protected="town"), "audits none of sex"),
+        (audited(protected="town"), "audits none of the attributes sex"),
         (changed, "is incomplete or was changed"),
     ):
         with pytest.raises(DataError, match=told):

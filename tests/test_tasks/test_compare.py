@@ -364,9 +364,7 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
 
     base = next(point for point in result["points"] if point["title"] == "original model")
     gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
-    assert heading.lines[0].startswith(
-        "By sex, the demographic parity difference of the original model"
-    )
+    assert heading.lines[0].startswith("By sex, the demographic parity difference of the original model")
     assert f"{100 * gap:.1f} points" in heading.lines[0]
     begins = ("For a gap of at most", "To fit ", "Warning for ")
     assert all(line.startswith(begins) for line in heading.lines[1:-1])

@@ -451,9 +451,9 @@ def test_shares_part_the_rows_by_who_they_are(people: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "overlap": ({"proof": "0.6:1"}, "0:0.7 and 0.6:1 overlap"),
+    "overlap": ({"proof": "0.6:1"}, "`share=0:0.7` and `share=0.6:1` overlap"),
     "other seed": ({"proof": "0.7:1", "seed": 1}, "different hashes"),
-    "not a share": ({"proof": None}, "counts all rows, not a share of them"),
+    "not a share": ({"proof": None}, "counts all rows, not a `share` of them"),
 }
 
 
@@ -509,8 +509,8 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "folds": ({"method": "logloss", "l2": "cv"}, "give a number"),
     "features": ({"method": "logloss", "features": "x"}, "leave out `features`"),
     "group as a feature": ({"method": "logloss", "protected_as_feature": True}, "protected_as_feature"),
-    "another column": ({"method": "ramp", "protected": "sex"}, "taken with race"),
-    "another label": ({"method": "ramp", "label": "other"}, "taken with label"),
+    "another column": ({"method": "ramp", "protected": "sex"}, "made with race"),
+    "another label": ({"method": "ramp", "label": "other"}, "made with label"),
     "data": ({"method": "ramp", "data": "x.csv"}, "leave out `data`"),
     "holdout": ({"method": "ramp", "holdout": 0.5}, "`proof_counts`"),
     "noise": ({"method": "robust"}, "`noise=FILE`"),
