@@ -680,7 +680,7 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
     inner = LogisticRegression().fit(X[["x"]], y == "yes")
     with pytest.raises(InputError, match=r"the estimator has the classes .* but y has \['no', 'yes'\]"):
         RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y)
-    with pytest.raises(SettingError, match="so check_input has no use"):
+    with pytest.raises(SettingError, match="so check_input has no effect"):
         RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y, check_input=False)
 
 
@@ -890,7 +890,7 @@ def test_a_regressor_keeps_the_contract_of_the_classifier() -> None:
     ("settings", "y", "message"),
     [
         ({"method": "ramp"}, None, "ramp repairs classification, not regression"),
-        ({"parameters": {"loss": "logistic"}}, None, "take `loss=square`"),
+        ({"parameters": {"loss": "logistic"}}, None, "use `loss=square`"),
         ({"estimator": LinearSVC()}, ["a", "b"] * 50, "could not convert string to float"),
         ({}, [1.0, np.nan] * 50, "Input y contains NaN"),
     ],

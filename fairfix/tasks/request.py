@@ -736,7 +736,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         "noise_membership",
         ("noise_class_conditional",),
-        "of membership probabilities say `noise_independent`",
+        "with membership probabilities, use `noise_independent`",
     ),
     ("noise_membership", ("profile",), "its tables are about recorded groups"),
     (
@@ -802,7 +802,7 @@ def check_together(request: Request) -> None:
     for name, needed, why in REQUIRES:
         if request.has(name) and not any(map(request.has, needed)):
             options = " or ".join(f"`{one}`" for one in needed)
-            raise UsageError(f"`{name}` goes with {options}" + (f": {why}" if why else ""))
+            raise UsageError(f"`{name}` needs {options}" + (f": {why}" if why else ""))
 
 
 # ---------------------------------------------------------------------- functions of requests

@@ -433,7 +433,7 @@ def test_a_file_a_frame_and_a_table_give_one_report(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("dp.difference[age]<=0", "'age' is not audited; audited are race, sex"),
+        ("dp.difference[age]<=0", "'age' is not audited; this audit has race, sex"),
         ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
         ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
         ("dp.difference.within_strata<=0", "name the strata with `strata"),

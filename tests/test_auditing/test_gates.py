@@ -303,7 +303,7 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--check", "change<=0.02"), "goes with --baseline or --baseline-data"),
+        (("--check", "change<=0.02"), "needs --baseline or --baseline-data"),
         (("--baseline", "no.json"), "does not exist"),
         (("--baseline", "new.parquet"), "is not a JSON result"),
         (("--baseline", "empty.json"), "is not a result of 'fairfix audit'"),

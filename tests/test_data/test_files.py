@@ -332,7 +332,7 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
         ("nope*.csv", r"nope\*.csv matches no file"),
         ("empty", "holds no ARFF, .* or Stata file"),
         ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
-        ("ftp://host/d.parquet", "ftp://host/d.parquet has a scheme that fairfix does not know"),
+        ("ftp://host/d.parquet", "ftp://host/d.parquet has an unknown scheme"),
     ],
 )
 def test_what_is_not_there_is_said(

@@ -332,5 +332,5 @@ def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
 
     assert status == 2
     assert "of 1.parquet" in err
-    assert "; files written whole before it: 1 [data]" in err
+    assert "; files completed before the error: 1 [data]" in err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]

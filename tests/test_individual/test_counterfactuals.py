@@ -146,7 +146,7 @@ def test_copies_have_all_that_says_what_people_get(by: str, lacking: str) -> Non
         by: "decided",
     }
     whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
-    with pytest.raises(FairfixError, match=f"no column '{lacking}', which says what people get"):
+    with pytest.raises(FairfixError, match=f"no column '{lacking}', which has the results of people"):
         fairfix.audit(data, counterfactuals=whole.drop(columns=lacking), **usual)
     seen = comparisons(fairfix.audit(data, counterfactuals=whole, **usual))
 
@@ -291,7 +291,7 @@ def test_solvers_that_know_no_copies_say_so() -> None:
     with pytest.raises(UsageError, match="learns from the score alone"):
         fairfix.repair(data, method="sensei", solver="linear", **more)
     more["counterfactuals"] = more["counterfactuals"][["person", "sex"]]
-    with pytest.raises(UsageError, match="differ in sex, which the model does not look at"):
+    with pytest.raises(UsageError, match="differ in sex, which the model does not use"):
         fairfix.repair(data, method="sensei", solver="linear", rho=1, features=NAMES, **more)
 
 

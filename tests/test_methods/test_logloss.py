@@ -359,7 +359,7 @@ def test_real_labels_are_refused() -> None:
         ({"decisions": "never"}, "decisions must be one of"),
         (
             {"holds": "given-label"},
-            "`holds=given-label` is of constraints about labels, and demographic_parity is not",
+            "`holds=given-label` applies to constraints about labels, and demographic_parity is not",
         ),
         (
             {"holds": "given-label", "group": "estimated", "constraint": "equalized_odds"},

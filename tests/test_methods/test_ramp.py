@@ -587,7 +587,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 )
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
-    with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it goes with `solver=exact`"):
+    with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it needs `solver=exact`"):
         Ramp(solver="sgd", **given)
 
 
@@ -701,9 +701,9 @@ def test_each_column_alone_from_the_shell(
         ({"min_ratio": 1.2}, "min_ratio must be at most 1"),
         ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` replaces `slack=0.1`; leave out one"),
         ({"min_ratio": 0.8, "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance is not about; take `constraint="),
-        ({"min_ratio": 0.8, "solver": "sgd"}, "it goes with `solver=exact`"),
-        ({"attributes": "each", "solver": "sgd"}, "it goes with `solver=exact`"),
+        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance does not; use `constraint="),
+        ({"min_ratio": 0.8, "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"attributes": "each", "solver": "sgd"}, "it needs `solver=exact`"),
         ({"attributes": "each", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
         ({"attributes": "each", "min_ratio": 0.8}, "cannot be combined with `min_ratio=0.8`; use a `slack`"),
         (

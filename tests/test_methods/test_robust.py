@@ -354,7 +354,7 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
         fit(Robust(assumption="radii"), table, Noise(told, radii.radii)),
     )
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
-    said = "`noise_radius` alone does not tell what `assumption=soft` needs; .*take `assumption=radii`"
+    said = "`noise_radius` alone does not give the information that `assumption=soft` needs; .*use `assumption=radii`"
     with pytest.raises(UsageError, match=said):
         fit(Robust(assumption="soft"), table, radii)
     with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` contradict each other"):
@@ -579,8 +579,8 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
         ),
         ({"assumption": "certified"}, False, "needs a noise table with labels"),
         ({"protected_as_feature": True, "features": ("x",)}, True, "uses no protected column"),
-        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model looks at group"),
-        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model looks at group"),
+        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model uses group"),
+        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model uses group"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
@@ -603,17 +603,17 @@ TRAINED = {"solver": "dro", "features": ("x",)}
         (
             {"features": ("x", "group")},
             True,
-            "may see the recorded group group by `protected_as_feature` alone",
+            "may use the recorded group group only with `protected_as_feature`",
         ),
         ({"features": (), "protected_as_feature": True}, True, "needs more than a score; name columns"),
         ({"learner": "trees"}, True, "`learner=trees` cannot be combined with `solver=dro`"),
         ({"assumption": "identified"}, True, "`assumption=identified` cannot be combined with `solver=dro`"),
         ({"assumption": "soft"}, True, "`assumption=soft` cannot be combined with `solver=dro`"),
-        ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with `solver=thresholds`"),
+        ({"solver": "soft", "assumption": "epsilon"}, True, "it needs `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
+        ({"bins": 50}, True, "it needs `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
         ({"solver": "soft", "z": 2.0}, True, "`z=2` cannot be combined with `solver=soft`"),
-        ({"epsilon": 0.1}, True, "it goes with `solver=thresholds`"),
+        ({"epsilon": 0.1}, True, "it needs `solver=thresholds`"),
     ],
 )
 def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
@@ -675,7 +675,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=False)
     for more, given, said in (
-        ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
+        ({}, {}, "`solver=oracle` trains a model, which needs more than a score"),
         (
             {"assumption": "identified"},
             {"features": ("x",)},
@@ -857,8 +857,8 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
             {"solver": "ideal", "assumption": "identified"},
             "`assumption=identified` cannot be combined with `solver=ideal`",
         ),
-        ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
-        ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
+        ({"solver": "ideal", "assumption": "epsilon"}, "it needs `solver=thresholds`"),
+        ({"decisions": "deterministic"}, "it needs `solver=ideal`"),
         (
             {"solver": "soft", "assumption": "radii"},
             "`assumption=radii` cannot be combined with `solver=soft`",
@@ -946,9 +946,9 @@ def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
     data = people(many=600)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out `noise`"):
+    with pytest.raises(UsageError, match="ramp takes groups as recorded; leave out `noise`"):
         Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
-    with pytest.raises(UsageError, match="robust needs to know the noise"):
+    with pytest.raises(UsageError, match="robust needs a description of the group noise"):
         Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
@@ -1089,7 +1089,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run([*plain, "--method", "robust"]) == 2
     assert "describe the difference with --noise FILE" in capsys.readouterr().err
     assert run([*plain, "--method", "ramp", "--noise", BASIC[3]]) == 2
-    assert "ramp takes groups as they are" in capsys.readouterr().err
+    assert "ramp takes groups as recorded" in capsys.readouterr().err
 
 
 def test_a_model_file_that_looks_at_the_recorded_group(
@@ -1125,7 +1125,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     trust = ["--trust-model", pin[0]]
 
     assert run([*base, *trust, "--assumption", "identified"]) == 2
-    assert "the model looks at group" in capsys.readouterr().err
+    assert "the model uses group" in capsys.readouterr().err
     assert run([*base, *trust]) == 0
     told = json.loads(capsys.readouterr().out)
     assert any("(N1)" in note for note in (*told["warnings"], *told["notes"]))
@@ -1144,7 +1144,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not any(point.get("failure") for point in points.values())
 
     assert run(["compare", data, *what, "--methods", "robust"]) == 2
-    assert "--methods robust: it needs to know the noise" in capsys.readouterr().err
+    assert "--methods robust: it needs a description of the group noise" in capsys.readouterr().err
     titles = {title for title, _ in Robust.contenders(Reading(Columns(("g",))), Noise(_labelled()))}
     assert titles - set(points) == {"robust, equal opportunity"}
 
@@ -1198,9 +1198,7 @@ def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> No
         plain += beyond(data, noisy, naive.predict(table), truth, parity) <= 0.1 + 1e-6
     assert held == 4
     assert plain < 4
-    assert "the table known by a survey of 1,000 rows, at 90% confidence over its draw" in " ".join(
-        rule.trace.notes
-    )
+    assert "the table is known from a survey of 1,000 rows, at 90% confidence" in " ".join(rule.trace.notes)
 
 
 @pytest.mark.parametrize("solver", ["ideal", "oracle", "soft", "dro"])

@@ -228,11 +228,11 @@ def test_what_is_relied_on_is_said() -> None:
     """N1 if nothing is said, N4 where independence is; and the worst case under the other."""
     frame = people(1)
     for said, method, code in (
-        ({}, Robust(), "N1 (soft): whoever of the rows with like probabilities of membership in p_a, p_b"),
+        ({}, Robust(), "N1 (soft): any rows with the same membership probabilities in p_a, p_b"),
         (
             {"independent": True},
             Robust(),
-            "N4 (identified): given the probabilities of membership in p_a, p_b",
+            "N4 (identified): given the membership probabilities in p_a, p_b",
         ),
         ({"independent": True}, Robust(assumption="soft"), "N1 (soft)"),
         ({}, Robust(assumption="identified"), "N4 (identified)"),
@@ -257,19 +257,19 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     frame = people(2, 400)
     for method, said in (
         (Robust(assumption="certified"), "`assumption=certified` is about recorded groups"),
-        (Robust(assumption="epsilon"), "take `assumption=soft` or identified"),
+        (Robust(assumption="epsilon"), "use `assumption=soft` or identified"),
         (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
         (Robust(constraint="equal_opportunity"), "has no labels"),
-        (Robust(solver="dro"), "`solver=dro` knows no probabilities of membership"),
+        (Robust(solver="dro"), "`solver=dro` does not support membership probabilities"),
         (
             Robust(solver="ideal"),
-            "`solver=ideal` knows no probabilities of membership; take `solver=thresholds`",
+            "`solver=ideal` does not support membership probabilities; use `solver=thresholds`",
         ),
     ):
         with pytest.raises(UsageError, match=said):
             fit(method, frame)
     problem = RepairProblem(table_of(frame), noise=Noise(membership=COLUMNS), features=("score",))
-    with pytest.raises(UsageError, match="`solver=soft` knows no probabilities of membership"):
+    with pytest.raises(UsageError, match="`solver=soft` does not support membership probabilities"):
         Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
     mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
     with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Use `thresholds=blind`"):
@@ -343,7 +343,7 @@ def test_in_a_shell(
     )
     for more, said in (
         (["--noise-radius", "a=0.1,b=0.1"], "leave out --noise-radius"),
-        (["--noise-class-conditional"], "say --noise-independent"),
+        (["--noise-class-conditional"], "use --noise-independent"),
         (["--features", "p_a"], "the column has a role already"),
         (["--method", "logloss"], "leave out --noise-membership, or use --method robust"),
         (["--method", "ramp"], "ramp: --noise-membership cannot be combined with --protected"),

@@ -330,7 +330,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
     declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
 
-    assert any(note.startswith("ALARM: equal rates are bought with role") for note in free.trace.notes)
+    assert any(note.startswith("ALARM: equal rates are reached through role") for note in free.trace.notes)
     assert not any("ALARM" in note for note in declared.trace.notes)
     values = changes(declared, table, (("role", ("husband", "wife")),))
     assert (values == values[0]).all()
@@ -521,13 +521,13 @@ def test_a_regression_can_be_merged() -> None:
         ({"comparable": "role"}, "`comparable`"),
         ({"solver": "network", "rho": np.inf}, "`rho=inf` cannot be combined with `solver=network`"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
-        ({"directions": "means"}, "it goes with `solver=linear` or `solver=network`"),
-        ({"hidden": 5}, "it goes with `solver=network`"),
-        ({"solver": "linear", "batch": 5}, "it goes with `solver=network`"),
-        ({"balance": "labels"}, "it goes with `solver=linear` or `solver=network`"),
+        ({"directions": "means"}, "it needs `solver=linear` or `solver=network`"),
+        ({"hidden": 5}, "it needs `solver=network`"),
+        ({"solver": "linear", "batch": 5}, "it needs `solver=network`"),
+        ({"balance": "labels"}, "it needs `solver=linear` or `solver=network`"),
         ({"solver": "network", "hidden": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"radius": 0.1}, "it goes with `solver=linear` or `solver=network`"),
-        ({"solver": "linear", "learner": "trees"}, "it goes with `solver=equal-rates` or `solver=merge`"),
+        ({"radius": 0.1}, "it needs `solver=linear` or `solver=network`"),
+        ({"solver": "linear", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
     ],
 )
@@ -728,7 +728,7 @@ def test_a_model_that_sees_no_group_is_not_averaged(
     status = run(["repair", str(tmp_path / "data.parquet"), *options, *model, *to])
 
     assert status == 2
-    assert "does not look at sex" in capsys.readouterr().err
+    assert "does not use sex" in capsys.readouterr().err
     assert not (tmp_path / "a.fairfix").exists()
 
 

@@ -138,7 +138,7 @@ def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
 
     assert abs(one[0, 0]) > 0.999
     np.testing.assert_allclose(mean[0, :2], [0.0, 0.1], atol=1e-12)
-    with pytest.raises(DataError, match="go in 2 directions; ask for no more"):
+    with pytest.raises(DataError, match="span 2 directions; ask for no more"):
         span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=3))
 
 
@@ -147,7 +147,7 @@ def test_what_directions_need_is_said() -> None:
     problem = problem_of(many=120, pairs=20)
     with pytest.raises(UsageError, match="name a file of pairs with `pairs`"):
         fitted(replace(problem, pairs=()), solver="linear", pair_directions=1)
-    with pytest.raises(UsageError, match="with 0 there are none"):
+    with pytest.raises(UsageError, match="and `radius` is 0"):
         fitted(problem, solver="network", rho=1.0, direction_cost=0.1)
     with pytest.raises(UsageError, match="needs directions, and there are none"):
         fitted(replace(problem, pairs=()), solver="linear", rho=1.0, radius=0.1, direction_cost=0.1)

@@ -261,12 +261,12 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
-        ({"solver": "sgd"}, "goes with `solver=exact`"),
+        ({"solver": "sgd"}, "needs `solver=exact`"),
         ({"noise_membership": "p_a"}, "two or more"),
         ({"noise_membership": "a=p_a,a=p_b"}, "twice"),
         ({"noise_membership": "score,p_a"}, "has another role"),
         ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
-        ({"protected": "p_a", "bands": "p_a=0.5"}, "plays another part|leave one of them out"),
+        ({"protected": "p_a", "bands": "p_a=0.5"}, "has another role|leave one of them out"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
     ],
@@ -345,7 +345,7 @@ def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"p_b": np.nan}, r"column 'p_b' is missing in row 4 "),
-        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is no probability, in row 4 "),
+        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is not a probability, in row 4 "),
         ({"p_a": 1.0, "p_b": 1.0, "p_c": 0.5}, r"sum to 2\.5 in row 4 "),
     ],
 )

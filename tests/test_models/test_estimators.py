@@ -382,8 +382,8 @@ class Altered(Wild):
         (Altered(2.0), r"cannot clone .*:Altered\(level=3\.0\)"),
         (Ridge, r"Ridge is a class; give an estimator of it, Ridge\(\)"),
         (object(), "is not an estimator; it needs the methods"),
-        ("no_such_package.models:Ridge", "leads to no estimator: ModuleNotFoundError"),
-        ("sklearn.linear_model:Rdige", "leads to no estimator: AttributeError"),
+        ("no_such_package.models:Ridge", "does not name an estimator: ModuleNotFoundError"),
+        ("sklearn.linear_model:Rdige", "does not name an estimator: AttributeError"),
         ("math:pi", "does not name an estimator"),
     ],
 )
@@ -399,7 +399,7 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     ):
         checked("xgboost")
     with pytest.raises(
-        UsageError, match=r"needs skl2onnx and onnxruntime to become a graph.*'fairfix\[learners\]'"
+        UsageError, match=r"needs skl2onnx and onnxruntime for conversion to ONNX.*'fairfix\[learners\]'"
     ):
         fit_number(Wild())
     checked("forest")

@@ -434,7 +434,7 @@ def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
     ("row", "said"),
     [
         ("0.5,0.4", "sum to 0.9 in row 3 of m.csv, and not to 1"),
-        ("1.5,-0.5", "column 'p_a' is 1.5, which is no probability, in row 3 of m.csv"),
+        ("1.5,-0.5", "column 'p_a' is 1.5, which is not a probability, in row 3 of m.csv"),
         (",1", "column 'p_a' is missing in row 3 of m.csv; correct it, or leave the row out"),
     ],
 )
@@ -463,15 +463,15 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
         (["--noise-membership", "p_a,p_z"], "'p_z'"),
         (["--noise-membership", "p_a,label"], "has another role"),
         (["--noise-membership", "p_a,p_b,p_c", "--noise", "n.csv"], "leave out --noise"),
-        (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "say --noise-independent"),
+        (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "use --noise-independent"),
         (["--noise-membership", "p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
         (["--noise-membership", "p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise-membership", "p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
-        (["--noise-membership", "p_a,p_b,p_c", "--individual"], "goes with --protected"),
-        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "goes with --protected"),
+        (["--noise-membership", "p_a,p_b,p_c", "--individual"], "needs --protected"),
+        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
         (["--noise-membership", "p_a,p_b,p_c", "--task", "regression"], "--task regression"),
         (["--noise-membership", "p_a,p_b"], "name a column for the other groups too"),
-        (["--protected", "yhat", "--noise-independent"], "goes with --noise-membership"),
+        (["--protected", "yhat", "--noise-independent"], "needs --noise-membership"),
         ([], "--protected COLUMN"),
     ],
 )
@@ -551,7 +551,7 @@ def test_a_model_file_decides(call: Call) -> None:
     assert noise["rests_on"] == "N4"
     assert noise["vacuous"]
     first = noise["vacuous"][0]["group"]
-    assert f"the probabilities say nothing of the TPR of {first}" in text
+    assert f"the probabilities give no bound on the TPR of {first}" in text
 
 
 def test_in_a_shell() -> None:
@@ -563,4 +563,4 @@ def test_in_a_shell() -> None:
     assert subprocess.run(base, capture_output=True, check=False).returncode == 3
     stated = subprocess.run([*base, "--noise-independent"], capture_output=True, check=False, text=True)
     assert stated.returncode == 0, stated.stdout
-    assert "rests on N4" in stated.stdout
+    assert "assumes N4" in stated.stdout

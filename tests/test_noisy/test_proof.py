@@ -210,7 +210,7 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     )
     verdicts = [check.verdict for check in outcome.checks]
     assert verdicts == ["pass", "undecided", "undecided", "undecided"]
-    assert "rests on N2" in outcome.checks[0].reason
+    assert "assumes N2" in outcome.checks[0].reason
     assert "not stated" in outcome.checks[3].reason
     row = next(
         r for r in outcome.holdout.table if r.name.startswith("true_positive_rate.difference.true_groups")
@@ -230,7 +230,7 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups<=0.9")
     (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows the worst"))
     assert "under N4 (up to" in said  # what the fit was held to
-    assert "rests on N4" in assumed.checks[0].reason
+    assert "assumes N4" in assumed.checks[0].reason
 
 
 def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:

@@ -204,10 +204,13 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
             OLD,
             "by age, the covariance .* and that the ends and the standard deviations of numbers on the training rows",
         ),
-        (SOFT, "by membership, .* for right, and decisions for independent of the true group given them"),
+        (
+            SOFT,
+            "by membership, .* are right, and that decisions are independent of the true group given them",
+        ),
         (
             {**SOFT, "constraint": "equalized_odds"},
-            "for right, and decisions and labels for independent of the true",
+            "are right, and that decisions and labels are independent of the true",
         ),
     ],
 )
@@ -390,7 +393,7 @@ def test_losses_of_real_labels_have_the_end_that_was_said() -> None:
     assert near["measured"] == far["measured"] < near["bound"] < far["bound"]
     assert f"every label is between {low:g} and {high:g}" in near["says"]
     with pytest.raises(
-        DataError, match=r"which is not within `label_range=0,0\.5`; give the range of all labels"
+        DataError, match=r"which is not within `label_range=0,0\.5`; give the range of all possible labels"
     ):
         made(data, **asked, label_range="0,0.5")
     for wrong in ("3", "3,3", "a,b", "0,inf", "nan,1"):
@@ -515,7 +518,7 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
     text = result.content["guarantee"]["says"]
 
     assert text.startswith(
-        "With 95% confidence over the draw of these rows, by race, the demographic parity difference"
+        "With 95% confidence over the sampling of these rows, by race, the demographic parity difference"
     )
     assert "at most 0.2 in the population that they were sampled from" in text
     for shown in (" ".join(str(result).split()), result.to_markdown(), result.to_html()):
@@ -525,12 +528,15 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"slack": 0}, "cannot be shown by any number of rows; name the largest gap"),
+        ({"slack": 0}, "cannot be shown by any number of rows; set the largest allowed gap"),
         ({"slack": "inf"}, "is no guarantee"),
         ({"guarantee": 1.0}, "`guarantee=1`: the confidence is at least 0.5 and below 1"),
         ({"guarantee": 0.05}, "0.95 is usual"),
         ({"weight": "weight"}, r"rows have weights \('weight'\)"),
-        ({"slack": None, "min_ratio": 1.0}, r"a ratio of 1 among people .* set a smaller `min_ratio`"),
+        (
+            {"slack": None, "min_ratio": 1.0},
+            r"a ratio of 1 in the whole population .* set a smaller `min_ratio`",
+        ),
         ({"solver": "sgd"}, "use `solver=exact`"),
         ({"protected": "score", "score": "p", "bands": "score=quartiles"}, "give the edges as numbers"),
         ({"method": "fair-regression", "group_slack": "a=0"}, "set the largest allowed gap of each group"),
@@ -538,7 +544,7 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
         ({**LOSS, "bound": "9", "task": "regression", "label": "real"}, "such as `label_range=0,100`"),
         (
             {"method": "sensei", "features": "p", "solver": "linear", "task": "regression", "label": "real"},
-            "no end",
+            "unbounded",
         ),
         ({"method": "sensei", "features": "score"}, "name columns to learn from"),
     ],
@@ -575,8 +581,11 @@ def test_true_groups_are_promised_by_what_the_assumption_allows(tmp_path: Path) 
     assert (one["way"], one["attribute"]) == ("held-out", "the true groups behind race")
     assert one["measured"] < one["bound"] <= one["slack"]
     assert one["rows"] == [{"group": "everybody", "rows": 900}]
-    assert "P(true | noisy) of the noise table for theirs, and the table for known" in one["says"]
-    assert "the table for a survey of them, whose error is counted" in many["says"]
+    assert (
+        "P(true | noisy) of the noise table also holds in the population, and that the table is exact"
+        in one["says"]
+    )
+    assert "the table is from a survey of that population, whose error is included" in many["says"]
     assert many["measured"] < many["bound"]
 
 

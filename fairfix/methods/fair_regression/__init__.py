@@ -373,7 +373,7 @@ class FairRegression(Searched, Promised):
             if y.min() < 0 or y.max() > 1:
                 raise DataError(
                     f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
-                    "logistic loss needs labels in [0, 1]: take `loss=square`, or rescale it"
+                    "logistic loss needs labels in [0, 1]: use `loss=square`, or rescale it"
                 )
         self.check_ends(problem.table)
         of_numbers = self.loss in ("quantile", "huber", "poisson", "absolute")
@@ -407,7 +407,7 @@ def require_counts(problem: RepairProblem) -> None:
         if column is not None and column.size and (least := float(column.min())) < 0:
             raise DataError(
                 f"{role} column {name!r} goes down to {least:g}; the Poisson deviance needs numbers that are not "
-                "negative: take `loss=square`, or leave these rows out"
+                "negative: use `loss=square`, or leave these rows out"
             )
 
 
