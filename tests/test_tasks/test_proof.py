@@ -317,7 +317,7 @@ def test_a_small_group_that_makes_the_cost_is_named_with_it() -> None:
 
     assert paid > 0.1
     assert f"a group with few rows, 'b' ({positives} positives): on held-out rows of the others" in told
-    assert f"costs {paid:.1%} of the decisions, without it " in told
+    assert f"costs {paid:.1%} of the decisions, and " in told
 
 
 @pytest.mark.parametrize(("rho", "moves"), [(0.9, True), (0.1, True), (0.55, False)])
