@@ -382,8 +382,7 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     if not block.groups and not of.of_true_groups:
         raise UsageError(
             f"check {check.text!r}: groups of {block.attribute} are known by probabilities alone, and checks of "
-            "them have a "
-            "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
+            "them have a scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:
         numbers = block.true_groups.get(of.id) if of.of_true_groups else None

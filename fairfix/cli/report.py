@@ -70,7 +70,6 @@ def _loaded(path: str) -> dict[str, Any]:
     if schema not in SCHEMAS:
         raise DataError(
             f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(SCHEMAS)}; "
-            "make one: "
-            "fairfix audit DATA --protected COLUMN --format json > audit.json"
+            "make one: fairfix audit DATA --protected COLUMN --format json > audit.json"
         )
     return dict(content)

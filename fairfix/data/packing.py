@@ -240,8 +240,7 @@ def _packed(outer: Place, ending: str, member: str) -> Packed:
 def _damaged(place: Place, error: Exception) -> UnreadableError:
     return UnreadableError(
         f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so "
-        "download "
-        "it again"
+        "download it again"
     )
 
 

@@ -254,8 +254,7 @@ def _check_quotes(file: TextFile) -> None:
             text = lines[0].strip()
             raise DataError(
                 f"line {before + 1:,} of {file.place.name} opens a quote that is never closed: {text[:60]!r}; "
-                "close it, "
-                "or remove it"
+                "close it, or remove it"
             ) from None
         lines.clear()
         before = reader.line_num

@@ -182,8 +182,7 @@ async def _read(response: Any, most: int) -> bytes:
 def _no_room(shown: str) -> DataError:
     return DataError(
         f"{shown} is larger than the free space for temporary files in {tempfile.gettempdir()}; set another "
-        "folder with "
-        "TMPDIR, or use a server that supports range requests"
+        "folder with TMPDIR, or use a server that supports range requests"
     )
 
 

@@ -232,8 +232,7 @@ def _checked_client(client: Any, dask: Any) -> Any:
     if not isinstance(client, dask.Client):
         raise UsageError(
             f"`cluster`: {type(client).__name__} is not a client; give a distributed.Client, such as "
-            "Client(cluster), the "
-            "scheduler's address, or local:4"
+            "Client(cluster), the scheduler's address, or local:4"
         )
     if client.asynchronous or client.status != "running":
         state = "is asynchronous" if client.asynchronous else f"is {client.status}"

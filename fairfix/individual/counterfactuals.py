@@ -157,8 +157,7 @@ def read_counterfactuals(
     if lacking:
         raise ColumnError(
             f"{source.name} has no column {lacking[0]!r}, which has the results of people in the data, so the "
-            "results of copies "
-            "cannot be compared; add the column to the copies, or remove it from the data"
+            "results of copies cannot be compared; add the column to the copies, or remove it from the data"
         )
     inside = {name for name in table.features.column_names if name != own} | {*protected}
     changing, aside = list[str](), list[str]()

@@ -99,8 +99,7 @@ def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable
         what = attribute_name((*columns, *(name for name, _ in comparable)))
         raise UsageError(
             f"{what} has {many:,} combinations of levels; at most {MOST} are supported: name fewer protected "
-            "columns or "
-            "comparable values, or merge rare groups"
+            "columns or comparable values, or merge rare groups"
         )
     others = [name for name, _ in comparable]
     return [

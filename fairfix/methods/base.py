@@ -237,9 +237,9 @@ class Repairer:
             if solver.option not in users:
                 users -= {"`solver=auto`"}  # which takes the place of others
                 shown = f"{value:g}" if isinstance(value, float) else value
-                remedy = f"use it with {' or '.join(sorted(users))}" if users else "leave it out"
+                clash = f"{self.name}: `{name}={shown}` cannot be combined with {solver.option}; "
                 raise UsageError(
-                    f"{self.name}: `{name}={shown}` cannot be combined with {solver.option}; {remedy}"
+                    clash + (f"use it with {' or '.join(sorted(users))}" if users else "leave it out")
                 )
 
     # ------------------------------------------------------------------ what the parameters make of the method
@@ -305,9 +305,7 @@ class Repairer:
             ways = [one.option for one in self.solvers.values() if one.knows_copies]
             ways = ways or ["`method=sensei` with `solver=linear`"]
             return f"{this} does not use counterfactual copies; leave out `counterfactuals`, or use {' or '.join(ways)}"
-        alone = (
-            "counterfactual copies differ in features, and without features it learns from the score alone"
-        )
+        alone = "counterfactual copies differ in features, and here it learns from the score alone"
         return f"{this}: {alone}; name columns with `features`" if features is None else ""
 
     def heeding_copies(self) -> Repairer:
@@ -444,8 +442,7 @@ class Repairer:
             f"{name} learns nothing from rows without labels; leave out `unlabelled`": (
                 problem.unlabelled is not None and not self.knows_unlabelled
             ),
-            f"{this} does not use comparable pairs; leave out `pairs`": problem.pairs
-            and not solver.knows_pairs,
+            f"{this} uses no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
             f"{this} does not use directions that do not count; leave out `subspace`": (
                 problem.subspace is not None and not solver.knows_pairs
             ),

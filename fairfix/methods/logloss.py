@@ -79,8 +79,7 @@ class LogLoss(Repairer):
     name: ClassVar[str] = "logloss"
     summary: ClassVar[str] = (
         "fair probabilities: a logistic model that minimizes a robust log loss with equal selection rates, true "
-        "or false "
-        "positive rates, or odds"
+        "or false positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
@@ -109,16 +108,14 @@ class LogLoss(Repairer):
     basis: str = param(
         "linear",
         "inputs in which the score is linear: the features; the features and cubic splines of numeric ones; or "
-        "the features and the "
-        "log-odds of boosted trees as one more feature",
+        "the features and the log-odds of boosted trees as one more feature",
         choices=tuple(BASES),
         selectable=True,
     )
     l2: float | str = param(
         DEFAULT,
         "half of it is the weight of the squared coefficients of the linear score, relative to the mean loss; "
-        "cv: the value with the least "
-        "log loss in cross validation",
+        "cv: the value with the least log loss in cross validation",
         words=("cv",),
         above=0.0,
         at_most=MOST_L2,
@@ -132,8 +129,7 @@ class LogLoss(Repairer):
     decisions: str = param(
         "randomized",
         "decisions randomized with the probability, for which the slack holds, or the probability rounded at the "
-        "threshold, "
-        "for which it need not",
+        "threshold, for which it need not",
         choices=("randomized", "deterministic"),
     )
 
@@ -142,8 +138,7 @@ class LogLoss(Repairer):
         if self.holds == "given-label" and not self.about_labels:
             raise UsageError(
                 f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is "
-                "not one; leave "
-                "it out, or choose another `constraint`"
+                "not one; leave it out, or choose another `constraint`"
             )
         if self.holds == "given-label" and self.group == "estimated":
             raise UsageError(
@@ -572,8 +567,7 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
             yield Caution(
                 f"rounded at {cut:g}, every training row in {', '.join(map(repr, caught))} gets decision {decision}, "
                 "unlike with the plain model: the probabilities there are all on one side of the threshold; "
-                "randomize the "
-                "decisions, or use `method=ramp`",
+                "randomize the decisions, or use `method=ramp`",
                 "selection",
             )
 

@@ -127,8 +127,7 @@ def estimator_of(learner: Any) -> Estimator:
     if not (isinstance(made, Estimator) and hasattr(made, "predict")):
         raise UsageError(
             f"`learner`: {shortened(repr(made))} is not an estimator; it needs the methods get_params, fit and "
-            "predict of "
-            "scikit-learn"
+            "predict of scikit-learn"
         )
     return made
 

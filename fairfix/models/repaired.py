@@ -436,8 +436,7 @@ class Repaired:
                 f"the rule gives {result[int(np.argmin(sound))]:g}, which is not a {what}, for one of the "
                 f"{len(table):,} "
                 f"rows from row {where}: one of its features is too large, or the artifact was changed; correct "
-                "the row, "
-                "or repair again"
+                "the row, or repair again"
             )
         return result
 

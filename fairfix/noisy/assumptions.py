@@ -223,8 +223,7 @@ class N3(Assumption):
         if draws.refuted:
             self.notes.append(
                 f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} resamples, which are left out; this "
-                "is little "
-                "more than sampling error alone causes"
+                "is little more than sampling error alone causes"
             )
         return DrawnBounds(rates, draws, self.alpha)
 

@@ -511,8 +511,7 @@ class MembershipGroups(TrueGroups):
         if "N4" in self.stated:
             notes.append(
                 "N4 is about the people behind the probabilities, and the data cannot show it: results that "
-                "assume it hold "
-                "only if it holds"
+                "assume it hold only if it holds"
             )
         notes += report.notes
         report = replace(report, form="membership", noisy=(), membership=membership, notes=tuple(notes))

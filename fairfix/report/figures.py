@@ -318,8 +318,7 @@ def true_gaps(noise: Json) -> Iterator[Part]:
     if figures:
         text = (
             "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is "
-            "known. The weighted "
-            "estimate alone is not a bound."
+            "known. The weighted estimate alone is not a bound."
         )
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
@@ -412,8 +411,7 @@ def frontier(result: Json) -> Part:
     text = (
         "Quality of each method against its remaining gap, on held-out rows, with the interval of the "
         "quality. Each method has its own marker; the line is the frontier, where no other candidate has a "
-        "smaller gap and "
-        "better quality."
+        "smaller gap and better quality."
     )
     return Part(text=(text,), figures=tuple(_panel(panel) for panel in drawn), size="large")
 

@@ -140,8 +140,7 @@ def _table_facts(noise: Json) -> Iterator[str]:
     yield from _vacuous(noise, "the table without labels gives no bound", "recorded group")
     yield (
         "recorded: of the recorded groups; weighted: each row counted by its probability to be in the true "
-        "group; naive: "
-        "recorded plus or minus the fraction recorded wrongly, which is not a bound"
+        "group; naive: recorded plus or minus the fraction recorded wrongly, which is not a bound"
     )
 
 

@@ -285,8 +285,7 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
     if one is None:
         yield Caution(
             "neither file of counts covers a `share` of the rows, so fairfix cannot check that no row is in "
-            "both; the evaluation "
-            "assumes that none is",
+            "both; the evaluation assumes that none is",
             "held_out_unknown",
         )
     elif not one.by_id:
@@ -480,8 +479,7 @@ def _of_identity(
         names = ", ".join(_identity(reading))
         yield Caution(
             f"decisions will be randomized by {names} and the order of rows that are equal in these, since "
-            "counts have no "
-            "other columns; name the ID column of new rows with `id`",
+            "counts have no other columns; name the ID column of new rows with `id`",
             "equal_rows",
         )
 

@@ -169,8 +169,7 @@ def open_data(
     if cuts and decided and not columns.score and "threshold" not in request.configured:
         raise UsageError(
             f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, "
-            "or name "
-            "the scores with `score`"
+            "or name the scores with `score`"
         )
     options |= {f"positive_{part}": levels for part, levels in positive.items()}
     if columns.prediction and positive.get("label") and not positive.get("prediction"):

@@ -38,8 +38,7 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
     else:
         remedy = (
             f"if it is the score of the other label, use {_other_value(reading)}; otherwise name the model's "
-            "score with "
-            "`score`"
+            "score with `score`"
         )
     positive = _positive_value(reading)
     which = "" if name is None else f" {name!r}"
@@ -86,8 +85,7 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
     elif columns.probability:
         remedy = (
             f"if they are probabilities of the other label, use {_other_value(reading)}; otherwise name the "
-            "right column "
-            "with `probability`"
+            "right column with `probability`"
         )
     else:
         remedy = "check the label and the score, or name others with `label` and `score`"
@@ -137,8 +135,7 @@ def of_weights(report: AuditReport) -> Iterator[Note]:
             f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of "
             "people: if they give "
             f"the number of people in a row, read them as `count={columns.weight}` instead; intervals treat a "
-            "row with a "
-            "weight as one person",
+            "row with a weight as one person",
             "weights_or_counts",
         )
 
@@ -191,8 +188,7 @@ def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
             f"predicted, but not the label of any row: {shown}; such a class has no true positive rate, and no "
-            "gap over the "
-            "classes can be shown to be small; if the labels have this class, spell it the same way",
+            "gap over the classes can be shown to be small; if the labels have this class, spell it the same way",
             "unknown_classes",
         )
 

@@ -152,8 +152,7 @@ def repaired_of(artifact: Any) -> Repaired:
     if not isinstance(artifact, (str, os.PathLike)):
         raise UsageError(
             f"`artifact`: a value of type {type(artifact).__name__} is not a repair; give the result of "
-            "fairfix.repair, "
-            "or a path"
+            "fairfix.repair, or a path"
         )
     return _loaded(artifact)
 

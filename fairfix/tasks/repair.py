@@ -258,8 +258,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(
             f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not "
-            "decide any "
-            "rows; rename the column, or leave it out"
+            "decide any rows; rename the column, or leave it out"
         )
     content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
     content |= made.more

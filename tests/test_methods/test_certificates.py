@@ -46,7 +46,7 @@ def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
 
     assert proven.gap == pytest.approx(max(value - 0.4, 0.0))
     assert proven.sentence.startswith(
-        f"the mean square loss, {value}, is {says} linear models, on the rows of"
+        f"the mean square loss, {value}, is {says} linear models, on the training"
     )
     assert proven.sentence in list(solution_facts(FitTrace(True, 1, 0.5, certificates=(proven,)).state()))[1]
 
@@ -79,7 +79,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
     one = result["solution"]["certificates"][0]
     price = max(q["value"] for q in result["solution"]["quantities"] if q["name"] == "multiplier")
 
-    assert one["among"] == "linear models that hold the bounds"
+    assert one["among"] == "linear models that meet the bounds"
     assert 0 <= one["gap"] <= 1e-6
     assert price > 0
     assert "certified:" not in shown["short"]

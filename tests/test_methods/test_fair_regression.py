@@ -718,7 +718,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
         (
             {"decisions": "deterministic", "solver": "closed-form"},
             True,
-            "`decisions=deterministic` cannot be combined",
+            "`decisions=deterministic` cannot be used",
         ),
     ],
 )

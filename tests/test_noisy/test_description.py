@@ -300,7 +300,7 @@ def test_radii_are_read() -> None:
         ({"radii": {"a": 0.1}, "epsilon": 0.1}, "`noise_epsilon` needs a noise table"),
         ({"radii": {"a": 0.1}, "class_conditional": True}, "`noise_class_conditional` needs a noise table"),
         ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "`noise_keep` needs a noise table"),
-        ({"table": "count", "epsilon": 2.0}, "is in [0, 1]"),
+        ({"table": "count", "epsilon": 2.0}, "in [0, 1]"),
         ({"table": "count", "epsilon": 0.1, "class_conditional": True}, "give one of them"),
         ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay the same"),
     ],
@@ -622,7 +622,7 @@ def test_checks_have_three_verdicts() -> None:
         "tpr.difference.true_groups<=0.1",
         "tpr.difference.true_groups<=0.24",
         "tpr.min.true_groups>=0.3",
-        "accuracy.max.true_groups<0.5",
+        "accuracy.max.true_groups>=0.5",
         "dp.ratio.true_groups>=0.8",
     )
 
@@ -654,7 +654,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     noise = Noise(read_noise(written(COUNTS)))
     checks = [
         "dp.true_groups[noisy=a]>0.99",
-        "true_positive_rate.under_n0[noisy=b]<0.5",
+        "true_positive_rate.under_n0[noisy=b]>=0.5",
         "dp.under_n4[noisy=a]<0.5",
     ]
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))

@@ -150,16 +150,14 @@ class FairRegression(Searched, Promised):
     )
     search: str = param(
         "auto",
-        "search for dual values in the reduction and bounded_group_loss; auto: by a linear program over the "
-        "models so far, or, "
-        "for linear models within bounds, the optimum directly; exponentiated-gradient: the paper's Algorithms 1 and 2",
+        "search for dual values in the reduction and bounded_group_loss; auto: a linear program over the "
+        "models so far, or for linear models within bounds the optimum; exponentiated-gradient: Algorithms 1 and 2",
         choices=("auto", "exponentiated-gradient"),
     )
     price_bound: float | str = param(
         "auto",
         "with search exponentiated-gradient: B, the largest sum of dual values, in units of loss; auto: twice "
-        "what they "
-        "can be at the optimum, and of bounded_group_loss 2",
+        "what they can be at the optimum, and of bounded_group_loss 2",
         words=("auto",),
         above=0.0,
         at_most=1e6,
@@ -167,8 +165,7 @@ class FairRegression(Searched, Promised):
     nu: float = param(
         0.01,
         "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the "
-        "unconstrained model "
-        "saves over the best constant, and for bounded_group_loss of the unconstrained model's loss",
+        "unconstrained model saves over the best constant, and for bounded_group_loss of that model's loss",
         above=0.0,
         at_most=1.0,
     )
@@ -181,10 +178,7 @@ class FairRegression(Searched, Promised):
         at_most=1e6,
     )
     rounds: float = param(
-        200,
-        "with search exponentiated-gradient: largest number of rounds, one model each",
-        at_least=1,
-        at_most=100_000,
+        200, "with search exponentiated-gradient: most rounds, one model each", at_least=1, at_most=100_000
     )
     decisions: str = param(
         "randomized",
@@ -195,8 +189,7 @@ class FairRegression(Searched, Promised):
     bin_rows: float = param(
         10,
         "smallest number of training rows of a group whose scores the closed form pools, so that the artifact "
-        "contains no "
-        "score of fewer; 1 keeps each score",
+        "contains no score of fewer; 1 keeps each score",
         at_least=1,
         at_most=1e6,
     )
@@ -234,8 +227,7 @@ class FairRegression(Searched, Promised):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
                 f"fair-regression: {makes(self.learner)} do not support the {loss} loss; leave out "
-                f"`learner={self.learner}`, or "
-                "use `loss=square`"
+                f"`learner={self.learner}`, or use `loss=square`"
             )
         if self.learner != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
@@ -366,8 +358,7 @@ class FairRegression(Searched, Promised):
             if problem.table.rows.entries is not None:
                 raise UsageError(
                     "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not show the range "
-                    "of real ones; "
-                    "use `loss=square`"
+                    "of real ones; use `loss=square`"
                 )
             y = label_of(problem)
             if y.min() < 0 or y.max() > 1:
@@ -422,7 +413,7 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
             not problem.protected_as_feature
         ),
         "`group_slack` covers all rows and cannot be combined with `strata`; give one `slack`": method.group_slack,
-        "`decisions=deterministic` cannot be combined with `strata`; leave it out": method.decisions
+        "`decisions=deterministic` cannot be used with `strata`; leave it out": method.decisions
         != "randomized",
         "counts cannot be used with `strata` here; repair from rows": problem.table.rows.entries is not None,
     }

@@ -112,15 +112,13 @@ class Ramp(Repairer):
     attributes: str = param(
         "crossed",
         "groups to make equal where several columns are protected: the intersections of all columns (crossed), "
-        "or the groups "
-        "of each column alone (each)",
+        "or the groups of each column alone (each)",
         choices=("crossed", "each"),
     )
     noise_membership: str = param(
         "",
         "for groups that are not recorded: columns, as [GROUP=]COLUMN,..., with each row's probability to be in "
-        "each true "
-        "group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
+        "each true group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
         "labels where rates are by label, are independent of the true group; replaces `protected`",
         text=True,
         listed=True,

@@ -85,8 +85,7 @@ class Robust(Repairer):
     sides: str = param(
         "both",
         "both: the slack limits the distance in both directions; one: only the worse direction, as in the paper "
-        "(selection and true "
-        "positive rates below the overall rate, false positive rates above)",
+        "(selection and true positive rates below the overall rate, false positive rates above)",
         choices=("both", "one"),
     )
     solver: str = param(
@@ -102,8 +101,7 @@ class Robust(Repairer):
         "assumption about the noise: only the table by label (certified) or without (soft); that it depends "
         "on outcomes by at most epsilon; that it depends on the true group alone (identified); only the radii "
         "(radii); auto: the one that `noise_epsilon` or `noise_class_conditional` states, else certified if the "
-        "table has "
-        "labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
+        "table has labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
     epsilon: float = param(
@@ -115,8 +113,7 @@ class Robust(Repairer):
     survey_confidence: float | str = param(
         "none",
         "with a noise table of counts: the slack holds for all tables that are consistent with its survey at "
-        "this confidence, "
-        "instead of only the counted table; 0.95 is usual",
+        "this confidence, instead of only the counted table; 0.95 is usual",
         words=("none",),
         at_least=0.5,
         at_most=0.9999,

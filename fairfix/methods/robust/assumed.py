@@ -79,8 +79,7 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
     if name == "identified":
         raise UsageError(
             f"{who} cannot be combined with `assumption=identified`, an estimate by one table; "
-            "`assumption=epsilon` with "
-            "`epsilon=0` makes the same assumption and holds for all tables of the survey"
+            "`assumption=epsilon` with `epsilon=0` makes the same assumption and holds for all tables of the survey"
         )
     if name == "radii" and noise.radii is not None:
         raise UsageError(f"{who}: `noise_radius` is not a survey; leave one of them out")

@@ -98,8 +98,7 @@ class OracleMixture(Solver):
         if not len(rule.models):
             yield Caution(
                 "the repaired rule makes the same decision for all rows: no model that the learner found helps "
-                "within the "
-                "constraint",
+                "within the constraint",
                 "selection",
             )
         end = (
@@ -124,8 +123,7 @@ class OracleMixture(Solver):
             f"the deciding rule is randomized: {', '.join(parts)}; the learner fitted {best.models} models, each "
             "of small "
             f"cost at the dual values of the worst noise, {end}; it is not known to find the least cost, so no "
-            "bound on "
-            "the least error is known",
+            "bound on the least error is known",
             "search",
         )
 

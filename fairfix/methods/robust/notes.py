@@ -248,7 +248,6 @@ def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[N
     if 0 < few < max(FEW, LITTLE * had):
         yield Caution(
             f"the repaired rule accepts {taken:.2%} of all rows, and the original model accepts {was:.2%}: the "
-            "constraint "
-            "is met by deciding nearly all rows the same way",
+            "constraint is met by deciding nearly all rows the same way",
             "selection",
         )

@@ -219,8 +219,7 @@ class Ideal(Postprocessed):
             raise UsageError(
                 f"{self.method.name}: `solver=ideal` searches all rules, and {bins} bins in {groups} recorded groups "
                 f"make {rules_of(bins, free):,}; it searches {MOST:,} at most. Use fewer `bins`, "
-                "`thresholds=blind`, or "
-                "`solver=thresholds`"
+                "`thresholds=blind`, or `solver=thresholds`"
             )
         return bins
 

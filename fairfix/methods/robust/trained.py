@@ -48,8 +48,7 @@ def require_trainable(problem: RepairProblem, who: str) -> None:
     if used:
         raise UsageError(
             f"{who} may use the recorded group {' x '.join(used)} only with `protected_as_feature`; leave it out "
-            "of the "
-            "features"
+            "of the features"
         )
 
 

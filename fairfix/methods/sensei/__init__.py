@@ -117,8 +117,7 @@ class Sensei(Repairer):
     pair_directions: float = param(
         0,
         "directions of comparable pairs that must not count: 0 for their mean difference, k for the k along "
-        "which their "
-        "differences are longest, in either sense (FACE)",
+        "which their differences are longest, in either sense (FACE)",
         at_least=0,
         at_most=1000,
     )
@@ -134,8 +133,7 @@ class Sensei(Repairer):
     balance: str = param(
         "none",
         "labels: both labels have equal weight in the fit (linear, network), as in balanced batches; the score "
-        "is then not a "
-        "probability in the population",
+        "is then not a probability in the population",
         choices=("none", "labels"),
     )
     hidden: float | str = param(
@@ -230,8 +228,7 @@ class Sensei(Repairer):
         if problem.features is None and self.solver in ("merge", "linear", "network"):
             unseen = (
                 "nothing shows that the repair helped: sensei learned from the score alone, and the score that a "
-                "changed "
-                "person would have is unknown; name features to learn from, or average the scores of "
+                "changed person would have is unknown; name features to learn from, or average the scores of "
                 "a model file (`solver=average`)"
             )
             warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)
