@@ -239,7 +239,7 @@ class Repairer:
                 shown = f"{value:g}" if isinstance(value, float) else value
                 clash = f"{self.name}: `{name}={shown}` cannot be combined with {solver.option}; "
                 raise UsageError(
-                    clash + (f"use it with {' or '.join(sorted(users))}" if users else "leave it out")
+                    clash + (f"it needs {' or '.join(sorted(users))}" if users else "leave it out")
                 )
 
     # ------------------------------------------------------------------ what the parameters make of the method
