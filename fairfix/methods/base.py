@@ -237,10 +237,8 @@ class Repairer:
             if solver.option not in users:
                 users -= {"`solver=auto`"}  # which takes the place of others
                 shown = f"{value:g}" if isinstance(value, float) else value
-                clash = f"{self.name}: `{name}={shown}` cannot be combined with {solver.option}; "
-                raise UsageError(
-                    clash + (f"it needs {' or '.join(sorted(users))}" if users else "leave it out")
-                )
+                remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
+                raise UsageError(f"{self.name}: `{name}={shown}` conflicts with {solver.option}; {remedy}")
 
     # ------------------------------------------------------------------ what the parameters make of the method
 

@@ -226,7 +226,7 @@ WRONG = {
     "'sex' is missing": lambda c: c.assign(sex=None),
     "'town' holds 'west'": lambda c: c.assign(town="west"),
     "copy 1 has no 'person'": lambda c: c.assign(person=None),
-    "copies of 'q' alone": lambda c: c.assign(person="q"),
+    "only copies of 'q'": lambda c: c.assign(person="q"),
     "has no copies": lambda c: c[:0],
     f"at most {MOST} are used": lambda c: pd.concat([c] * (MOST + 1)),
 }

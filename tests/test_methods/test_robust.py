@@ -606,13 +606,13 @@ TRAINED = {"solver": "dro", "features": ("x",)}
             "may use the recorded group group only with `protected_as_feature`",
         ),
         ({"features": (), "protected_as_feature": True}, True, "needs more than a score; name columns"),
-        ({"learner": "trees"}, True, "`learner=trees` cannot be combined with `solver=dro`"),
-        ({"assumption": "identified"}, True, "`assumption=identified` cannot be combined with `solver=dro`"),
-        ({"assumption": "soft"}, True, "`assumption=soft` cannot be combined with `solver=dro`"),
+        ({"learner": "trees"}, True, "`learner=trees` conflicts with `solver=dro`"),
+        ({"assumption": "identified"}, True, "`assumption=identified` conflicts with `solver=dro`"),
+        ({"assumption": "soft"}, True, "`assumption=soft` conflicts with `solver=dro`"),
         ({"solver": "soft", "assumption": "epsilon"}, True, "it needs `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
         ({"bins": 50}, True, "it needs `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
-        ({"solver": "soft", "z": 2.0}, True, "`z=2` cannot be combined with `solver=soft`"),
+        ({"solver": "soft", "z": 2.0}, True, "`z=2` conflicts with `solver=soft`"),
         ({"epsilon": 0.1}, True, "it needs `solver=thresholds`"),
     ],
 )
@@ -679,7 +679,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
         (
             {"assumption": "identified"},
             {"features": ("x",)},
-            "`assumption=identified` cannot be combined with",
+            "`assumption=identified` conflicts with",
         ),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
         ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
@@ -855,13 +855,13 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
         ),
         (
             {"solver": "ideal", "assumption": "identified"},
-            "`assumption=identified` cannot be combined with `solver=ideal`",
+            "`assumption=identified` conflicts with `solver=ideal`",
         ),
         ({"solver": "ideal", "assumption": "epsilon"}, "it needs `solver=thresholds`"),
         ({"decisions": "deterministic"}, "it needs `solver=ideal`"),
         (
             {"solver": "soft", "assumption": "radii"},
-            "`assumption=radii` cannot be combined with `solver=soft`",
+            "`assumption=radii` conflicts with `solver=soft`",
         ),
     ],
 )
@@ -1078,7 +1078,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             "income",
             "--learner",
             "trees",
-        ): "--learner trees cannot be combined with --solver soft",
+        ): "--learner trees conflicts with --solver soft",
         ("--solver", "dro", "--features", "income,race_recorded"): "race_recorded",
         ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
     }

@@ -519,7 +519,7 @@ def test_a_regression_can_be_merged() -> None:
     ("given", "message"),
     [
         ({"comparable": "role"}, "`comparable`"),
-        ({"solver": "network", "rho": np.inf}, "`rho=inf` cannot be combined with `solver=network`"),
+        ({"solver": "network", "rho": np.inf}, "`rho=inf` conflicts with `solver=network`"),
         ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
         ({"directions": "means"}, "it needs `solver=linear` or `solver=network`"),
         ({"hidden": 5}, "it needs `solver=network`"),

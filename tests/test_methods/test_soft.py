@@ -227,7 +227,7 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
     assert rows["fit"][name]["after"]["value"] == pytest.approx(0.0, abs=1e-8)
     assert result["checks"][0]["value"] == rows["holdout"][name]["after"]["value"]
     (said,) = (
-        note for note in result["notes"] if note.startswith("on held-out rows the true positive rates")
+        note for note in result["notes"] if note.startswith("on held-out rows, the true positive rates")
     )
     assert f"differ by {rows['holdout'][name]['after']['value']:.4f}" in said
     assert "independent of label and decision (N4" in said
@@ -367,6 +367,6 @@ def test_a_group_of_nobody_is_named() -> None:
     data = frame(rows=200)
     data["p_b"], data["p_c"] = data["p_b"] + data["p_c"], 0.0
     with pytest.raises(
-        DataError, match="group 'c' has 0 of the rows to fit on, by the probabilities in 'p_c'"
+        DataError, match="group 'c' has only 0 of the rows to fit on, by the probabilities in 'p_c'"
     ):
         fairfix.repair(data, **GIVEN)
