@@ -538,7 +538,7 @@ def test_what_the_data_do_not_allow_is_refused() -> None:
         fit(table, solver="closed-form")
     with pytest.raises(DataError, match="'pay' goes from"):
         fit(table, loss="logistic")
-    with pytest.raises(UsageError, match="`loss=quantile` is of real-valued labels"):
+    with pytest.raises(UsageError, match="`loss=quantile` is for real-valued labels"):
         fit(table_of(frame(many=300), "rich"), loss="quantile")
     below = frame(many=300)
     below = below.set_column(5, "pay", pc.subtract(below["pay"], 11.0))

@@ -179,11 +179,11 @@ def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption
     rule = fit(Robust(solver="oracle", **what), table, told, features=("x",))
     chance = rule.predict(table)
     wrong = np.where(data["label"] == 1, 1 - chance, chance)
-    (text,) = [str(note) for note in rule.trace.notes if "the largest error rate of a true group" in note]
+    (text,) = [str(note) for note in rule.trace.notes if "assumption, the largest error rate" in note]
     said = float(re.findall(r"is at most (\d\.\d{4});", text)[0])
     assert max(wrong[data["true"] == j].mean() for j in range(3)) <= said + 1e-4
     blind = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
-    (text,) = [str(note) for note in blind.trace.notes if "the largest error rate of a true group" in note]
+    (text,) = [str(note) for note in blind.trace.notes if "assumption, the largest error rate" in note]
     assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
 
 
@@ -1313,7 +1313,7 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
     assert run([*base, "--noise", str(tmp_path / "cells.csv"), "--slack", "0.1"]) == 0
     result = json.loads(capsys.readouterr().out)
     claim = next(
-        note for note in (*result["warnings"], *result["notes"]) if "on held-out rows the worst" in note
+        note for note in (*result["warnings"], *result["notes"]) if "on held-out rows, the worst" in note
     )
     assert "under N1 (up to" in claim
     names = {row["name"] for row in result["proof"]["holdout"]["table"]}

@@ -256,9 +256,9 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     """By name, with the remedy."""
     frame = people(2, 400)
     for method, said in (
-        (Robust(assumption="certified"), "`assumption=certified` is about recorded groups"),
+        (Robust(assumption="certified"), "`assumption=certified` needs recorded groups"),
         (Robust(assumption="epsilon"), "use `assumption=soft` or identified"),
-        (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
+        (Robust(assumption="radii"), "`assumption=radii` needs recorded groups"),
         (Robust(constraint="equal_opportunity"), "has no labels"),
         (Robust(solver="dro"), "`solver=dro` does not support membership probabilities"),
         (
@@ -309,7 +309,7 @@ def test_in_a_shell(
     told = json.loads(capsys.readouterr().out)
     assert told["requires"]["columns"] == ["likely", "score", "id"]
     claim = next(
-        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows the worst")
+        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows, the worst")
     )
     assert "under N1 (up to" in claim
     assert told["checks"][0]["verdict"] == "pass"

@@ -376,7 +376,7 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
             for label in (0, 1)
         )
 
-    assert any(note.startswith("directions that do not count cost ") for note in predictor.trace.notes)
+    assert any(note.startswith("directions that must not count cost ") for note in predictor.trace.notes)
     if directions == "means":
         assert between(predictor) < 1e-6
     if directions == "pooled":
