@@ -350,7 +350,7 @@ def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> N
     (light,) = notes_of(fairfix.repair(data, weight="w", **GIVEN))
 
     assert "less than one in a hundred of the rows used to fit at either end" in plain
-    assert "less than one in a hundred of the weight of the rows of the fit at either" in light
+    assert "less than one in a hundred of the weight of the rows used to fit at either end" in light
     assert int(re.findall(r"\((\d+) of 280 rows\)", light)[0]) > 28
     assert int(re.findall(r"\((\d+) of 280 rows\)", plain)[0]) < 6
 
