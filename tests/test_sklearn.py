@@ -374,7 +374,7 @@ def test_whole_numbers_are_one_group_in_every_type() -> None:
         model.predict_proba(bare, protected=member.astype(float)).tobytes()
         == model.predict_proba(bare, protected=member).tobytes()
     )
-    with pytest.raises(InputError, match=r"group '(True|False)' of 'protected' was not there"):
+    with pytest.raises(InputError, match=r"group '(True|False)' of 'protected' was not in the training rows"):
         model.predict(bare, protected=member.astype(bool))
 
 
@@ -631,7 +631,7 @@ def test_jobs_change_nothing() -> None:
         ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
         ({"protected": "race"}, "protected names the column 'race', but X has columns sex, x"),
         ({"protected": 2}, "protected names the column 2, but X has columns sex, x"),
-        ({"protected": None}, "groups are needed once"),
+        ({"protected": None}, "give the groups once"),
         ({"protected": []}, "protected names no column"),
         ({"protected": ["sex", "sex"]}, "column 'sex' is given to"),
         ({"cv": TimeSeriesSplit(3)}, "cv must put every row into exactly one test part"),
@@ -653,7 +653,7 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
     numbers = X[["sex", "x"]]
     model = RepairedClassifier(LogisticRegression(), "sex")
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
-        ("'sex' has the single group 'male'", numbers.assign(sex="male"), y, {}),
+        ("'sex' has only the group 'male'", numbers.assign(sex="male"), y, {}),
         (
             r"missing group \(sex\) in 34 of 100 rows",
             numbers.assign(sex=X["sex"].where(X.index % 3 > 0)),
@@ -678,9 +678,9 @@ def test_data_that_cannot_be_repaired_is_named() -> None:
     with pytest.raises(NotFittedError):
         RepairedClassifier(LogisticRegression(), "sex", cv="prefit").fit(numbers, y)
     inner = LogisticRegression().fit(X[["x"]], y == "yes")
-    with pytest.raises(InputError, match=r"the estimator knows the classes .* but y has \['no', 'yes'\]"):
+    with pytest.raises(InputError, match=r"the estimator has the classes .* but y has \['no', 'yes'\]"):
         RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y)
-    with pytest.raises(SettingError, match="so check_input has no use"):
+    with pytest.raises(SettingError, match="so check_input has no effect"):
         RepairedClassifier(inner, "sex", cv="prefit").fit(numbers, y, check_input=False)
 
 
@@ -692,7 +692,7 @@ def test_groups_at_predict_must_be_those_of_the_fit() -> None:
     for wrong in (X[["age", "sex"]], X[["sex", "town"]], X["sex"], X["sex"].to_numpy()):
         with pytest.raises(InputError, match="but the fit had sex, age, in that order"):
             model.predict(X[["x"]], protected=wrong)
-    with pytest.raises(InputError, match="groups are needed once"):
+    with pytest.raises(InputError, match="give the groups once"):
         model.predict(X[["x"]])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.predict_proba(X[["x"]], protected=X[["sex", "age"]][:5])
@@ -863,7 +863,7 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     assert (
         blind.predict(numbers) == blind.predict(other)
     ).mean() > 0.8  # what is drawn hangs on the whole row
-    assert slack or any("gives away" in note for note in blind.trace_.notes)
+    assert slack or any("loses" in note for note in blind.trace_.notes)
     thousands = RepairedRegressor(LinearRegression().fit(X[["x", "z"]], y / 1000), "sex", cv="prefit")
     thousands.set_params(parameters={"slack": slack}).fit(numbers, y / 1000)
     np.testing.assert_allclose(1000 * thousands.predict(numbers), value, rtol=0.01)
@@ -890,7 +890,7 @@ def test_a_regressor_keeps_the_contract_of_the_classifier() -> None:
     ("settings", "y", "message"),
     [
         ({"method": "ramp"}, None, "ramp repairs classification, not regression"),
-        ({"parameters": {"loss": "logistic"}}, None, "take `loss=square`"),
+        ({"parameters": {"loss": "logistic"}}, None, "use `loss=square`"),
         ({"estimator": LinearSVC()}, ["a", "b"] * 50, "could not convert string to float"),
         ({}, [1.0, np.nan] * 50, "Input y contains NaN"),
     ],

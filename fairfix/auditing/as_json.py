@@ -46,7 +46,7 @@ def _value(low: float, high: float) -> Json:
         ends = [form(entry)[name] for name in ("low", "value", "high") if entry[name] is not None]
         need(
             all(one <= two + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)),
-            f"{ends} are no value between its limits",
+            f"{ends} are not a value between its limits",
         )
         return entry
 
@@ -89,7 +89,7 @@ def judged_check(entry: Any) -> Any:
 def require_once(entries: list[Any], name: str) -> None:
     """Raise a ValueError where two of the entries have one name."""
     names = [entry[name] for entry in entries]
-    need(len({*names}) == len(names), f"a {name} is there twice")
+    need(len({*names}) == len(names), f"a {name} occurs twice")
 
 
 def _block_once(entry: Any) -> Any:
@@ -116,7 +116,7 @@ def _sound_audit(entry: Any) -> Any:
         right = worst(check["verdict"] for check in checks)
         need(
             result.get("verdict") == right,
-            f"the verdict is {result.get('verdict')!r}, that of the checks {right!r}",
+            f"the verdict is {result.get('verdict')!r}, but that of the checks is {right!r}",
         )
     return result
 

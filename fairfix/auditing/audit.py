@@ -154,7 +154,7 @@ def _views(counts: Counts, reading: Reading, settings: Settings) -> Iterator[Gro
     for name in settings.reference:
         if name not in audited:
             raise UsageError(
-                f"`reference` names {name!r}, which is not audited; audited are {', '.join(audited)}"
+                f"`reference` names {name!r}, which is not audited; this audit has {', '.join(audited)}"
             )
     width = len(columns.strata)
     strata = in_order({cell[:width] for cell in counts.cells}, columns.strata, reading.bands) if width else ()
@@ -251,7 +251,7 @@ def _with_strata(block: Block, strata: Sequence[Block]) -> Block:
     """Return the block with a ``within_strata`` comparison for each one between groups."""
     mine = [s for s in strata if s.attribute == block.attribute and len(s.groups) > 1]
     lone = [s.stratum for s in strata if s.attribute == block.attribute and len(s.groups) < 2]
-    note = f"nothing to compare in {', '.join(lone)}: a single group" if lone else ""
+    note = f"nothing to compare in {', '.join(lone)}: only one group" if lone else ""
     if not mine:
         return block
     more = {}
@@ -321,7 +321,7 @@ def check_results(
         yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
         if not asked and not gone:
             raise UsageError(
-                f"check {check.text!r}: {of.attribute!r} is not audited; audited are "
+                f"check {check.text!r}: {of.attribute!r} is not audited; this audit has "
                 f"{', '.join(b.attribute for b in blocks)}"
             )
         if not of.attribute and of.scope in FLIP_SCOPES:  # comparable values have one block
@@ -346,10 +346,10 @@ def _check_result(
     ruling = check.judge(value, complete=complete, gate_on=settings.gate_on)
     if value.given_scores is not None and ruling.verdict == "undecided":
         low, high = value.given_scores
-        more = f"for people with the scores of these rows the interval is {low:.3f} to {high:.3f}"
+        more = f"given the scores of these rows, the interval is {low:.3f} to {high:.3f}"
         ruling = replace(ruling, reason=f"{ruling.reason}; {more}")
     if settings.suppress_below and not asked:
-        few = f"groups of fewer than {settings.suppress_below} rows are not in it"
+        few = f"groups of fewer than {settings.suppress_below} rows are left out of it"
         ruling = replace(ruling, reason=f"{ruling.reason}; {few}")
     return CheckResult(check, *where, value, groups, ruling, complete)
 
@@ -360,20 +360,18 @@ def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code,
     return CheckResult(check, attribute, columns, nothing, (), Ruling("undecided", code, reason), False)
 
 
-UNDESCRIBED = (
-    "say what is known of the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
-)
+UNDESCRIBED = "describe the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
-    "under_flips": "ask for it with `individual` and the model file (`model`)",
-    "with_number": "it is of repairs by `method=ramp`, for which `protected_number=COLUMN` asks",
-    "within_radius": "ask for it with `individual`, the model file and `radius`; only transport_cost has it",
+    "under_flips": "add `individual` and the model file (`model`)",
+    "with_number": "it needs a repair by `method=ramp` with `protected_number=COLUMN`",
+    "within_radius": "add `individual`, the model file and `radius`; only transport_cost has it",
     "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_counterfactuals": "give copies of people with `counterfactuals=FILE`; score_effect has none",
     **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
-    **dict.fromkeys(CLASS_SCOPES, "it is of labels of many classes, with `task=multiclass`"),
+    **dict.fromkeys(CLASS_SCOPES, "it needs a label of many classes, with `task=multiclass`"),
 }
 """Scope -> what gives a comparison that an audit has not; the reference group's remedy names the attribute."""
 
@@ -383,8 +381,8 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     of = check.comparison
     if not block.groups and not of.of_true_groups:
         raise UsageError(
-            f"check {check.text!r}: groups of {block.attribute} are known by chances alone, and checks of them have a "
-            "scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
+            f"check {check.text!r}: groups of {block.attribute} are known by probabilities alone, and checks of "
+            "them have a scope: write METRIC.difference.true_groups, or METRIC.true_groups[ATTRIBUTE=GROUP]"
         )
     if of.group:
         numbers = block.true_groups.get(of.id) if of.of_true_groups else None
@@ -402,8 +400,8 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     if report is not None:
         return report.value, report.groups, not report.undefined
     if "individual" in of.entry.needs and of.scope not in FLIP_SCOPES:
-        raise UsageError(f"check {check.text!r}: there is no {of.metric}; ask for it with `individual`")
-    remedy = "it makes no sense for this metric"
+        raise UsageError(f"check {check.text!r}: there is no {of.metric}; add `individual` to compute it")
+    remedy = "this metric does not support it"
     if of.exists and of.scope == "to_reference":
         remedy = f"name the reference group with `reference={block.attribute}=GROUP`"
     elif of.exists:
@@ -421,6 +419,6 @@ def require_two_groups(report: AuditReport) -> None:
     for block in report.blocks:
         if not block.stratum and len(block.groups) == 1:
             raise DataError(
-                f"column {block.attribute!r} has the single group {block.groups[0].name!r} in the {report.rows_used:,} "
+                f"column {block.attribute!r} has only the group {block.groups[0].name!r} in the {report.rows_used:,} "
                 f"rows used; an audit compares at least two groups"
             )

@@ -91,7 +91,7 @@ class Allowance:
             out = cls(text.strip(), Check.parse(f"dp.difference{match['limit']}").limit)
         if out.amount < 0:
             raise UsageError(
-                f"check {text!r}: it would fail where nothing has changed; write how much worse the number may get"
+                f"check {text!r}: it would fail without any change; write how much worse the number may get"
             )
         return out
 
@@ -121,11 +121,11 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise ``DataError`` where a baseline is no audit, or no number of it can be compared."""
     if isinstance(old, Mapping) and old.get("schema") == CLASSES_SCHEMA:
         raise DataError(
-            f"the baseline {name} is an audit of many classes, this one of a single label or score; audit with "
+            f"the baseline {name} is a multiclass audit, and this one is not; audit with "
             "`task=multiclass`, or give a baseline without it"
         )
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
-        raise DataError(f"{name} is no result of 'fairfix audit' in JSON; write one with `out=json=FILE`")
+        raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
     keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction")
     require_alike(old, new, name, SAVED_AUDIT, keys)
 
@@ -152,22 +152,22 @@ def require_alike(
             then, own = (" and ".join(map(str, one)) for one in (before, after))
             part = key.removeprefix("positive_")
             raise DataError(
-                f"the baseline {name} was made with the positive values {then} of {part}, this audit with {own}; make "
-                "both alike"
+                f"the baseline {name} was made with the positive values {then} of {part}, this audit with {own}; use "
+                "the same for both"
             )
         if before != after:
             raise DataError(
-                f"the baseline {name} was made with `{key}={before}`, this audit with {after}; make both alike"
+                f"the baseline {name} was made with `{key}={before}`, this audit with {after}; use the same for both"
             )
     ours = [block["attribute"] for block in new["attributes"]]
     if not {block["attribute"] for block in old["attributes"]} & set(ours):
-        raise DataError(f"the baseline {name} audits none of {', '.join(ours)}")
+        raise DataError(f"the baseline {name} audits none of the attributes {', '.join(ours)}")
 
 
 def changed(name: str, fault: str) -> DataError:
     """Return the refusal of a baseline that is not as fairfix wrote it."""
     return DataError(
-        f"`baseline`: {name} is incomplete or was changed: {fault}; make it again, or take a copy that nobody changed"
+        f"`baseline`: {name} is incomplete or was changed: {fault}; make it again, or use an unchanged copy"
     )
 
 
@@ -223,7 +223,7 @@ def compare(
         if was is None:
             ruling = Ruling("undecided", "not_comparable", f"not comparable: {reason}")
         elif same and ruling.verdict == "pass":
-            ruling = Ruling("pass", "unchanged", "unchanged: every number is that of the baseline")
+            ruling = Ruling("pass", "unchanged", "unchanged: every number equals that of the baseline")
         attribute = of.attribute or ""
         result = CheckResult(check, attribute, columns[attribute], value, groups, ruling, complete, "change")
         checks.append(check_dict(result, gate_on))
@@ -351,7 +351,7 @@ def _wanted(
         if allowance.check is not None and allowance.check.comparison.attribute not in (None, *audited):
             raise UsageError(
                 f"check {allowance.text!r}: {allowance.check.comparison.attribute!r} is not audited; "
-                f"audited are {', '.join(audited)}"
+                f"this audit has {', '.join(audited)}"
             )
 
 

@@ -152,7 +152,7 @@ class Check:
             return ruling("pass", "within_limit", f"{subject} within the limit")
         if at_point:
             return ruling("undecided", "within_error", "the limit is within the numerical error of the value")
-        why = "" if self.comparison.of_true_groups else ": too few rows to tell"
+        why = "" if self.comparison.of_true_groups else ": too few rows to decide"
         return ruling("undecided", "limit_inside", f"the limit lies inside the interval{why}")
 
 
@@ -216,7 +216,7 @@ def _metric(name: str) -> str:
     metric = ALIASES.get(name, name)
     if metric not in METRICS:
         hint = did_you_mean(metric, (*METRICS, *ALIASES)) or "."
-        raise UsageError(f"unknown metric {metric!r}{hint} Known are {', '.join(METRICS)}")
+        raise UsageError(f"unknown metric {metric!r}{hint} The metrics are {', '.join(METRICS)}")
     return metric
 
 
@@ -241,11 +241,11 @@ def _comparison(metric: str, rest: list[str]) -> Comparison:
     if scope in NOISE_SCOPES:
         if metric not in NOISE_METRICS or kind not in ("difference", "ratio", "min", "max"):
             raise UsageError(
-                f"of true groups there are difference, ratio, min and max of {', '.join(NOISE_METRICS)}"
+                f"for true groups, use difference, ratio, min or max of {', '.join(NOISE_METRICS)}"
             )
     elif scope in CLASS_SCOPES:
         if not Comparison(metric, kind, scope).exists:
-            raise UsageError(f"over the classes there are differences of {', '.join(CLASS_METRICS)}")
+            raise UsageError(f"over the classes, use differences of {', '.join(CLASS_METRICS)}")
     elif kind in ("min", "max"):
         scope = ""
     if not entry.kinds and kind in ("", "difference"):
@@ -255,7 +255,7 @@ def _comparison(metric: str, rest: list[str]) -> Comparison:
             f"{metric} is a difference already; write '{metric}<=0.05' or '{metric}.to_overall<=0.05'"
         )
     if not kind:
-        raise UsageError(f"say what of {metric} is limited, for example '{metric}.difference<=0.1'")
+        raise UsageError(f"name the comparison of {metric} to limit, for example '{metric}.difference<=0.1'")
     return Comparison(metric, kind, scope)
 
 
@@ -264,12 +264,14 @@ def _of_one_group(metric: str, rest: list[str]) -> Comparison:
     if len(rest) == 1 and rest[0] in NOISE_SCOPES:
         rates = [name for name in NOISE_METRICS if METRICS[name].of_groups]
         if metric not in rates:
-            raise UsageError(f"of one true group there are {', '.join(rates)}")
+            raise UsageError(f"for one true group, use {', '.join(rates)}")
         return Comparison(metric, "", rest[0])
     if rest:
         raise UsageError(f"one group has a value, not a {rest[0]}; drop '.{'.'.join(rest)}'")
     if not METRICS[metric].of_groups:
-        raise UsageError(f"{metric} compares groups, one group has none; drop the group, or limit a rate")
+        raise UsageError(
+            f"{metric} compares groups, so it has no value for one group; drop the group, or limit a rate"
+        )
     return Comparison(metric)
 
 

@@ -55,7 +55,7 @@ def require_classes(old: Any, new: Mapping[str, Any], name: str) -> None:
     """Raise a DataError where a baseline is no audit of many classes, or no number of it can be compared."""
     if not isinstance(old, Mapping) or old.get("schema") != CLASSES_SCHEMA:
         raise DataError(
-            f"{name} is no audit of many classes in JSON; write one with `task=multiclass` `out=json=FILE`"
+            f"{name} is not a JSON result of a multiclass audit; write one with `task=multiclass` `out=json=FILE`"
         )
     require_alike(old, new, name, check_saved, ("confidence",))
 

@@ -84,8 +84,8 @@ def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
             there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
             there += [*of_changes, f"{FLIPS} with `counterfactuals`"]
             raise UsageError(
-                f"check {check.text!r}: of classes there are predictions alone, and {own.id} needs more; there are "
-                f"{', '.join(there[:-1])} and {there[-1]}"
+                f"check {check.text!r}: classes have predictions alone, and {own.id} needs more; use "
+                f"{', '.join(there[:-1])} or {there[-1]}"
             )
 
 

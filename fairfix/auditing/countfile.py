@@ -275,7 +275,7 @@ class CountFile:
         except (*MALFORMED, UsageError) as error:
             fault = codec.shortened(str(error), codec.LONGEST_FAULT)
             raise ArtifactError(
-                f"{name_of(os.fspath(path))} is not a sound file of counts: {fault}; it was changed or damaged: count "
+                f"{name_of(os.fspath(path))} is not a valid file of counts: {fault}; it was changed or damaged: count "
                 "the data again"
             ) from error
 
@@ -372,7 +372,7 @@ def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> C
         require_alike(files[0], other, "cannot be added")
         if (one := first.share) != (two := other[1].share):
             names = f"{one or 'all rows'} in {files[0][0]}, {two or 'all rows'} in {other[0]}"
-            raise UsageError(f"counts of different shares of the rows cannot be added: {names}")
+            raise UsageError(f"counts of different parts of the rows (`share`) cannot be added: {names}")
     contents = [content for _, content in files]
     return CountFile(
         first.reading,
@@ -396,7 +396,7 @@ def require_alike(one: tuple[str, CountFile], other: tuple[str, CountFile], what
         for part, mine, theirs in _differences(one[1], other[1])
     )
     if differences:
-        raise UsageError(f"counts that were taken in different ways {what}: {differences}")
+        raise UsageError(f"counts that were made in different ways {what}: {differences}")
 
 
 def repeated(files: Sequence[tuple[str, CountFile]]) -> tuple[str, str] | None:
@@ -491,7 +491,10 @@ def _unpacked(content: Artifact) -> CountFile:
     reading = Reading(columns, **{key: held["reading"][key] for key in READING_PARTS})
     reading.check()
     cells, pieces = held["cells"], held["pieces"]
-    need(all(len(cell) == len(columns.cell_keys) for cell in cells), "a cell has not a level per column")
+    need(
+        all(len(cell) == len(columns.cell_keys) for cell in cells),
+        "a cell does not have one level per column",
+    )
     need(list(cells) == sorted(set(cells)), "the cells are not in order")
     cells = [tuple(map(canonical_text, cell)) for cell in cells]
     need(len(set(cells)) == len(cells), "it holds one group in two spellings, such as 1 and 1.0")
@@ -502,11 +505,11 @@ def _unpacked(content: Artifact) -> CountFile:
     of_sums = [array.shape[-1:] for name, array in content.arrays.items() if name.startswith("sums.")]
     need(
         "mass" not in content.arrays or (2,) not in of_sums,
-        f"it was counted by fairfix {', '.join(held['fairfix'])} without the squared weights of scores and losses, "
+        f"it was written by fairfix {', '.join(held['fairfix'])} without the squared weights of scores and losses, "
         "which their intervals need; count its data again",
     )
     arrays = {name: part.load(name, state) for name, part in parts.items()}
-    need(not state.arrays, f"nothing is known of the arrays {', '.join(sorted(state.arrays))}")
+    need(not state.arrays, f"unknown arrays {', '.join(sorted(state.arrays))}")
     made = []
     for i, piece in enumerate(pieces):
         places = {axis: slice(*sums[i : i + 2]) for axis, sums in ends.items()}
@@ -523,7 +526,7 @@ def _piece(
     own, place, rows = arrays["cell"], arrays["place"], arrays["rows"]
     grid, excluded, many = held["grid"], dict(held["excluded"]), int(own.size)
     need(_increasing_below(own, len(cells)), "the cells of a piece are not in order")
-    need((grid is not None) == bool(many and reading.columns.score), "score bins are missing, or for nothing")
+    need((grid is not None) == bool(many and reading.columns.score), "score bins are missing or unused")
     need(grid is None or 0 <= grid[2] - grid[1] < MAX_BINS, "a piece has too many score bins, or none")
     if grid is not None and (fixed := fixed_grid(reading, BINS)) is not None:
         need(
@@ -535,7 +538,7 @@ def _piece(
     need(room <= MAX_ENTRIES, f"a table of {room:,} entries is too large")
     need(_increasing_below(place, room), "the places of a piece are not in order")
     need(np.unique(place // (labels * bins)).size == many, "a cell has no rows")
-    need(len(excluded) == len(held["excluded"]), "a reason for rows left out is there twice")
+    need(len(excluded) == len(held["excluded"]), "a reason for rows left out occurs twice")
     accounted = sum(rows.tolist()) + sum(excluded.values())
     need(accounted == held["read"], f"{held['read']:,} rows were read, {accounted:,} are accounted for")
     if "mass" in arrays:
@@ -562,7 +565,10 @@ def _piece(
                 need(adds_up, "the sums of decisions do not add up to the rows")
             else:
                 ends = range_of(name.removeprefix("sums."), reading)
-                need(_are_sums(pair, total, *ends), f"array {name!r} holds what are no sums of the rows")
+                need(
+                    _are_sums(pair, total, *ends),
+                    f"array {name!r} contains values that are not sums of the rows",
+                )
     per_cell = () if many else ("decisions", *(name for name in arrays if name.startswith("sums.")))
     kept = {name: array for name, array in arrays.items() if name not in ("cell", *per_cell)}
     return Piece(held["read"], excluded, grid, tuple(cells[i] for i in own), kept)

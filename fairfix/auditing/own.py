@@ -109,7 +109,7 @@ class Quotient:
         return Quotient(self.above, other.above)
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise NoQuotientError("it asks how large a count is")
+        raise NoQuotientError("it compares the size of a count")
 
     __bool__ = __float__ = __int__ = __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _refuse
 
@@ -147,9 +147,9 @@ def own_metrics(functions: Mapping[str, Callable[[Any], Any]]) -> tuple[Own, ...
 def _own(name: str, function: Callable[[Any], Any]) -> Own:
     where = f"`metrics`: {name!r}"
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
-        raise UsageError(f"{where} is no name; take letters, digits and underscores, such as 'cost'")
+        raise UsageError(f"{where} is not a name; use letters, digits and underscores, such as 'cost'")
     if name in METRICS or name in ALIASES:
-        raise UsageError(f"{where} is a metric of fairfix already; take another name")
+        raise UsageError(f"{where} is already a metric of fairfix; use another name")
     if not callable(function):
         raise UsageError(f"{where} must be a function of counts, such as {EXAMPLE}")
     counts = SimpleNamespace(**{one: Quotient(tuple(map(float, sums))) for one, sums in SUMS.items()})
@@ -157,14 +157,16 @@ def _own(name: str, function: Callable[[Any], Any]) -> Own:
         return make(name, *_parts(function(counts)))
     except (NoQuotientError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
         raise UsageError(
-            f"{where} has no interval that can be trusted: {error}. Return a quotient of two sums of "
+            f"{where} has no valid interval: {error}. Return a quotient of two sums of "
             f"{', '.join(SUMS)}, in which the numerator counts no row that the denominator does not: {EXAMPLE}"
         ) from error
 
 
 def _parts(quotient: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not isinstance(quotient, Quotient) or quotient.below is None:
-        raise NoQuotientError("it returns no quotient; divide by what it is a share or a mean of")
+        raise NoQuotientError(
+            "it returns no quotient; divide by the number of rows that it is a rate or a mean of"
+        )
     return quotient.above, quotient.below
 
 

@@ -110,7 +110,8 @@ def _ids(table: Table, name: str, which: str) -> pa.Array:
     ids = texts_of(table.features.column(name).combine_chunks())
     if ids.null_count:
         raise DataError(
-            f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows"
+            f"id column {name!r} of {which} is missing in {ids.null_count:,} of {len(ids):,} rows; fill it, or "
+            "remove these rows"
         )
     counts = pc.value_counts(ids)
     often = pc.filter(counts.field("values"), pc.greater(counts.field("counts"), 1))
@@ -424,7 +425,7 @@ class Changes:
         keys = (*strata, *columns)
         units = [one for name in names if (one := self._units(name, keys)) is not None]
         if len(units) < len(names):
-            return "it is no mean over rows"
+            return "it is not a mean over rows"
         groups = self.matched.new.groups(keys)
         if of.group:
             return self._of_group(units[0], groups.names.index(of.group))

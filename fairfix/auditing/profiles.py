@@ -49,7 +49,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "denial_ratio": ("denial rate ratio", "ratio"),
     "difference": ("difference", "number"),
     "mean_score_difference": ("mean score difference", "number"),
-    "standardised_difference": ("standardised mean difference", "number"),
+    "standardised_difference": ("standardized mean difference", "number"),
     "z": ("z", "number"),
     "p": ("p of z", "p"),
     "fisher_p": ("Fisher's exact p", "p"),
@@ -101,7 +101,7 @@ def profile(name: str, result: Json, small: str = "") -> dict[str, Any]:
     return {
         "name": name,
         "title": TITLES[name],
-        "lines": [NO_LAW, "No limit is switched on by a profile.", *lines],
+        "lines": [NO_LAW, "A profile sets no limits.", *lines],
         "tables": tables,
     }
 
@@ -207,7 +207,7 @@ def _against(
 def _need(result: Json, metrics: Sequence[str], name: str) -> None:
     if not any(metric in result["overall"]["metrics"] for metric in metrics):
         raise UsageError(
-            f"`profile={name}` is about decisions; name them with `prediction`, or a score with `score` and `threshold`"
+            f"`profile={name}` needs decisions; name them with `prediction`, or a score with `score` and `threshold`"
         )
 
 
@@ -239,7 +239,7 @@ def _tests(s: float, n: float, t: float, m: float) -> Row:
 
 def _not_counted(result: Json) -> Iterator[str]:
     if not _counted(result):
-        yield "rows are weighted or decisions are random: counts are sums, and tests of counts are left out"
+        yield "rows are weighted or decisions are randomized: counts are sums, and tests of counts are left out"
 
 
 # ---------------------------------------------------------------------- Local Law 144
@@ -252,14 +252,14 @@ def _ll144(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
         "impact ratio: the rate of a category divided by the highest rate of a category",
         "people of unknown category are counted in a row of their own and not compared",
         (
-            "to be stated beside these tables: source and explanation of the data, historical or test data and why, "
+            "state with these tables: source and explanation of the data, historical or test data and why, "
             "date of the audit, distribution date of the tool, auditor"
         ),
         *_not_counted(result),
     ]
     if median is not None:
         lines.append(
-            f"scoring rate: the share of a category with a score above {median:.6g}, the median of everybody; one "
+            f"scoring rate: the fraction of a category with a score above {median:.6g}, the overall median; one "
             "point of the score distributions, which the KS distance compares at every score"
         )
     if small:
@@ -304,10 +304,10 @@ def _ugesp(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     lines = [
         "reference: the group with the highest selection rate",
         (
-            "impact ratio: the rate of a group divided by the highest rate; the guidelines speak of four fifths, of "
-            "tests, and of numbers too small for either; nothing is marked here"
+            "impact ratio: the rate of a group divided by the highest rate; the guidelines mention four fifths, "
+            "tests, and numbers too small for either; no group is marked here"
         ),
-        "shortfall: how many more people of the group would have to be selected to reach the highest rate",
+        "shortfall: the number of additional people of the group to select to reach the highest rate",
         *_not_counted(result),
     ]
     tables = []
@@ -378,8 +378,8 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
     lines = [
         *(f"control group of {block['attribute']}: {references[block['attribute']]}" for block in blocks),
         "adverse impact ratio: the approval rate of a group divided by that of the control group",
-        "denial rate ratio: the share denied of a group divided by that of the control group",
-        "a positive decision is read as an approval",
+        "denial rate ratio: the denial rate of a group divided by that of the control group",
+        "a positive decision is an approval",
         *_not_counted(result),
     ]
     columns = (
@@ -389,8 +389,8 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
     spread = result["overall"].get("score_deviation")
     if spread:
         lines.append(
-            f"standardised mean difference: the mean score of a group minus that of the control group, in standard "
-            f"deviations of everybody's score ({spread:.4g})"
+            f"standardized mean difference: the mean score of a group minus that of the control group, in standard "
+            f"deviations of the overall score ({spread:.4g})"
         )
     tables = []
     for block in blocks:
@@ -413,14 +413,14 @@ def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
         f"intervals hold with {in_percent(result['settings']['confidence'])} for all groups of a table at once",
         "y is the label, p the score as a probability: "
         + "; ".join(f"{name} = {METRICS[name].formula}" for name in present if name in (*RATES, *MEANS)),
-        "to be stated beside these tables: purpose, origin of the data, known gaps, measures taken, what remains",
+        "state with these tables: purpose, origin of the data, known gaps, measures taken, remaining risks",
     ]
     data = result["data"]["rows"]
     rows = [{"what": key, "number": data[key]} for key in ("read", "used")]
     rows += [{"what": f"left out: {one['reason']}", "number": one["rows"]} for one in data["excluded"]]
     tables = [_table("rows of the data", "", ("what", "number"), rows)]
     for block in result["attributes"]:
-        groups = [*block["groups"], {**result["overall"], "group": "everybody"}]
+        groups = [*block["groups"], {**result["overall"], "group": "overall"}]
         rows = [
             {
                 "group": group["group"],

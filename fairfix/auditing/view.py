@@ -36,7 +36,7 @@ ROUNDING = 1e-10
 COARSE_BINS = 1024
 """Bins of the score for calibration curves and the spread of areas."""
 
-NO_LIMIT = "too few rows carry a mean on a scale without end, so it has no limit on that side"
+NO_LIMIT = "too few rows determine a mean on an unbounded scale, so it has no limit on that side"
 """Why an interval of a number that is defined is open."""
 
 INFINITE = "infinite: divided by 0, or too large for a floating-point number"
@@ -155,14 +155,16 @@ def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
         if need == "score" and "score" not in counts.sums:
             return NO_SCORE
         if need == "probability" and real:
-            return "a real-valued prediction is no probability"
+            return "a real-valued prediction is not a probability"
         if need == "probability" and "square_loss" not in counts.sums:
             if score and reading.score_scale == "raw":
-                return "a raw score is no probability (`score_scale=probability`, percent, margin or logit)"
+                return (
+                    "a raw score is not a probability (`score_scale=probability`, percent, margin or logit)"
+                )
             return NO_LABEL if score else NO_SCORE
         if need == "decision" and not decided:
             if score:
-                return "no decision: say at which score it is positive with `threshold`"
+                return "no decision: set the score of a positive decision with `threshold`"
             return "no score and no decision column (name one with `score` or `prediction`)"
     return ""
 

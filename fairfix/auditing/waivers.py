@@ -107,7 +107,7 @@ def _day(value: Any, text: str, where: str) -> date:
             value = None
     if not isinstance(value, date) or isinstance(value, datetime):
         raise ConfigError(
-            f"{where}: the waiver of {text!r} needs the last day on which it holds, as expires = 2026-12-31"
+            f"{where}: the waiver of {text!r} needs its last valid day, as expires = 2026-12-31"
         )
     return value
 
@@ -156,7 +156,7 @@ def _waive(check: dict[str, Any], unwaived: Mapping[str, Any], waiver: Waiver, t
             ruling = at.judge(value, complete=unwaived["complete"], gate_on=unwaived["gate_on"])
         if ruling.verdict != "pass":
             if (ruling.verdict, check["verdict"]) != ("fail", "undecided"):
-                reason = f"judged at the waiver's limit {waiver.limit:g}: {ruling.reason}"
+                reason = f"checked at the waiver's limit {waiver.limit:g}: {ruling.reason}"
                 rule(check, replace(ruling, reason=reason))
             return "exceeded"
     check["waived"] = {key: unwaived[key] for key in ("verdict", "code", "severity")} | waiver.terms

@@ -184,7 +184,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             _silence(sys.stdout)
             return ended(ExitStatus.DID_NOT_RUN, "output", f"cannot write to stdout: {error.strerror}")
         if isinstance(error, FileNotFoundError) and not _stands_somewhere():
-            message = "the working folder is there no more; change into one that is"
+            message = "the working folder no longer exists; change to another one"
             return ended(ExitStatus.DID_NOT_RUN, "usage", message)
         if isinstance(error, OSError) and error.filename is not None and error.errno in UNREACHABLE:
             text = f"{os.fspath(error.filename)}: {error.strerror}; {UNREACHABLE[error.errno]}"
@@ -311,20 +311,20 @@ FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EI
 """Errors of an output that takes no more; a terminal that is gone has the last."""
 
 UNREACHABLE = {
-    errno.EACCES: "ask for the permission, or name another file",
-    errno.EPERM: "ask for the permission, or name another file",
-    errno.ENAMETOOLONG: "name it shorter",
-    errno.ELOOP: "its links lead in a circle",
-    errno.ENOENT: "let nothing remove what a run reads, and begin again",
-    errno.ENOTDIR: "let nothing move what a run reads, and begin again",
+    errno.EACCES: "get the permission, or name another file",
+    errno.EPERM: "get the permission, or name another file",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ELOOP: "its symbolic links form a loop",
+    errno.ENOENT: "a file was removed during the run; run again",
+    errno.ENOTDIR: "a file was moved during the run; run again",
     errno.EISDIR: "name a file",
-    errno.EIO: "look after the disk",
-    errno.ESTALE: "begin again",
-    errno.EMFILE: "let the run have more files open (ulimit -n)",
+    errno.EIO: "check the disk",
+    errno.ESTALE: "run again",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 """Errors of a file that the system does not let us reach, or no more -> what helps."""
 
-MEMORY = "there is not memory enough; give the run more, or fewer rows, columns or `threads`"
+MEMORY = "not enough memory; use a larger machine, or fewer rows, columns or `threads`"
 
 FLOOR = 768 << 20
 """Bytes of addresses that libraries and the threads of a small audit take, with a quarter to spare."""
@@ -349,7 +349,7 @@ def _short_of_memory() -> str:
     least = FLOOR + A_THREAD * (min(int(named), os.cpu_count() or 1) - 1 if named.isdecimal() else 0)
     if limit >= least:
         return ""
-    return f"this process may have {limit >> 20:,} MB of memory (ulimit -v), and needs {least >> 20:,} MB to begin with"
+    return f"this process may use {limit >> 20:,} MB of memory (ulimit -v), and needs {least >> 20:,} MB to start"
 
 
 def _lacks_memory(error: Exception) -> bool:

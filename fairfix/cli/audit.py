@@ -56,7 +56,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         if given["out"]:
             raise DataError(result.no_report)
         talk(save_counts(result, request))
-        talk(f"the counts are saved, but they make no report of their own: {result.no_report}")
+        talk(f"the counts are saved, but there is no report: {result.no_report}")
         return 0
     locate(result.content, ctx)
     with publishing():  # late: a run that ends with an error leaves no file

@@ -73,7 +73,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if of_models(request):
         if picture:
             raise UsageError(
-                "--picture draws the frontier of methods; leave it out where two models are compared"
+                "--picture shows the frontier of methods; leave it out when comparing two models"
             )
         with working(given, "comparing two models"):
             write_results(compare_models(request).content, given)

@@ -43,8 +43,8 @@ PATHS = frozenset(("output", "picture")).union(
 WRITTEN = ("output", "counts_out", "picture")
 """Options that name a file to write; so do the entries of ``out``."""
 
-CODE, DATABASE = "a model file can be code", "it asks a database in your name"
-CLUSTER = "it starts processes, or asks some elsewhere, which run code in your name"
+CODE, DATABASE = "a model file can be code", "it queries a database with your credentials"
+CLUSTER = "it starts processes, or uses remote ones, which run code with your permissions"
 NAMED: Mapping[str, str] = {
     "model": CODE,
     "trust_model": CODE,
@@ -137,14 +137,14 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
             kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
             places = [text.partition("=")[2] if name == "out" else text for text in texts]
             if any(map(scheme_of, places)):
-                yield name, "a URL is asked in your name"
+                yield name, "a URL is requested with your permissions"
             elif name in WRITTEN or name == "out":
                 each = zip(kinds, places, strict=True)
                 refusals = (refused_below(folder, Path(to), _endings(name, kind)) for kind, to in each if to)
                 if why := next(filter(None, refusals), ""):
                     yield name, why
             elif outside := next((one for one in places if not _is_below(folder, one)), None):
-                yield name, f"{outside!r} names what is not beneath {folder}, links followed"
+                yield name, f"{outside!r} is outside {folder}, after following links"
 
 
 def _is_below(folder: Path, text: str) -> bool:
@@ -227,7 +227,7 @@ def _check_numbers(content: Any) -> None:
         if isinstance(entry, (dict, list)):
             _check_numbers(entry)
         elif isinstance(entry, int) and abs(entry) >= 1 << 64:
-            raise ValueError("it holds a whole number of 2^64 or more")
+            raise ValueError("it contains a whole number of 2^64 or more")
 
 
 def _name(key: str) -> str:

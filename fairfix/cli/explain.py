@@ -56,9 +56,9 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
         if not of:
             click.echo()
     if not of:
-        click.echo("fairfix explain NAME says more of each.")
+        click.echo("Run 'fairfix explain NAME' for details.")
     elif "check" in dict(of.lines):
-        click.echo("The limits of checks are examples; fairfix has none of its own.")
+        click.echo("The limits of checks are examples; fairfix has no default limits.")
     return 0
 
 

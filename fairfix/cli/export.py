@@ -39,7 +39,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     if path is None:
         if harmless(visible(str(content))) != content:
             raise UsageError(
-                "a name in it is a command to a terminal or to CI; write it to a file with `output=FILE`"
+                "a name in it is a terminal or CI command; write it to a file with `output=FILE`"
             )
         click.echo(content, nl=False)
         return 0

@@ -33,7 +33,7 @@ from fairfix.report.words import as_escape, harmless
 )
 @option("--score", metavar="COLUMN", help="Model score.  [default: a column with a usual name]")
 @option("--prediction", metavar="COLUMN", help="Decisions, 0/1, instead of, or in addition to, a score.")
-@option("--count", metavar="COLUMN", help="Column with the number of people each row stands for.")
+@option("--count", metavar="COLUMN", help="Column with the number of people in each row.")
 @option("--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="File to write.")
 @option("--force", is_flag=True, help="Overwrite an existing file.")
 @quiet_option
@@ -59,7 +59,7 @@ def command(data: str, **given: Any) -> int:
     check_outputs({**given, "data": data})
     streamed = is_stream(given["output"])
     if target.exists() and not given["force"] and not streamed:
-        raise UsageError(f"{target} is there already; --force overwrites it, --output writes another file")
+        raise UsageError(f"{target} exists already; --force overwrites it, --output writes another file")
     source = open_source(data)
     roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
     positive: tuple[str, ...] = ()

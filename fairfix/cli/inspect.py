@@ -48,8 +48,8 @@ def command(artifact: str, format_: str, debug: bool) -> int:
         shown = [harmless(plain(line)) for line in lines(content)]
     except MALFORMED as error:
         raise ArtifactError(
-            f"{artifact}: its facts for people were changed ({type(error).__name__}); 'fairfix inspect --format json' "
-            "shows them as they are"
+            f"{artifact}: its descriptive data were changed ({type(error).__name__}); 'fairfix inspect --format json' "
+            "shows them unchanged"
         ) from error
     for line in shown:
         click.echo(line)
@@ -87,12 +87,12 @@ def _training_scores(manifest: Json) -> str:
     """Return how many scores of training rows an artifact can hold, and of how many rows each; empty if unknown."""
     kind, arrays = manifest["predictor"]["kind"], manifest["arrays"]
     if kind == "binned_tube":
-        return "shares of each group's rows up to every score bin, down to single rows"
+        return "fractions of each group's rows up to every score bin, down to single rows"
     if kind == "group_tube":
         bins, rows = arrays["first"]["shape"][0], manifest["parameters"].get("bin_rows", 1)
         if rows > 1:
             return f"{bins:,} bins, each of at least {rows:g} rows or of all rows of a smaller group"
-        return f"up to {bins:,} scores of single rows, with the share of their group up to each"
+        return f"up to {bins:,} scores of single rows, with the fraction of their group up to each"
     if knots := sum(one["shape"][0] for name, one in arrays.items() if name.endswith("knots")):
         return f"up to {knots:,} scores of single rows, as knots of curves"
     return ""
@@ -114,7 +114,7 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     needed = "yes" if requires["protected_at_predict"] else "no"
     identity = {*manifest["randomization"]["identity"]}
     whole_rows = manifest["columns"]["id"] is None and identity and identity <= {*requires["columns"]}
-    but = "; the draws tell rows apart by all of these columns, where --id names one" if whole_rows else ""
+    but = "; without --id, all of these columns identify rows for randomization" if whole_rows else ""
     yield f"protected needed  {needed}, at predict time{but}"
     if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
         from fairfix.data.bands import described
@@ -129,7 +129,7 @@ def _of_repair(manifest: Json) -> Iterator[str]:
     yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"
     yield f"policies          {_pairs(policies)}"
     draw = manifest["randomization"]
-    yield f"randomisation     {draw['scheme']} over {', '.join(draw['identity'])}"
+    yield f"randomization     {draw['scheme']} over {', '.join(draw['identity'])}"
     if facts:
         data = facts["data"]
         yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
@@ -141,18 +141,18 @@ def _of_repair(manifest: Json) -> Iterator[str]:
             yield f"guarantee         {as_options(facts['guarantee']['says'])}"
         held = facts["proof"].get("holdout")
         proof, what = (
-            (facts["proof"]["fit"], "rows of the fit, none held out")
+            (facts["proof"]["fit"], "training rows, none held out")
             if held is None
             else (held, "held-out rows")
         )
-        yield f"proof             {proof['rows']:,} {what}, {proof['randomized']:.2%} of the decisions random"
+        yield f"evaluation        {proof['rows']:,} {what}, {proof['randomized']:.2%} of the decisions randomized"
         for row in proof["table"]:
             yield f"  {titled(row['name'])}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):
             yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
         if "vectors" in facts:
             many = len(facts["vectors"]["draws"])
-            yield f"vectors           {many} made-up rows with their results, to test a reader with"
+            yield f"vectors           {many} synthetic rows with their results, to test a reader with"
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
     yield f"file              {manifest['sha256']}"
 

@@ -229,7 +229,7 @@ def today() -> date:
         return datetime.fromtimestamp(int(epoch), UTC).date() if epoch else datetime.now(UTC).date()
     except (ValueError, OverflowError, OSError) as error:
         which = f"FAIRFIX_TODAY={named}" if named else f"SOURCE_DATE_EPOCH={epoch}"
-        raise UsageError(f"the environment variable {which} is no day: {error}") from error
+        raise UsageError(f"the environment variable {which} is not a date: {error}") from error
 
 
 # ---------------------------------------------------------------------- options of the command line alone
@@ -368,7 +368,7 @@ def _fitting(option_: click.Parameter, content: Any, path: Path, *, joined: bool
     if isinstance(content, list) and not (multiple or joined):
         raise ConfigError(f"{path}: {key} takes one value, not a list")
     if any(isinstance(one, (list, dict)) for one in entries):
-        raise ConfigError(f"{path}: {key} holds a list or a table where a value is expected")
+        raise ConfigError(f"{path}: {key} is a list or a table where a value is expected")
     if flag and not isinstance(content, (bool, str)):
         raise ConfigError(f"{path}: {key} is {content}; write true or false")
     if flag and isinstance(content, bool):
@@ -443,8 +443,9 @@ def require_unsuppressed(ctx: click.Context) -> None:
         source = "FAIRFIX_SUPPRESS_BELOW is set"
     if source:
         raise UsageError(
-            f"{source}, and 'fairfix {ctx.command.name}' hides no groups: its results and artifacts have all of them. "
-            "Unset it, use --no-config, or write it into [audit] if it is for audits alone; to repair without small "
+            f"{source}, and 'fairfix {ctx.command.name}' does not hide groups: its results and artifacts show "
+            "all of them. "
+            "Unset it, use --no-config, or move it to [audit] if it is for audits only; to repair without small "
             "groups, use --from-counts with counts of 'fairfix audit --suppress-below N --counts-out FILE'"
         )
 
@@ -464,7 +465,7 @@ def settle(ctx: click.Context) -> None:
         }
         for name, why in reach(path, configured, ctx.command.name or ""):
             raise ConfigError(
-                f"{path} was found, not named, so it cannot say `{name}`: {why}. Say it on the command line, or name "
+                f"{path} was found, not named, so it cannot set `{name}`: {why}. Set it on the command line, or name "
                 f"the file if you trust whoever wrote it: --config {shlex.quote(os.path.relpath(path))}"
             )
     if not ctx.params["show_settings"]:

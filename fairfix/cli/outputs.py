@@ -110,9 +110,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         if not place.parent.is_dir():
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
         if place in seen:
-            raise UsageError(f"{text}: this file is also that of {seen[place]}; name another one")
+            raise UsageError(f"{text}: this file is also used by {seen[place]}; name another one")
         if place.exists() and (of := next((name for name in read if _is_among(place, given[name])), None)):
-            raise UsageError(f"{text}: this file is one of those of `{of}`; name another one")
+            raise UsageError(f"{text}: this file is also used by `{of}`; name another one")
         seen[place] = text
     if "out" in given:
         asked = asked_of(click.get_current_context())
@@ -167,10 +167,10 @@ def _check_streams(text: str, path: Path, *, prints: bool) -> None:
         except OSError:  # not there, or closed
             continue
         if same and path.is_file() and descriptor(path) is None:
-            raise UsageError(f"{text}: {stream} goes to this file; name another one")
+            raise UsageError(f"{text}: {stream} is redirected to this file; name another one")
         if same and number == 1 and prints and (path.is_file() or path.is_fifo() or os.isatty(number)):
             how = ", or print this format by --format" if text.startswith("--out ") else ""
-            raise UsageError(f"{text}: stdout has what the command prints; name a file{how}")
+            raise UsageError(f"{text}: the command prints to stdout; name a file{how}")
 
 
 def _format_and_file(text: str) -> tuple[str, str]:

@@ -143,7 +143,7 @@ def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:
                 done(1)
     except FairfixError as error:
         if files:
-            error.add_note(f"files written whole before it: {files:,}")
+            error.add_note(f"files completed before the error: {files:,}")
         raise
     talk(f"wrote {rows:,} rows to {files:,} file{'s' * (files != 1)} in {given['output']}")
     return 0

@@ -265,7 +265,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     if ":" in (parameters.get("learner") or ""):  # a file that was found may have said it
         raise UsageError(
             f"`learner={parameters['learner']}` would run the code that it names, which the command line never does; "
-            "take a learner by its name, or call fairfix.repair(..., learner=...) in Python"
+            "use a learner by its name, or call fairfix.repair(..., learner=...) in Python"
         )
     with publishing():
         with working(given, f"repairing by {given['method']}"):

@@ -38,7 +38,7 @@ def command(result: str, **given: Any) -> int:
     content = _loaded(result)
     try:
         if not isinstance(content["fairfix"], str):
-            raise TypeError("the version of fairfix that made it is no text")
+            raise TypeError("the version of fairfix that made it is not a text")
         if content["schema"] == AUDIT_SCHEMA:
             SAVED_AUDIT(content)
         elif content["schema"] == "fairfix.classes/1":
@@ -56,7 +56,7 @@ def command(result: str, **given: Any) -> int:
         fault = str(error) if type(error) is ValueError else repr(error)
         raise DataError(
             f"{result}: the result is incomplete or was changed: {shortened(fault, LONGEST_FAULT)}; make it again, or "
-            "take a copy that nobody changed"
+            "use an unchanged copy"
         ) from error
     print_report(content, given, printed)
     return 0
@@ -69,7 +69,7 @@ def _loaded(path: str) -> dict[str, Any]:
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema not in SCHEMAS:
         raise DataError(
-            f"{path} is no result of fairfix (schema {schema!r}); known are {', '.join(SCHEMAS)}; make one: "
-            "fairfix audit DATA --protected COLUMN --format json > audit.json"
+            f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(SCHEMAS)}; "
+            "make one: fairfix audit DATA --protected COLUMN --format json > audit.json"
         )
     return dict(content)

@@ -51,7 +51,7 @@ class NumbersAsGroupsError(ColumnError):
         exact = f"`bands={column}={example}`" if example else f"`bands={column}=NUMBER,NUMBER,...`"
         super().__init__(
             f"column {column!r} has more than {MOST_NUMBERS} different numbers, which does not look like groups; cut "
-            f"it into bands with {exact} or `bands={column}=quartiles`, or take each number as a group with "
+            f"it into bands with {exact} or `bands={column}=quartiles`, or treat each number as a group with "
             f"`bands={column}={EACH}`; a repair by `method=ramp` also takes it uncut, as `protected_number`"
         )
         self.column = column
@@ -176,9 +176,9 @@ def check_sizes(name: str, rows: Sequence[int], max_groups: int) -> None:
     if len(rows) <= MOST_SINGLE or sum(rows) >= 2 * len(rows) or max_groups != MAX_GROUPS:
         return
     raise ColumnError(
-        f"column {name!r} has {len(rows):,} groups in {sum(rows):,} rows, most of a single row, as ids and dates have; "
-        f"name another column with `protected`, put its values into groups in the data, such as years, or take them as "
-        f"they are with `max_groups={len(rows)}`"
+        f"column {name!r} has {len(rows):,} groups in {sum(rows):,} rows, most with a single row, like IDs and dates; "
+        f"name another column with `protected`, group its values in the data, such as by year, or keep them "
+        f"with `max_groups={len(rows)}`"
     )
 
 

@@ -82,7 +82,7 @@ class BesideSource(Source):
         names = ", ".join(map(repr, self._added.schema.names))
         shown = f"{rows:,}" if isinstance(rows, int) else rows
         return DataError(
-            f"{names}: {self.rows:,} values beside data of {shown} rows; give one value for each row"
+            f"{names}: {self.rows:,} values for data of {shown} rows; give one value for each row"
         )
 
 

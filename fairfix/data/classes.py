@@ -65,12 +65,12 @@ class Classes:
         names = sorted({*(truth or ()), *decided}, key=_rank)
         if len(names) < 2:
             raise DataError(
-                f"prediction column {name!r} has the single class {names[0]!r}; an audit of classes needs two or more"
+                f"prediction column {name!r} has only the class {names[0]!r}; a multiclass audit needs two or more"
             )
         if len(names) > MOST_CLASSES:
             raise DataError(
-                f"label and prediction have {len(names)} classes together, and classes are compared up to "
-                f"{MOST_CLASSES}; fold rare ones into one class, or name a single class with "
+                f"label and prediction have {len(names)} classes together, and the largest supported number is "
+                f"{MOST_CLASSES}; merge rare ones into one class, or name a single class with "
                 "`label=COLUMN=VALUE`"
             )
         if truth is not None and not {*truth} & {*decided}:
@@ -79,7 +79,7 @@ class Classes:
             )
             raise DataError(
                 f"no prediction is a class of the labels: label column {columns.label!r} holds {true}, prediction "
-                f"column {name!r} {predicted}; spell the classes alike in both columns"
+                f"column {name!r} {predicted}; spell the classes the same way in both columns"
             )
         own = (*columns.strata, *columns.protected)
         cells, cell = groups_of_cells(keys, counts.cells, own)
@@ -174,8 +174,8 @@ def named(column: str, part: str, levels: Sequence[str]) -> tuple[str, ...]:
         number = as_number(level)
         if number is not None and not float(number).is_integer():
             raise DataError(
-                f"{part} column {column!r} holds {level}, and numbers with a fraction are no classes; a real-valued "
-                "target has `task=regression`"
+                f"{part} column {column!r} holds {level}, and numbers with a fraction are not classes; a real-valued "
+                "target needs `task=regression`"
             )
     return tuple(levels)
 

@@ -33,7 +33,7 @@ BYTES = 1 << 30
 CHUNK = 1 << 20
 """Bytes handed over at a time."""
 
-TOO_LARGE = "is too large to be read whole; save it as Parquet or CSV, which are read a piece at a time"
+TOO_LARGE = "is too large to be read whole; save it as Parquet or CSV, which are read in pieces"
 
 START = "import sys; sys.path[:] = {path!r}; from fairfix.data.confined import answer; answer({reader!r}, {given!r})"
 
@@ -68,7 +68,7 @@ def read_confined(place: Place, kind: str, reader: str, **given: Any) -> pa.Tabl
             f"{place.name} {reply['error']}" if reply["own"] else _unreadable(place, kind, reply["error"])
         )
     if table is None or process.returncode:
-        why = "it needs more memory or time than a file may take, or is damaged"
+        why = "it needs more memory or time than allowed, or is damaged"
         raise DataError(f"{_unreadable(place, kind, why)}; save it as Parquet or CSV")
     return table
 

@@ -76,7 +76,7 @@ def write(path: str | os.PathLike[str], artifact: Artifact, kind: str = NAME) ->
     content = _packed(artifact, kind)
     if len(content) > MAX_TOTAL:
         raise ArtifactError(
-            f"{name_of(os.fspath(path))} would be larger than {MAX_TOTAL >> 20} MiB, and nobody could read it"
+            f"{name_of(os.fspath(path))} would be larger than {MAX_TOTAL >> 20} MiB, which cannot be read back"
         )
     with atomic_output(path) as file:
         file.write(content)
@@ -94,7 +94,7 @@ def _packed(artifact: Artifact, kind: str) -> bytes:
     try:
         text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ArtifactError(f"the manifest holds what JSON has not: {error}") from error
+        raise ArtifactError(f"the manifest contains a value that JSON does not support: {error}") from error
     members = {MANIFEST: text.encode()} | {f"arrays/{name}.npy": data for name, (_, data) in packed.items()}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
@@ -112,7 +112,7 @@ def _npy(name: str, array: npt.NDArray[Any]) -> tuple[dict[str, Any], bytes]:
         raise ArtifactError(f"{name!r} cannot name an array; use a-z, 0-9, underscore and point")
     plain = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
     if plain.dtype.str not in DTYPES:
-        raise ArtifactError(f"array {name!r} is of type {plain.dtype}, which the format has not")
+        raise ArtifactError(f"array {name!r} is of type {plain.dtype}, which the format does not support")
     out = io.BytesIO()
     flat = np.ascontiguousarray(plain).reshape(plain.shape)
     np.lib.format.write_array(out, flat, (1, 0), allow_pickle=False)
@@ -146,7 +146,7 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
         own = isinstance(error, (zipfile.BadZipFile, ValueError))
         fault = f"{error}" if own else f"{type(error).__name__}: {error}"
         title = ".fairfix file" if kind == NAME else f"file of {kind.removeprefix('fairfix.')}"
-        raise ArtifactError(f"{name} is not a sound {title}: {fault}") from error
+        raise ArtifactError(f"{name} is not a valid {title}: {fault}") from error
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
@@ -253,7 +253,7 @@ class _Reader:
             raise ArtifactError(
                 f"{self.name} has the format {text}; this fairfix reads up to {ours}: use a newer one"
             )
-        need(int(number) == PROTOCOL, f"its format is {text!r}, which never was")
+        need(int(number) == PROTOCOL, f"its format is {text!r}, which does not exist")
 
     def _array(self, name: str, entry: Any, members: Mapping[str, zipfile.ZipInfo]) -> npt.NDArray[Any]:
         """Return an array, whose bytes, hash and header are checked before anything is built."""

@@ -181,7 +181,7 @@ def check_cells(columns: Sequence[str], cells: int) -> None:
     """Raise a DataError where cells are too many to count, before memory is taken for them."""
     if cells > MOST_CELLS:
         raise DataError(
-            f"{', '.join(map(repr, columns))} crossed have more than {MOST_CELLS:,} cells, too many to count. "
+            f"{', '.join(map(repr, columns))} together have more than {MOST_CELLS:,} intersections, too many to count. "
             "Name fewer columns in one run, or cut numbers into `bands`"
         )
 

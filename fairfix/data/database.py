@@ -67,7 +67,7 @@ DRIVERS = frozenset(
 """Packages whose errors are what a database says."""
 
 REMEDIES = {
-    "disabled by configuration": "; a view or a query reads what is outside the file. If you trust it, end the URL in "
+    "disabled by configuration": "; a view or a query reads data outside the file. If you trust it, end the URL in "
     "?enable_external_access=true, before the #",
     "statement timeout": "; for more time, end the URL in ?options=-c%20statement_timeout%3D3600s, before the #",
 }
@@ -167,7 +167,7 @@ class DatabaseSource(Source):
     def _unsent(self, questions: Mapping[str, Any]) -> UnsentError:
         """Return the end of a dry run: questions as SQL, each with what it is for."""
         about = " ".join(self.name.split())
-        texts = [f"-- {about}: what would be asked; only the columns were looked up"]
+        texts = [f"-- {about}: queries that would be sent; only the columns were looked up"]
         with self._asking():
             for title, question in questions.items():
                 texts += [f"\n-- {title}", str(self._backend.compile(question, pretty=True)) + ";"]
@@ -176,7 +176,7 @@ class DatabaseSource(Source):
     def ask(self, question: Any) -> Iterator[pa.RecordBatch]:
         """Yield the answer to a question, with the types that Ibis says."""
         if is_dry():
-            raise self._unsent({"the rows; what else would be asked hangs on them": question})
+            raise self._unsent({"the rows; further queries depend on them": question})
         with self._asking():
             schema = question.schema().to_pyarrow()
             for batch in self._batches(question):
@@ -263,12 +263,10 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     """
     for name in ("delimiter", "decimal", "encoding", "header"):
         if name in given:
-            raise UsageError(f"`{name}` is of CSV files; leave it out, since no file is read")
+            raise UsageError(f"`{name}` is for CSV files; leave it out, since no file is read")
     if not isinstance(data, str):
         if named := {"table", "sql"} & set(given):
-            raise UsageError(
-                f"`{min(named)}` goes with the URL of a database; an Ibis table says itself what it holds"
-            )
+            raise UsageError(f"`{min(named)}` needs the URL of a database; leave it out with an Ibis table")
         if not (hasattr(data, "schema") and hasattr(data, "aggregate")):
             raise DataError(f"cannot read data from a {type(data).__name__} of Ibis; give a table")
         return DatabaseSource(data, _name_of(data))
@@ -282,9 +280,9 @@ def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     embedded = BACKENDS[scheme_of(url)] in ("duckdb", "sqlite") and not url.startswith("motherduck")
     if (table is None) == (query is None) and (query is not None or not embedded):
         both = (
-            "both say what is read; leave one out"
+            "both name the data to read; leave one out"
             if table
-            else f"say what is read of {shown}: give one of them"
+            else f"name the data to read from {shown}: give one of them"
         )
         raise UsageError(f"`table` and `sql`: {both}" if table else f"`table` or `sql`: {both}")
     _check_user(url, shown)
@@ -424,7 +422,7 @@ def _check_user(url: str, shown: str) -> None:
     wrong = r"[/@\[\]]|%(?![0-9A-Fa-f]{2})" if BACKENDS[str(scheme_of(url))] == "postgres" else r"[\[\]]"
     if not QUERY.search(user) and re.search(wrong, user):
         raise UsageError(
-            f"{shown}: the user or the password has a sign that means something else in a URL; write / as %2F, @ as "
+            f"{shown}: the user or the password has a character with a special meaning in a URL; write / as %2F, @ as "
             "%40, [ as %5B, ] as %5D and % as %25"
         )
 
@@ -484,7 +482,7 @@ def _only(name: str, places: Sequence[tuple[str, str]], shown: str) -> tuple[str
     if len(set(places)) > 1:
         own, schema = places[-1]
         raise UsageError(
-            f"{shown}: {name!r} is a table of that name, and the table {own!r} of the schema {schema!r}; say which by "  # noqa: S608  a message
+            f"{shown}: {name!r} is a table of that name, and the table {own!r} of the schema {schema!r}; choose by "  # noqa: S608  a message
             f'`sql`, such as \'SELECT * FROM "{schema}"."{own}"\''
         )
     return places[0] if places else None
@@ -540,7 +538,7 @@ def _require_pure(backend: Any, sql: str) -> None:
     if unknown := [name for name in names if (name,) not in pure]:
         raise UsageError(
             f"`sql` calls {unknown[0]!r}, and only functions of PostgreSQL itself without side effects are called "
-            "there; leave it out, or read a view that calls it by `table`"
+            "there; leave it out, or read a view that calls it with `table`"
         )
 
 
@@ -582,5 +580,5 @@ def only_query(text: str, dialect: Any) -> str:
         or isinstance(tree, kinds)
         or next(tree.find_all(*kinds), None)
     ):
-        raise UsageError("`sql` is no query that only reads; give a SELECT, or a WITH that ends in one")
+        raise UsageError("`sql` is not a read-only query; give a SELECT, or a WITH that ends in one")
     return str(tree.sql(dialect=dialect))

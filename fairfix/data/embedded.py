@@ -113,7 +113,7 @@ def open_sqlite(path: Path, wrapped: Callable[[Any], Any]) -> Any:
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if has_log and log.exists() and not index.exists():
         raise DataError(
-            f"{path} has a log of changes that no process writes any more, {log.name}; let SQLite take it in first: "
+            f"{path} has an unmerged write-ahead log, {log.name}; merge it first: "
             f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint'"
         )
     still = "&immutable=1" if has_log and not log.exists() else ""

@@ -162,16 +162,16 @@ class Encoder:
         seen.update(levels if few else [levels[code] for code in np.unique(codes)])
         if of_classes and len(seen) > limit:
             raise ColumnError(
-                f"column {name!r} has more than {limit} distinct values, and so many classes at most are compared; "
-                "choose another column, fold rare values into one class, name one with `label=COLUMN=VALUE` in place "
-                "of `task=multiclass`, or say `task=regression` for a real-valued target"
+                f"column {name!r} has more than {limit} distinct values, the largest supported number of classes; "
+                "choose another column, merge rare values into one class, name one with `label=COLUMN=VALUE` instead "
+                "of `task=multiclass`, or set `task=regression` for a real-valued target"
             )
         if len(seen) > max(many, MOST_NUMBERS) and not of_classes:
             check_numbers(name, seen, bands)
         if len(seen) > limit:
             raise ColumnError(
                 f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
-                f"choose another column, fold it into fewer groups, or raise `max_groups`"
+                f"choose another column, merge its values into fewer groups, or raise `max_groups`"
             )
         if missing is not None and of_classes:
             drop[f"missing class ({name})"] = missing
@@ -219,7 +219,7 @@ class Encoder:
                     part,
                     name,
                     f"{place}, outside [{least:g}, {most:g}]: not a {self.reading.score_scale}",
-                    "; say what it is with `score_scale=percent` (100p), margin (2p-1), logit or raw, or "
+                    "; set its scale with `score_scale=percent` (100p), margin (2p-1), logit or raw, or use "
                     "`task=regression` for a real-valued target",
                 )
             remedy = "; weights must not be negative" if part == "weight" else ", outside [0, 1]"
@@ -263,7 +263,7 @@ class Encoder:
             row, merge = int(np.argmax(here)), written_merge(name, (positive, level))
             raise DataError(
                 f"{part} column {name!r} holds {level!r} at {self._at(row)}, which differs from the positive value "
-                f"{positive!r} only in case or blanks; if both are one, add `merge={merge}`, if they are not, "
+                f"{positive!r} only in case or blanks; if both mean the same, add `merge={merge}`; otherwise add "
                 f"`merge={written_merge(name, (level,))}`"
             )
 
@@ -301,13 +301,13 @@ def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> 
     """Raise a DataError where rows were left out although the policy is ``error``."""
     for reason, rows in excluded.items():
         if reason.startswith("missing group"):
-            policy, remedy = reading.missing_group, "`missing_group=group` (a group of its own) or drop"
+            policy, remedy = reading.missing_group, "`missing_group=group` (a separate group) or drop"
         elif reason.startswith("missing"):
             policy, remedy = reading.missing_rows, "`missing=drop`"
         else:
             continue
         if rows and policy == "error":
-            raise DataError(f"{reason} in {rows:,} of {read:,} rows; fill the values, or choose {remedy}")
+            raise DataError(f"{reason} in {rows:,} of {read:,} rows; fill the values, or use {remedy}")
 
 
 def _not_binary(part: str, name: str, value: str, at: str) -> EntryError:
@@ -439,7 +439,7 @@ def group_codes(
     """
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
-        raise ColumnError(f"column {name!r} is of type {kind}, whose values cannot name groups")
+        raise ColumnError(f"column {name!r} is of type {kind}, whose values cannot be groups")
     if pa.types.is_null(kind):
         return np.zeros(len(array), dtype=np.int64), [MISSING], np.ones(len(array), dtype=bool)
     if not pa.types.is_dictionary(kind):
@@ -478,7 +478,7 @@ def group_numbers(array: pa.Array, name: str, at: Callable[[int], str]) -> Float
         row = int(np.argmax(bad))
         entry = repr(levels[codes[row]]) if as_text else column[row]
         raise DataError(
-            f"column {name!r} holds {entry} at {at(row)}, which is no number to be put into a band; mend it, or "
+            f"column {name!r} holds {entry} at {at(row)}, which is not a number and fits no band; correct it, or "
             f"leave out `bands={name}`"
         )
     return column

@@ -90,7 +90,7 @@ def known_encoding(name: str) -> str:
             "gb18030",
         )
         hint = did_you_mean(name, usual) or f"; write one such as {', '.join(usual)}"
-        raise UsageError(f"`encoding={name}` is not an encoding that Python knows{hint}") from None
+        raise UsageError(f"`encoding={name}` is not an encoding of Python{hint}") from None
     return "utf-8" if info.name == "utf-8-sig" else info.name
 
 
@@ -215,7 +215,8 @@ class Fault(NamedTuple):
             other = "utf-8"
         text = self.around.decode(other, errors="replace").strip()
         return DataError(
-            f"{where} has the bytes {shown} in line {self.line:,}, which are no {encoding.upper()}; read as {other} "
+            f"{where} has the bytes {shown} in line {self.line:,}, which are not valid {encoding.upper()}; read "
+            f"as {other} "
             f"the text is {text[:60]!r}: add `encoding={other}`, or correct the line"
         )
 

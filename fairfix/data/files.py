@@ -108,7 +108,7 @@ class Source(ABC):
 
     def files(self) -> list[tuple[str, Source]]:
         """Return (path, source) of each file; a UsageError where the source has none."""
-        raise UsageError(f"{self.name} does not consist of files; let `output` be a file, not a folder")
+        raise UsageError(f"{self.name} does not consist of files; set `output` to a file, not a folder")
 
     def require_unchanged(self) -> None:
         """Raise a DataError where a file is not the version that was read first."""
@@ -216,7 +216,7 @@ class FileSource(Source):
     @classmethod
     def writer(cls, file: IO[bytes], path: Path, schema: pa.Schema) -> AbstractContextManager[Write]:
         """Return a context that yields what appends batches; ``path`` tells the dialect. Without it, only reading."""
-        raise DataError(f"{path.name}: {cls.kind} files are read, not written; take another ending")
+        raise DataError(f"{path.name}: {cls.kind} files are read, not written; use another ending")
 
 
 @cache
@@ -314,10 +314,10 @@ def open_source(data: Any, **stated: Any) -> Source:
         return _plain(open_named(os.fspath(data), given))
     if named := {"table", "sql"} & set(given):
         raise UsageError(
-            f"`{min(named)}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
+            f"`{min(named)}` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
         )
     if given:
-        raise UsageError(f"`{min(given)}` is of CSV files; leave it out, since no file is read")
+        raise UsageError(f"`{min(given)}` is for CSV files; leave it out, since no file is read")
     if isinstance(data, Source):
         return data
     from fairfix.data.frames import frame_source
@@ -349,10 +349,10 @@ def readable(place: Place, kind: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = [*str(error).strip().splitlines(), type(error).__name__][0]
         # CSV has no types: those of columns without a role are what the beginning of the file looks like
-        remedy = "; mend the value, or save the data as Parquet, which keeps types"
+        remedy = "; correct the value, or save the data as Parquet, which keeps types"
         if re.search(r"invalid value '[^']*\d,\d+'", first):
-            remedy = "; if the comma is its decimal sign, say `decimal=,`" + remedy.replace(
-                "; mend", ", else mend"
+            remedy = "; if the comma is its decimal sign, set `decimal=,`" + remedy.replace(
+                "; correct", ", otherwise correct"
             )
         hint = remedy if "conversion error" in first else ""
         raise UnreadableError(f"{place.name} cannot be read as {kind}: {first}{hint}") from error
@@ -374,7 +374,7 @@ def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
         other = "" if isinstance(error, OSError) else not_a_result(os.fspath(path))
         raise DataError(f"{opening}{path} is not a JSON result{other or f': {error}'}") from error
     if isinstance(content, dict) and content.get("schema") == UNRUN:
-        raise DataError(f"{opening}{path} has no result, its run did not happen: {content.get('message')}")
+        raise DataError(f"{opening}{path} has no result, since its run failed: {content.get('message')}")
     return content
 
 
@@ -486,8 +486,8 @@ def _written(kind: type[FileSource], file: IO[bytes], name: Path, schema: pa.Sch
         except pa.ArrowException as error:
             first = [*str(error).strip().splitlines(), type(error).__name__][0]
             raise DataError(
-                f"{name} cannot be written as {kind.kind}: {first}; leave the column out of the data, or let "
-                "`output` be an Arrow or a Parquet file"
+                f"{name} cannot be written as {kind.kind}: {first}; leave the column out of the data, or set "
+                "`output` to an Arrow or a Parquet file"
             ) from error
 
     with ExitStack() as stack:

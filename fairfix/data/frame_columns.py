@@ -84,7 +84,7 @@ def _texts(entries: Any) -> list[str | None]:
         ):
             out.append(None)
         elif isinstance(entry, complex) or not isinstance(entry, ENTRIES):
-            raise TypeError(f"it holds a {type(entry).__name__} beside other values")
+            raise TypeError(f"it contains a {type(entry).__name__} among other values")
         else:
             out.append(canonical(entry))
     return out

@@ -69,7 +69,7 @@ class LazySource(Source):
             kept = self._kept
             if kept.num_rows != self.rows:
                 raise DataError(
-                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was asked again; collect "
+                    f"the {self._kind} gave {self.rows:,} rows, and {kept.num_rows:,} when it was read again; collect "
                     "it first"
                 )
         return FrameSource(kept, self.name).parts(columns)

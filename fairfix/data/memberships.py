@@ -20,7 +20,7 @@ CORRECT = "correct it, or leave the row out"
 """What to do about a row that has none."""
 
 NO_POLICY = (
-    f"{CORRECT}; no `unseen_group` decides on a row without probabilities of membership, since that "
+    f"{CORRECT}; `unseen_group` does not apply to rows without membership probabilities, since it "
     "is about recorded groups"
 )
 """What to do about a row to predict on that has none."""
@@ -37,7 +37,7 @@ def memberships(
 
     A DataError or ColumnError names the column and the row that holds none, by its number among ``rows``, shape (n,).
     """
-    z = np.stack([numbers_of(table, name, "probabilities of membership") for name in columns], -1)
+    z = np.stack([numbers_of(table, name, "membership probabilities") for name in columns], -1)
     return checked(z, columns, np.arange(1, len(table) + 1) if rows is None else rows, where, remedy)
 
 
@@ -66,7 +66,7 @@ def checked(
     if bad.any():
         i, j = (int(at[0]) for at in np.nonzero(bad))
         value = vectors[i, j]
-        what = "is missing" if math.isnan(value) else f"is {value:g}, which is no probability,"
+        what = "is missing" if math.isnan(value) else f"is {value:g}, which is not a probability,"
         raise DataError(f"column {columns[j]!r} {what} in row {rows[i]:,}{where}; {remedy}")
     sums = np.zeros(len(vectors))
     for part in vectors.T:  # one by one, as exported rules add up

@@ -77,15 +77,13 @@ def _named(url: str) -> tuple[str, str, str]:
             f"cannot write {shown}: new tables are made in DuckDB and PostgreSQL; write a file, and load it"
         )
     if not mark or not name or "@" in name:
-        raise UsageError(
-            f"cannot write {shown}: end the URL in # and the name of the table that is to be made"
-        )
+        raise UsageError(f"cannot write {shown}: end the URL in # and the name of the new table")
     return place, unquote(name), shown
 
 
 def _taken(name: str, shown: str) -> UsageError:
     return UsageError(
-        f"{shown} has {name!r} already, and only a new table is written; name another one, or drop it first"
+        f"{shown} already has {name!r}, and fairfix only writes new tables; name another one, or drop it first"
     )
 
 
@@ -105,7 +103,9 @@ def _place_of(name: str, default: str, has: Callable[[str], bool], shown: str) -
         )
     if len(places) > 1:
         both = " or ".join(f"{own!r} in the schema {schema!r}" for schema, own in places)
-        raise UsageError(f"{shown}: {name!r} can be the table {both}; take a name that is one of them alone")
+        raise UsageError(
+            f"{shown}: {name!r} can be the table {both}; use a name that matches only one of them"
+        )
     return places[0]
 
 
@@ -249,9 +249,9 @@ def _kind_in_postgres(field: pa.Field, shown: str) -> str:
         return wider[kind]
     if pa.types.is_nested(kind):
         raise ColumnError(
-            f"column {field.name!r} is of type {kind}, which {shown} does not take; leave it out"
+            f"column {field.name!r} is of type {kind}, which {shown} does not support; leave it out"
         )
     try:
         return str(PostgresType.to_string(PyArrowType.to_ibis(kind)))
     except Exception as error:  # of many kinds: a type that PostgreSQL does not have
-        raise DataError(f"column {field.name!r} is of type {kind}, which {shown} does not take") from error
+        raise DataError(f"column {field.name!r} is of type {kind}, which {shown} does not support") from error

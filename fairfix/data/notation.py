@@ -193,7 +193,7 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
     if len(seen.units) > 1:
         examples = " and ".join(map(repr, list(seen.units.values())[:2]))
         return Notation(
-            doubt=f"holds {examples}: numbers with and without a unit, or with several; write all alike"
+            doubt=f"holds {examples}: numbers with and without a unit, or with several; use one notation"
         )
     if seen.unit:
         (unit,) = seen.units
@@ -212,7 +212,7 @@ def notation_of(seen: Seen, decimal: str | None, shown: str | None) -> Notation:
         )
         return Notation(
             doubt=f"holds {examples}: no number in one notation with {sign!r} as decimal sign; write all numbers "
-            f"alike without thousands signs, or say `decimal={other(sign)}` if that is the decimal sign"
+            f"the same way without thousands signs, or set `decimal={other(sign)}` if that is the decimal sign"
         )
     thousands = "".join(between)
     if sign in seen.open and decimal is None and own is None:
@@ -235,7 +235,7 @@ def _part(example: str, sign: str) -> str:
 def _open(sign: str, example: str, *, others: bool) -> Notation:
     """Return the doubt about a number; with ``others``, decimals in other columns have its sign."""
     whole, part = example.replace(sign, ""), _part(example, sign)
-    so = f"write {whole} in the file" if others else f"say `decimal={other(sign)}`"
+    so = f"write {whole} in the file" if others else f"set `decimal={other(sign)}`"
     return Notation(
-        doubt=f"holds {example!r}; say `decimal={sign}` if that is {part}, or {so} if it is {whole}"
+        doubt=f"holds {example!r}; set `decimal={sign}` if that is {part}, or {so} if it is {whole}"
     )

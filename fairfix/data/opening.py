@@ -85,9 +85,7 @@ def open_url(text: str, stated: Mapping[str, Any]) -> Source:
     opener = OPENERS.get(scheme_of(text) or "")
     if opener is None:
         able = ", ".join(f"{one}://" for one in (*OPENERS, *BACKENDS))
-        raise DataError(
-            f"{shown_url(text)} has a scheme that fairfix does not know; it reads {able} and files here"
-        )
+        raise DataError(f"{shown_url(text)} has an unknown scheme; fairfix reads {able} and local files")
     return opener(text, stated)
 
 
@@ -129,9 +127,11 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     if len(kinds) > 1:
         endings = [ending for ending in table_endings() if any(_has(one.place, ending) for one in files)]
         names = (
-            f"; name one kind by a pattern that ends in {' or '.join(endings)}" if len(endings) > 1 else ""
+            f"; use a pattern that matches files of one kind, ending in {' or '.join(endings)}"
+            if len(endings) > 1
+            else ""
         )
-        raise DataError(f"{text} holds {' and '.join(sorted(kinds))} files{names}")
+        raise DataError(f"{text} contains {' and '.join(sorted(kinds))} files{names}")
     places, (kind,) = [one.place for one in files], kinds.values()
     name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
     given = dict(stated)
@@ -144,10 +144,10 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     for option in given:
         if option == "sql" or (option == "table" and not kind.has_tables):
             raise UsageError(
-                f"`{option}` is of databases; leave it out, or give the URL of one, such as {EXAMPLE}"
+                f"`{option}` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
             )
         if option != "table" and not kind.text:
-            raise UsageError(f"`{option}` is of CSV files, and {name} is {kind.kind}; leave it out")
+            raise UsageError(f"`{option}` is for CSV files, and {name} is {kind.kind}; leave it out")
     source = kind(places, name, **given)
     remarks = [*dict.fromkeys(one.remark for one in files if one.remark), source.remark]
     source.remark = "; ".join(filter(None, remarks))
@@ -172,7 +172,9 @@ def paths_of(text: str) -> list[Path]:
             names = sorted(kinds_by_name())
             other = next((one for one in TEXT_ENDINGS if any(path.rglob(f"*{one}"))), "")
             hint = f"; read its files by a pattern: '{text.rstrip('/')}/*{other}'" if other else ""
-            raise DataError(f"the folder {text} holds no {', '.join(names[:-1])} or {names[-1]} file{hint}")
+            raise DataError(
+                f"the folder {text} contains no {', '.join(names[:-1])} or {names[-1]} file{hint}"
+            )
         return sorted(file for file, hide in zip(files, hidden, strict=True) if not hide)
     matches = sorted(Path(p) for p in glob.glob(whole, recursive=True) if Path(p).is_file())  # noqa: PTH207  absolute patterns too
     if not matches:

@@ -239,8 +239,8 @@ def _packed(outer: Place, ending: str, member: str) -> Packed:
 
 def _damaged(place: Place, error: Exception) -> UnreadableError:
     return UnreadableError(
-        f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so get "
-        "it again"
+        f"{place.name} cannot be unpacked: {str(error) or type(error).__name__}; it is damaged or incomplete, so "
+        "download it again"
     )
 
 
@@ -278,7 +278,7 @@ def members_of(place: Place) -> list[str]:
             raise DataError(f"{place.name} is encrypted; unpack it yourself, and name the file")
         if one.compress_type not in UNZIPPED:
             raise DataError(
-                f"{place.name} is packed in a way of its own; unpack it yourself, and name the file"
+                f"{place.name} uses an unsupported compression; unpack it yourself, and name the file"
             )
     return [one.filename for one in infos]
 

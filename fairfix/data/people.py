@@ -98,7 +98,7 @@ class PeopleSource(Source):
             entry = "nothing" if np.isnan(column[row]) else f"{column[row]:g}"
             raise DataError(
                 f"count column {self.count!r} holds {entry} at {row_name(where, before, row)}; a count is the number "
-                "of people that a row is for, a whole number of at least 0: correct it, or name weights with `weight`"
+                "of people in a row, a whole number of at least 0: correct it, or name weights with `weight`"
             )
         return column.astype(np.int64)
 

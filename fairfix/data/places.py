@@ -47,7 +47,7 @@ BLOCKS = 64
 MAGIC = frozenset("*?[")
 """Signs of a pattern."""
 
-CHANGED = "{place} changed while it was read; run again when nothing writes to it, or read a copy"
+CHANGED = "{place} changed while it was read; run again when no process writes to it, or read a copy"
 """What is said of two versions of a file or of a table."""
 
 Stamp = dict[str, Any]
@@ -172,7 +172,7 @@ class Here(Store):
             place.path.encode()
         except UnicodeEncodeError:
             raise DataError(
-                f"{place.shown!r} has a name that is not UTF-8, by which no file can be opened; rename it"
+                f"{place.shown!r} has a name that is not UTF-8 and cannot be opened; rename it"
             ) from None
         place.hold(self.look(place.path, place.shown))
         with pa.OSFile(place.path) as file:
@@ -318,7 +318,7 @@ def refusal(error: Exception, shown: str, doing: str) -> str:
     denied = ("HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "UNAUTHENTICATED", "PERMISSION_DENIED")
     if isinstance(error, PermissionError) or status in (401, 403) or any(word in text for word in denied):
         return (
-            f"no permission for {doing} {shown}, or it is not there; look at the credentials in the environment or in "
+            f"no permission for {doing} {shown}, or it does not exist; check the credentials in the environment or in "
             "the profile, which are used as the store's own tools use them"
         )
     return f"{doing} {shown} failed: {text[:300]}"
@@ -515,7 +515,8 @@ def _stored(url: str) -> tuple[ArrowStore, str]:
         raise DataError(f"{shown_url(url)} names no bucket; write {scheme}://BUCKET/PATH")
     if "@" in path and ":" in authority.rpartition("@")[2] and "@" not in authority:
         raise DataError(
-            f"{shown_url(url)}: write a slash in a user or a password of a URL as %2F, other signs alike"
+            f"{shown_url(url)}: write a slash in a user or a password of a URL as %2F, and other special "
+            "characters likewise"
         )
     with answering(shown_url(url), "opening"):
         filesystem, base = ARROW[scheme](authority, f"?{query}" if query else "")
@@ -549,7 +550,7 @@ def content_of(path: str | os.PathLike[str], at_most: int | None = None) -> byte
     if not scheme:
         return Path(text).read_bytes()
     if scheme not in SCHEMES:
-        raise DataError(f"{shown_url(text)} has a scheme of which fairfix reads no file")
+        raise DataError(f"{shown_url(text)} has a scheme that fairfix cannot read")
     places = find(text, lambda _: True)
     if len(places) > 1:
         raise DataError(f"{shown_url(text)} are {len(places)} files; name one")

@@ -77,7 +77,9 @@ def printed(array: pa.Array, extension: Extension) -> pa.Array:
                 texts[entry] = text(entry)
             out.append(texts[entry])
     except (ValueError, TypeError, KeyError) as error:  # whoever wrote the file
-        raise DataError(f"a column of type {name} holds what is none: {error}; save it as text") from error
+        raise DataError(
+            f"a column of type {name} contains an invalid value: {error}; save it as text"
+        ) from error
     return pa.array(out, pa.string())
 
 
@@ -193,7 +195,7 @@ def as_first(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordB
         except pa.ArrowException as error:
             raise DataError(
                 f"column {wanted.name!r} of {where} is of type {column.type}, where the first file has {wanted.type}; "
-                "save them alike, or predict file by file"
+                "save them with the same type, or predict file by file"
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

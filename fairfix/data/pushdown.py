@@ -418,7 +418,7 @@ def planned(questions: Questions, rows: Expression, *, exact: bool) -> dict[str,
         return out
     bins, _ = fineness(SORT_ROWS + 1, exact=exact)
     grid = fixed_grid(reading, bins) or Grid.over(-1.0, 1.0, bins=bins // 2, thresholds=reading.thresholds)
-    follows = "bins are finer or coarser by what the first answer says of rows, groups and scores"
+    follows = "bins are finer or coarser, depending on rows, groups and scores in the first result"
     out[f"rows per score bin too; {follows}"] = questions.binned(grid)
     if exact:
         few = [Slice(grid, np.arange(3), 0)]

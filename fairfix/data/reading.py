@@ -142,16 +142,18 @@ class Reading:
             for name in names if isinstance(names, tuple) else filter(None, (names,)):
                 if name in seen:
                     raise UsageError(
-                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can play one part"
+                        f"column {name!r} is given to `{seen[name]}` and to `{part}`; it can have only one role"
                     )
                 seen[name] = part
         valued = () if self.task == "regression" else tuple(filter(None, (columns.label, columns.prediction)))
         for part, names, able in (("bands", self.bands, ()), ("merge", self.merge, valued)):
             if strange := [name for name in names if name not in (*columns.cell_keys, *able)]:
                 groups = ", ".join((*columns.cell_keys, *able)) or "none"
-                raise UsageError(f"`{part}={strange[0]}`: it is no column of groups; those are {groups}")
+                raise UsageError(
+                    f"`{part}={strange[0]}`: it is not a group column; the group columns are {groups}"
+                )
         if columns.prediction and columns.probability:
-            raise UsageError("`prediction` and `probability` both say what was decided; give one of them")
+            raise UsageError("`prediction` and `probability` both give decisions; give one of them")
         if self.task == "regression" and not columns.score and (columns.prediction or columns.probability):
             raise UsageError(
                 "`task=regression` is about values, not decisions; name their column with `score`"
@@ -160,7 +162,7 @@ class Reading:
         for cut in self.thresholds:
             if not (math.isfinite(cut) and low <= cut <= high):
                 raise UsageError(
-                    f"`threshold={cut:g}` is no score of the scale {self.score_scale!r}"
+                    f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
 
@@ -236,7 +238,7 @@ def to_probability(score: Floats, scale: ScoreScale) -> Floats:
     if scale == "logit":
         return 1.0 / (1.0 + np.exp(-np.clip(score, -745.0, 745.0)))
     raise DataError(
-        "a raw score stands for no probability; say `score_scale=probability`, percent, margin or logit"
+        "a raw score is not a probability; set `score_scale=probability`, percent, margin or logit"
     )
 
 
@@ -259,7 +261,7 @@ def infer_columns(
     for part in ROLES:
         given = getattr(columns, part)
         if "" in ((given,) if isinstance(given, str) else given or ()):
-            raise UsageError(f"`{part}`: a column without a name can play no part; give it one in the data")
+            raise UsageError(f"`{part}`: a column without a name cannot be used; name it in the data")
     taken = set(columns.roles)
     names = [name for name in schema.names if name not in taken]
     inferred: dict[str, str] = {}
@@ -326,7 +328,7 @@ def _only(conventional: Sequence[str], names: Sequence[str], part: str, schema: 
     if len(fitting) > 1:
         parts = {name: part_of_output(name, schema) if part == "score" else part for name in fitting}
         raise AmbiguousError(
-            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; say which with `{part}=COLUMN`",
+            f"the columns {', '.join(map(repr, fitting))} could each be the {part}; choose with `{part}=COLUMN`",
             "",
             [{own: name} for name, own in parts.items()],
         )

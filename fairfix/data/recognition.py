@@ -158,7 +158,7 @@ def _by_content(
     if packing is not None:
         return packing, None, False
     raise DataError(
-        f"{place.name} is of no kind that fairfix knows; it begins with {head[:8]!r}. Known are "
+        f"{place.name} is of an unknown kind; it begins with {head[:8]!r}. Supported kinds are "
         f"{', '.join(kinds_by_name())}"
     )
 
@@ -184,7 +184,7 @@ def _office(place: Place) -> type[FileSource] | None:
     names = set(members_of(place))
     if MANIFEST in names:
         raise DataError(
-            f"{place.name} is a file of fairfix, not data; see what is in it: fairfix inspect {place.name}"
+            f"{place.name} is a file of fairfix, not data; show its content: fairfix inspect {place.name}"
         )
     if "[Content_Types].xml" in names or "content.xml" in names:
         if kind := file_kinds().get(".xlsx"):
@@ -197,7 +197,7 @@ def _other(head: bytes, *, text: bool) -> str:
     """Return what a file is that holds no table; empty where that is unknown."""
     start = head[:64].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith(PAGES):
-        return "a page of the web or XML; open it in a browser or a spreadsheet, and save the table as CSV"
+        return "a web page or XML; open it in a browser or a spreadsheet, and save the table as CSV"
     return next((what for at, sign, what in OTHERS if _has_sign(head, at, sign, text=text)), "")
 
 
@@ -229,7 +229,7 @@ def not_a_result(path: str) -> str:
     head = head_of(place, HEAD)
     if packing_of_head(head) is ZIP and MANIFEST in members_of(place):
         what = "saved counts" if kind_of(path) == COUNTS else "a repaired predictor"
-        return f"; it is {what}, see what is in it: fairfix inspect {shown}"
+        return f"; it is {what}, show its content: fairfix inspect {shown}"
     if OWN.match(head):
         return "; it is a report of fairfix in another format; name the result in JSON, which --format json writes"
     try:
@@ -273,5 +273,5 @@ def kind_written(name: str, *, stream: bool = False) -> type[FileSource]:
     if kind is None and (stream or plain != name or plain.lower().endswith(TEXT_ENDINGS)):
         kind = file_kinds()[TEXT_KIND]
     if kind is None:
-        raise DataError(f"{name}: unknown kind of file; known are {', '.join(file_kinds())}")
+        raise DataError(f"{name}: unknown kind of file; supported are {', '.join(file_kinds())}")
     return kind

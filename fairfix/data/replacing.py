@@ -37,7 +37,7 @@ LONGEST = 230
 
 FULL = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name a file elsewhere") | {
     errno.EFBIG: "raise the limit (ulimit -f), or name a file elsewhere",
-    errno.EIO: "look after the disk, or name a file elsewhere",
+    errno.EIO: "check the disk, or name a file elsewhere",
 }
 """Errors of a place that takes no more -> what helps."""
 
@@ -52,7 +52,7 @@ def check_writable(target: Path) -> None:
         raise DataError(f"cannot write {target}: it is read-only; make it writable, or name another file")
     if place.parent.is_dir() and not os.access(place.parent, os.W_OK | os.X_OK):
         raise DataError(
-            f"cannot write {target}: no file can be made in {place.parent}, which needs one to replace it whole; "
+            f"cannot write {target}: no file can be created in {place.parent}, which is needed to replace it; "
             "name a file in another folder"
         )
 
@@ -114,7 +114,7 @@ class Replacement:
             raise
         except OSError:  # a file system without links: another process could come between these two
             if self.place.exists():
-                raise FileExistsError(errno.EEXIST, "it is there", str(self.place)) from None
+                raise FileExistsError(errno.EEXIST, "it exists", str(self.place)) from None
             name.replace(self.place)
         else:
             name.unlink()
@@ -179,7 +179,7 @@ class Replacement:
         for name in chain(names, (self.place.with_name(f".{token_hex(8)}.part") for _ in range(AT_ONCE))):
             with suppress(FileExistsError):
                 return make(name)
-        raise FileExistsError(errno.EEXIST, "too many write it at once", str(self.place))
+        raise FileExistsError(errno.EEXIST, "too many processes write it at once", str(self.place))
 
 
 def _locked(handle: int) -> bool:

@@ -186,7 +186,7 @@ class _Parser:
             sign = self.text[self.begin]
             more = "; close it" if sign in "'\"`" else ""
             hint = {"&": "; write and", "|": "; write or", "~": "; write not", "!": "; write not"}
-            raise self._error(f"{sign!r} begins nothing that can be read{more or hint.get(sign, '')}")
+            raise self._error(f"{sign!r} is not a valid character{more or hint.get(sign, '')}")
         self.kind = str(match.lastgroup)
         self.begin, self.at, self.value = match.start(self.kind), match.end(), match[self.kind]
         if self.kind == "word" and self.value.casefold() in KEYWORDS:
@@ -218,7 +218,9 @@ class _Parser:
             raise UsageError("`where` is empty; write a condition such as year==2024")
         out = self._either()
         if self.kind != "end":
-            raise self._error(f"{self.text[self.begin : self.at]!r} follows a whole condition; write and, or")
+            raise self._error(
+                f"{self.text[self.begin : self.at]!r} follows a complete condition; write and, or"
+            )
         return out
 
     def _either(self) -> Condition:
@@ -236,7 +238,7 @@ class _Parser:
             return self._comparison()
         self.depth += 1
         if self.depth > MOST_DEPTH:
-            raise self._error(f"more than {MOST_DEPTH} conditions are inside each other")
+            raise self._error(f"more than {MOST_DEPTH} conditions are nested")
         if self.kind == "not":
             self._next()
             out: Condition = Negation(self._negated())
@@ -262,7 +264,7 @@ class _Parser:
             left = right
         if not out:
             self.begin = begin if not is_name else self.begin
-            kind = "a comparison such as == is needed" if is_name else "a value is compared with nothing"
+            kind = "a comparison such as == is needed" if is_name else "a comparison is missing"
             raise self._error(f"{kind} after {first!r}")
         return out[0] if len(out) == 1 else Junction("and", tuple(out))
 
@@ -275,7 +277,7 @@ class _Parser:
         if not (left[1] or right[1]):
             raise self._error(
                 f"{left[0]!r} and {right[0]!r} are both values; compare a column with a value, and put a name that "
-                "is no plain word in backquotes"
+                "is not a plain word in backquotes"
             )
         name, value = (left[0], right[0]) if left[1] else (right[0], left[0])
         return Comparison(name, sign if left[1] else TURNED.get(sign, sign), (value,))
@@ -304,7 +306,7 @@ class _Parser:
     def _value(self) -> str:
         value, is_name = self._operand()
         if is_name:
-            raise self._error(f"{value!r} is no value; put a text in quotes: {_quoted(value)}")
+            raise self._error(f"{value!r} is not a value; put a text in quotes: {_quoted(value)}")
         return value
 
     def _operand(self) -> tuple[str, bool]:
@@ -312,7 +314,7 @@ class _Parser:
         kind, value = self.kind, self.value
         if kind in ("missing", "null"):
             raise self._error(
-                f"nothing equals what is missing; write COLUMN is {kind}, or COLUMN is not {kind}"
+                f"nothing equals a missing value; write COLUMN is {kind}, or COLUMN is not {kind}"
             )
         self._take("word", "name", "number", "single", "double", "true", "false")
         if kind in ("word", "name"):
@@ -445,7 +447,7 @@ def check_observed(observed: Mapping[Comparison, Observed], where: str) -> Itera
             example = next(iter(seen.others), "")
             like = replace(comparison, operator="==", operands=(example,))
             raise UsageError(
-                f"`where`: {comparison} can meet no row: column {comparison.column!r} of {where} holds {own}, such as "
+                f"`where`: {comparison} matches no row: column {comparison.column!r} of {where} holds {own}, such as "
                 f"{example!r}; compare it with such a value, as in {like}"
             )
         if comparison.operator not in VALUED or not seen.kinds:

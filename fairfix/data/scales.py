@@ -59,7 +59,7 @@ def complete(table: Table, columns: Sequence[str]) -> Table:
         reason = f"missing number ({name})"
         if table.reading.missing_group != "drop":
             raise DataError(
-                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or choose "
+                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use "
                 "`missing_group=drop`"
             )
         excluded[reason] = int(missing.sum())
@@ -102,7 +102,7 @@ def scale_of(table: Table, column: str) -> Scale:
             if low == high
             else "has numbers of more than 1e308 in rows"
         )
-        raise DataError(f"column {column!r} {what} to fit on, so nothing can go with it; leave it out")
+        raise DataError(f"column {column!r} {what} to fit on, so its covariance is undefined; leave it out")
     share = (np.clip(x, low, high) - low) / (high - low)  # whose squares neither vanish nor overflow
     middle = float(np.average(share, weights=weight))
     spread = math.sqrt(float(np.average((share - middle) ** 2, weights=weight)))

@@ -37,7 +37,7 @@ class Share:
         except ValueError:
             raise UsageError(f"`share={text}`: write it as FROM:TO, such as 0:0.7") from None
         if not 0 <= low < high <= 1:
-            raise UsageError(f"`share={text}`: FROM is below TO, and both are from 0 to 1")
+            raise UsageError(f"`share={text}`: FROM must be below TO, and both between 0 and 1")
         return cls(low, high, columns, by_id, seed)
 
     @classmethod
@@ -50,12 +50,12 @@ class Share:
             by_id=codec.truth,
             seed=codec.whole(),
         )(value)
-        codec.need(held["low"] < held["high"], "a share is empty")
+        codec.need(held["low"] < held["high"], "a `share` is empty")
         return cls(**held)
 
     def __str__(self) -> str:
         """Return the share in words."""
-        what = f"column {self.columns[0]!r}" if self.by_id else "all values of a row but label and weight"
+        what = f"column {self.columns[0]!r}" if self.by_id else "all values of a row except label and weight"
         return f"{self.low:g}:{self.high:g} by the hash of {what}, seed {self.seed}"
 
     def holds(self, identities: Iterable[bytes]) -> Bools:
@@ -67,7 +67,7 @@ class Share:
     def apart_from(self, other: Share) -> str:
         """Return why two shares may have rows in common; empty where they have none."""
         if (self.columns, self.by_id, self.seed) != (other.columns, other.by_id, other.seed):
-            return f"they are of different hashes ({self}; {other})"
+            return f"they use different hashes ({self}; {other})"
         if self.low < other.high and other.low < self.high:
-            return f"the shares {self.low:g}:{self.high:g} and {other.low:g}:{other.high:g} overlap"
+            return f"`share={self.low:g}:{self.high:g}` and `share={other.low:g}:{other.high:g}` overlap"
         return ""

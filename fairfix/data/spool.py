@@ -44,7 +44,7 @@ def temporary_file(opening: str) -> Iterator[Any]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOENT) or error.filename:
             raise
         raise DataError(
-            f"{opening}: no room for a temporary file: {error.strerror}; name another folder for such by TMPDIR"
+            f"{opening}: no room for a temporary file: {error.strerror}; set another folder with TMPDIR"
         ) from error
 
 
@@ -75,7 +75,7 @@ def spooled(read: Callable[[int], bytes], shown: str, packed_size: int | None = 
             if size > room:
                 raise DataError(
                     f"{shown} needs more room than {tempfile.gettempdir()} has for temporary files; name another "
-                    "folder by TMPDIR"
+                    "folder with TMPDIR"
                 )
             file.write(chunk)
         return mapped(file)

@@ -90,7 +90,7 @@ def explained(error: EntryError, source: Source, reading: Reading) -> tuple[str,
         low, high = (shown(one, *reading.range) for one in (seen.low, seen.high))
         scales = _scales(seen, reading)
         words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
-        text = f"{error.place}; the column goes from {low} to {high}: say what it is with {words}, or "
+        text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
         raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
         choices = [{"score_scale": scale} for scale in scales]
         return f"{text}`task=regression` for a real-valued target{raw}", choices
@@ -109,9 +109,7 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
     few = sorted(few, key=lambda one: near.index(one[0]) if one[0] in near else len(near))
     text, choices = _held(seen, few), [{part: with_values(name, [value])} for value, _ in few[:SHOWN]]
     other = (
-        "for a real-valued target say `task=regression`"
-        if part == "label"
-        else "a score is named with `score`"
+        "for a real-valued target set `task=regression`" if part == "label" else "name a score with `score`"
     )
     if not few:
         example = with_values(name, ["VALUE"])
@@ -122,13 +120,13 @@ def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tupl
     if len(few) == 1:
         choices.clear()  # of a single value nothing else is negative
     if len(few) <= 2:
-        return f"{text}; say which one is positive", choices
+        return f"{text}; name the positive one", choices
     each = "; an audit compares every class with the rest by `task=multiclass`"
     several = with_values(name, [value for value, _ in few[:2]])
     return (
-        f"{text}; say which one is positive, or several as in `{part}={several}`, and all others will be negative{each}"
+        f"{text}; name the positive one, or several as in `{part}={several}`, and all others will be negative{each}"
         if len(few) <= MANY_CLASSES
-        else f"{text}; say which are positive, as in `{part}={several}`, and all others will be negative; {other}",
+        else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative; {other}",
         choices,
     )
 
@@ -159,7 +157,7 @@ def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
         "percent": "100p",
         "margin": "2p-1",
         "logit": "log-odds",
-        "raw": "no probability",
+        "raw": "not a probability",
     }
     return {
         scale: words

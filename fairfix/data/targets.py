@@ -18,7 +18,7 @@ OPEN = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
 """Folder in which a process has the names of what it has open."""
 
 PACKAGES = frozenset(("site-packages", "dist-packages", "node_modules"))
-"""Folders whose files programs run."""
+"""Folders whose files may be executed."""
 
 ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What lies at the top of an environment of Python."""
@@ -58,7 +58,7 @@ def check_links(target: Path) -> None:
         leads = os.path.realpath(link)
         what = "it" if link == target else str(link)
         raise DataError(
-            f"cannot write {target}: {what} is a symbolic link, to {leads}; name the file that is meant, or remove the "
+            f"cannot write {target}: {what} is a symbolic link, to {leads}; name the intended file, or remove the "
             "link"
         )
 
@@ -86,19 +86,19 @@ def refused_below(folder: Path, target: Path, endings: Sequence[str]) -> str:
     """Return why a configuration that was found in a folder may not write a file; empty where it may."""
     whole = Path(os.path.abspath(target))  # noqa: PTH100  links stay, and are refused below
     if not whole.is_relative_to(folder):
-        return f"it names what is not beneath {folder}"
+        return f"it is outside {folder}"
     if not whole.name.lower().endswith(tuple(endings)) or target.is_dir():
-        return f"{target.name!r} is no file that ends in {' or '.join(endings)}"
+        return f"{target.name!r} does not end in {' or '.join(endings)}"
     if hidden := next((part for part in whole.relative_to(folder).parts if part.startswith(".")), None):
         return f"{hidden!r} begins with a dot"
     if link := link_on_the_way(target, folder):
         return f"{link} is a symbolic link"
     if packages := next((part for part in whole.parts if part.lower() in PACKAGES), None):
-        return f"it is in {packages}, whose files programs run"
+        return f"it is in {packages}, whose files may be executed"
     if any((above / mark).exists() for above in whole.parents for mark in ENVIRONMENT):
-        return "it is in an environment of Python, whose files programs run"
+        return "it is in a Python environment, whose files may be executed"
     if whole.exists() and not is_own(whole):
-        return f"{target.name!r} is there already, and fairfix did not write it"
+        return f"{target.name!r} exists already, and fairfix did not write it"
     return ""
 
 

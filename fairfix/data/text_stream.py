@@ -199,11 +199,11 @@ def _odd_row(file: TextFile, row: Any) -> DataError:
     number = row.number - file.layout.before - file.layout.header
     sign = file.dialect.delimiter
     if row.actual_columns > row.expected_columns:
-        remedy = f"put a cell that holds {sign!r} into double quotes, or remove what is too many"
+        remedy = f"put double quotes around cells that contain {sign!r}, or remove the extra cells"
     else:
         remedy = "complete the row, or remove it"
     return DataError(
-        f"row {number:,} of {file.place.name} has {row.actual_columns} cells, where there are "
+        f"row {number:,} of {file.place.name} has {row.actual_columns} cells, and the file has "
         f"{row.expected_columns} columns: {row.text[:60]!r}; {remedy}"
     )
 
@@ -253,8 +253,8 @@ def _check_quotes(file: TextFile) -> None:
                 continue
             text = lines[0].strip()
             raise DataError(
-                f"line {before + 1:,} of {file.place.name} opens a quote that nothing closes: {text[:60]!r}; close it, "
-                "or remove it"
+                f"line {before + 1:,} of {file.place.name} opens a quote that is never closed: {text[:60]!r}; "
+                "close it, or remove it"
             ) from None
         lines.clear()
         before = reader.line_num

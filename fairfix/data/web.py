@@ -100,9 +100,9 @@ class HttpStore(Remote):
                     if place is not None:
                         place.hold(_headed(response.status, response.headers))
                     if size and (response.status != 206 or len(data) != size):
-                        raise aiohttp.ClientPayloadError("the server answers with other bytes than asked for")
+                        raise aiohttp.ClientPayloadError("the server returns other bytes than requested")
                     return response.status, dict(response.headers), data
-            raise DataError(f"{shown}: the server redirects more than {HOPS} times; name the file itself")
+            raise DataError(f"{shown}: the server redirects more than {HOPS} times; give the final URL")
 
         with answering(shown, "reading"):
             for pause in (*(PAUSE * 2**i for i in range(places.TRIES - 1)), None):
@@ -133,7 +133,9 @@ class HttpStore(Remote):
         """Return the one file that a URL names."""
         shown = shown_url(url)
         if "*" in split(url)[2]:
-            raise DataError(f"{shown}: a web server lists no files, so it takes no pattern; name one file")
+            raise DataError(
+                f"{shown}: a web server cannot list files, so patterns do not work; name one file"
+            )
         path = quote(url, safe="%/:?#[]@!$&'()*+,;=~")  # blanks and the like; a signed URL stays as it is
         return [Place(name_of(url), shown, path, self, self.look(path, shown))]
 
@@ -179,8 +181,8 @@ async def _read(response: Any, most: int) -> bytes:
 
 def _no_room(shown: str) -> DataError:
     return DataError(
-        f"{shown} is larger than the room for temporary files in {tempfile.gettempdir()}; name another folder by "
-        "TMPDIR, or a server that answers ranges"
+        f"{shown} is larger than the free space for temporary files in {tempfile.gettempdir()}; set another "
+        "folder with TMPDIR, or use a server that supports range requests"
     )
 
 
@@ -191,8 +193,8 @@ def _gave_up(error: Exception, shown: str) -> DataError:
         message = getattr(error, "message", "")
         if status in (401, 403, 404, 416):
             return DataError(refusal(error, shown, "reading"))
-        return DataError(f"reading {shown} failed: the server says {status} {hidden(message)}".rstrip())
-    text = f"the server says {status}" if status else hidden(str(error)) or "no answer in time"
+        return DataError(f"reading {shown} failed: the server returns {status} {hidden(message)}".rstrip())
+    text = f"the server returns {status}" if status else hidden(str(error)) or "no answer in time"
     return DataError(f"reading {shown} failed after {places.TRIES} tries: {' '.join(text.split())[:300]}")
 
 

@@ -165,13 +165,15 @@ class Cluster(Workers):
         except dask.KilledWorker as error:
             # Dask blames whatever the workers had to do when they died, which need not be what killed them
             number = str(error.task).rpartition("-")[2]
-            what = f"{pieces[int(number)].where} among" if number.isdecimal() else "the adding of parts among"
+            what = (
+                f"{pieces[int(number)].where} among" if number.isdecimal() else "the addition of parts among"
+            )
             raise DataError(
                 f"the workers of the cluster died, {error.allowed_failures + 1} one after another, with {what} what "
-                "they had to do; look at their logs and their memory"
+                "as their task; check their logs and their memory"
             ) from error
         except (dask.CancelledError, OSError, TimeoutError) as error:
-            raise DataError(f"the cluster went away, or a worker cannot read its part: {error}") from error
+            raise DataError(f"the cluster stopped, or a worker cannot read its part: {error}") from error
 
 
 def _dask() -> Any:
@@ -202,7 +204,7 @@ def workers_of(cluster: Any, threads: int | None = None) -> Iterator[Workers]:
         address: Any = cluster
         if kind == "local":
             if not rest.isdecimal() or not int(rest):
-                raise UsageError(f"`cluster={cluster}`: say how many processes, as in local:4")
+                raise UsageError(f"`cluster={cluster}`: give the number of processes, as in local:4")
             stack.enter_context(started_safely())
             address = stack.enter_context(
                 dask.LocalCluster(
@@ -229,8 +231,8 @@ def _checked_client(client: Any, dask: Any) -> Any:
     """Return a client that is given; a UsageError where it is none, or its cluster cannot work."""
     if not isinstance(client, dask.Client):
         raise UsageError(
-            f"`cluster`: {type(client).__name__} is no client; give a distributed.Client, such as Client(cluster), the "
-            "scheduler's address, or local:4"
+            f"`cluster`: {type(client).__name__} is not a client; give a distributed.Client, such as "
+            "Client(cluster), the scheduler's address, or local:4"
         )
     if client.asynchronous or client.status != "running":
         state = "is asynchronous" if client.asynchronous else f"is {client.status}"
@@ -254,7 +256,7 @@ def _check_versions(client: Any, cluster: str) -> None:
             if versions[name] != here:
                 raise UsageError(
                     f"`cluster={cluster}`: the worker {worker} has {name} {versions[name]}, this process has {here}; "
-                    "take the same versions, so that results are the same"
+                    "install the same versions, so results are the same"
                 )
 
 

@@ -68,7 +68,7 @@ FARTHEST = 8.0
 
 MATCHED, RESIDUAL = (f"{metric}_effect.difference.between_groups" for metric in ("matched", "residual"))
 
-UNSEEN = "some rows, once changed, are in groups that the fit has not seen"
+UNSEEN = "some rows, once changed, belong to groups that the training rows lack"
 """Why nothing is known of flips that a predictor has no answer to."""
 
 
@@ -126,7 +126,7 @@ def under_comparable(
         yield from _compared(rows, flips, judge, confidence, "under_comparable", comparable)
     else:
         yield _undefined(
-            "decision_flips.under_comparable", "no row has comparable values in every column named"
+            "decision_flips.under_comparable", "no row has comparable values in every named column"
         )
     everybody = [replace(flip, everybody=True) for flip in flips]
     yield from _compared(table, everybody, judge, confidence, "under_everybody", comparable)
@@ -213,7 +213,7 @@ def judge_of_model(reading: Reading, model: ScoringModel) -> Judge:
     cut = 0.5 if decides else reading.threshold
     if cut is not None and is_probability:
         cut = reading.cut
-    blind = "the model does not look at these columns"
+    blind = "the model does not use these columns"
     return Judge(score, cut, is_probability=is_probability, looks_at=frozenset(names), blind=blind)
 
 
@@ -259,7 +259,7 @@ def of_model(
     out = _by_attribute(table, comparable, judge, confidence)
     if radius is not None:
         if not judge.is_probability:
-            raise UsageError("`radius` compares log-odds, so the model has to give probabilities")
+            raise UsageError("`radius` compares log-odds, so the model must give probabilities")
         columns = table.reading.columns.protected
         out[attribute_name(columns)].append(
             within_radius(table, columns, judge, radius, confidence, comparable)
@@ -307,7 +307,7 @@ def of_scores(table: Table, confidence: float) -> tuple[dict[str, list[Compariso
         others = [name for name in roles if name != attribute]
         if not features and not others:
             raise DataError(
-                "there is no other column that could be held equal; name some with `features`, or give the model "
+                "there is no other column to hold equal; name some with `features`, or give the model "
                 "file with `model`"
             )
         groups = table.groups([attribute])
@@ -349,7 +349,7 @@ def _score_of(table: Table) -> Floats:
     """Return probabilities or scores, or decisions where there are no scores."""
     if table.rows.score is None:
         if table.rows.decision is None:
-            raise DataError("there is neither a score nor a decision to look at; name one with `score`")
+            raise DataError("there is no score and no decision; name one with `score`")
         return table.rows.decision
     plain = table.reading.task == "regression" or table.reading.score_scale == "raw"
     return table.rows.score if plain else table.probability
@@ -370,7 +370,7 @@ def _largest(
     decided: dict[tuple[str, str], MatchedContrast | ResidualContrast] = {}
     undecided = dict(decided)
     for one in contrasts:
-        sides = names[one.first], "everybody else" if one.second is None else names[one.second]
+        sides = names[one.first], "all other rows" if one.second is None else names[one.second]
         (decided if one.undecided is None else undecided)[sides] = one
     unknown = tuple(map(" / ".join, undecided))
     if not decided:
@@ -380,7 +380,7 @@ def _largest(
     (first, second), top = max(decided.items(), key=lambda item: abs(item[1].value))
     if isinstance(top, ResidualContrast):
         reason = (
-            f"over the {top.overlap:.1%} of rows where the groups overlap; a score made blind of the same columns "
+            f"over the {top.overlap:.1%} of rows where the groups overlap; a group-blind score of the same columns "
             f"shows {abs(top.blind):.2g} ± {top.blind_error:.1g}"
         )
     value = Value(abs(top.value), *_of_any(decided.values()), reason)
@@ -453,7 +453,7 @@ def within_radius(
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
     value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)
     moved = price * radius
-    reason = "how steep the score is at least, and no discrimination"
+    reason = "a lower bound of the steepness of the score, not a measure of discrimination"
     shifted = Value(value.value + moved, value.low + moved, value.high + moved, reason)
     return ComparisonReport("transport_cost.within_radius", shifted, ())
 

@@ -94,11 +94,11 @@ def ordered(
         row = int(np.argmin(np.isfinite(scores)))
         raise DataError(f"the score of row {row + 1:,} is {scores[row]}; leave out rows without a score")
     if not (np.isfinite(w).all() and (w >= 0).all()):
-        raise DataError("weights have to be numbers from 0 on")
+        raise DataError("weights must be numbers of at least 0")
     rows = np.flatnonzero(w > 0)
     levels, codes = np.unique(codes[rows], return_inverse=True)
     if levels.size < 2:
-        raise DataError("an effect of a group needs rows of two groups at least")
+        raise DataError("an effect of a group needs rows of at least two groups")
     key = keys(X[rows])
     order = np.lexsort((w[rows], scores[rows], codes, key))
     rows = rows[order]

@@ -141,7 +141,7 @@ def read_counterfactuals(
     own, roles, protected = str(reading.columns.id), reading.columns.roles, reading.columns.protected
     if own not in source.columns:
         raise ColumnError(
-            f"{source.name} has no column {own!r}, by which copies are told whose they are; it has "
+            f"{source.name} has no column {own!r}, which names the original row of each copy; it has "
             f"{', '.join(source.columns)}"
         )
     names = [name for name in source.columns if name != own]
@@ -150,14 +150,14 @@ def read_counterfactuals(
     if scored and not results:
         wanted = " or ".join(map(repr, _results(reading.columns)))
         raise UsageError(
-            f"copies have to be scored: give the model with `model`, or their scores in a column {wanted} of "
+            f"copies need scores: give the model with `model`, or their scores in a column {wanted} of "
             f"{source.name}"
         )
     lacking = [name for name in _results(reading.columns) if scored and name not in results]
     if lacking:
         raise ColumnError(
-            f"{source.name} has no column {lacking[0]!r}, which says what people get in the data, so what its copies "
-            "get cannot be compared; add the column to the copies, or take it out of the data"
+            f"{source.name} has no column {lacking[0]!r}, which has the results of people in the data, so the "
+            "results of copies cannot be compared; add the column to the copies, or remove it from the data"
         )
     inside = {name for name in table.features.column_names if name != own} | {*protected}
     changing, aside = list[str](), list[str]()
@@ -167,7 +167,7 @@ def read_counterfactuals(
             continue
         if name in roles and name not in protected:
             raise ColumnError(
-                f"{source.name}: column {name!r} has a role that no copy changes; leave it out of the file"
+                f"{source.name}: column {name!r} has a role that copies cannot change; leave it out of the file"
             )
         if name not in columns:
             hint = did_you_mean(name, columns)
@@ -179,13 +179,13 @@ def read_counterfactuals(
         (changing if name in inside else aside).append(name)
     if not changing and not results:
         raise ColumnError(
-            f"{source.name} has no column that is looked at beside {own!r}, so its copies differ in nothing; it has "
+            f"{source.name} has no used column except {own!r}, so its copies are equal to the rows; it has "
             f"{', '.join(source.columns)}"
         )
     for name in changing:
         if name in protected and reading.bands.get(name):
             raise UsageError(
-                f"{source.name}: column {name!r} is cut into bands, and a copy has a value of its own; leave out "
+                f"{source.name}: column {name!r} is cut into bands, and a copy has a single value; leave out "
                 "`bands`, or the column"
             )
     read = _read(source, table, own, [*changing, *results])
@@ -240,7 +240,7 @@ def read_predictions(data: Any, table: Table, name: str) -> Counterfactuals:
     if missing is not None:
         whose = people[there[int(np.argmax(missing))]]
         raise DataError(
-            f"{source.name}: column {name!r} is missing for a copy of {whose!r}; write what is predicted for it, or "
+            f"{source.name}: column {name!r} is missing for a copy of {whose!r}; write its prediction, or "
             "remove the row"
         )
     aside = tuple(one for one in source.columns if one not in (own, name) and not INDEX_NAME.fullmatch(one))
@@ -294,23 +294,24 @@ def _check_people(people: Sequence[str | None], table: Table, where: str, own: s
     if None in people:
         row = people.index(None) + 1
         raise DataError(
-            f"{where}: copy {row:,} has no {own!r}, so nobody knows whose it is; write it, or remove the row"
+            f"{where}: copy {row:,} has no {own!r}, so its original row is unknown; write it, or remove the row"
         )
     many, rows = Counter(people), Counter(_names(table, own))
     if twice := [one for one in many if rows[str(one)] > 1]:
         raise DataError(
-            f"{where} has a copy of {twice[0]!r}, and {rows[str(twice[0])]:,} rows of the data have that {own!r}, so "
-            "nobody knows of which; give every row an id of its own"
+            f"{where} has a copy of {twice[0]!r}, and {rows[str(twice[0])]:,} rows of the data have that "
+            f"{own!r}, so the original row "
+            "is unknown; give every row its own ID"
         )
     unknown = tuple(str(one) for one in many if not rows[str(one)])
     if len(unknown) == len(many):
         raise DataError(
-            f"{where} has copies of {listed(unknown)} alone, and none of these is a {own!r} of a row that is used"
+            f"{where} has only copies of {listed(unknown)}, and none of these is the {own!r} of a row that is used"
         )
     one, most = many.most_common(1)[0]
     if most > MOST:
         raise DataError(
-            f"{where} has {most:,} copies of {one!r}, and at most {MOST} are looked at; leave some out"
+            f"{where} has {most:,} copies of {one!r}, and at most {MOST} are used; leave some out"
         )
     return unknown
 
@@ -324,7 +325,7 @@ def left_out(copies: Counterfactuals) -> Iterator[Note]:
             "unknown_copies",
         )
     if copies.aside:
-        yield Note(f"{copies.source}: nobody looks at {', '.join(copies.aside)}", "copies")
+        yield Note(f"{copies.source}: unused columns: {', '.join(copies.aside)}", "copies")
 
 
 def listed(names: Sequence[str]) -> str:
@@ -389,7 +390,7 @@ def _values(
         if strange := sorted(new - seen):
             raise DataError(
                 f"{where}: column {name!r} holds {strange[0]!r}, and no row of the data does, so nothing is "
-                "learned of it; mend it, or add such rows"
+                "learned about it; correct it, or add such rows"
             )
     return out
 

@@ -98,8 +98,8 @@ def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable
     if many > MOST:
         what = attribute_name((*columns, *(name for name, _ in comparable)))
         raise UsageError(
-            f"{what} has {many:,} combinations of levels; at most {MOST} are flipped: name fewer protected columns or "
-            "comparable values, or fold rare groups together"
+            f"{what} has {many:,} combinations of levels; at most {MOST} are supported: name fewer protected "
+            "columns or comparable values, or merge rare groups"
         )
     others = [name for name, _ in comparable]
     return [
@@ -159,7 +159,9 @@ def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> 
         }
         out.append(Change(float(mass * math.prod(own for _, own in chosen)), everybody, among))
     if len(out) > MOST:
-        raise UsageError(f"there are {len(out):,} combinations to average over, and at most {MOST} are taken")
+        raise UsageError(
+            f"there are {len(out):,} combinations to average over, and at most {MOST} are supported"
+        )
     total = sum(one.share for one in out)
     return tuple(replace(one, share=one.share / total) for one in out)
 
@@ -208,8 +210,8 @@ def levels_of(table: Table, name: str) -> tuple[pa.Array, Ints, list[str]]:
     """Return a feature column, the code of each row's level, shape (n,), and the names of the levels."""
     if table.reading.bands.get(name):
         raise UsageError(
-            f"column {name!r} is cut into bands, and a band is no value that a person could have in it; leave out "
-            "`bands`, or ask by scores, without `model`"
+            f"column {name!r} is cut into bands, and a band is not a value of a person; leave out "
+            "`bands`, or use scores, without `model`"
         )
     column = column_of(table, name)
     return column, *group_codes(column, name, table.reading.merge.get(name))[:2]
@@ -250,4 +252,4 @@ def proxies(
                 pure = (mass >= share * n) & (counts.max(axis=1) >= purity * mass)
             chosen = [i for i in np.flatnonzero(pure) if levels[i] != MISSING]
             if len(chosen) > 1 and len({int(counts[i].argmax()) for i in chosen}) > 1:
-                yield f"{name}={','.join(sorted(levels[i] for i in chosen))} (they tell {protected})"
+                yield f"{name}={','.join(sorted(levels[i] for i in chosen))} (they predict {protected})"

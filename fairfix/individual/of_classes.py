@@ -30,7 +30,7 @@ from fairfix.models.predictors import RepairedPredictor
 
 CHANGED = "decision_flips.under_counterfactuals"
 
-BLIND = "the rule does not look at what is changed: constant by construction"
+BLIND = "the rule does not use the changed columns: constant by construction"
 
 
 def classes_of_copies(
@@ -128,7 +128,7 @@ def require_known(copies: Counterfactuals, names: Collection[str]) -> None:
             here, there = (", ".join(map(repr, sorted(one)[:3])) for one in (names, predicted))
             raise DataError(
                 f"no copy is predicted a class of the data: column {column!r} of {copies.source} holds {there}, the "
-                f"classes of the data are {here}; spell the classes alike in both"
+                f"classes of the data are {here}; spell the classes the same way in both"
             )
 
 

@@ -159,8 +159,8 @@ def _residual(
     why = [*_too_little_left(effective, left, balanced, effective * square / mass)]
     if abs(blind) > z * math.hypot(blind_error, least):
         why.append(
-            f"a score made blind of these columns would be called unfair (by {blind:.2g} ± {z * blind_error:.2g}): "
-            "they tell of score and group what is not accounted for"
+            f"a group-blind score of these columns would be called unfair (by {blind:.2g} ± {z * blind_error:.2g}): "
+            "they explain part of score and group that the adjustment does not remove"
         )
     of_blind = (blind, blind_error)
     return ResidualContrast(
@@ -191,13 +191,13 @@ def _too_little_left(effective: float, left: float, balanced: float, information
         yield f"{effective:,.0f} effective rows; {LEAST_ROWS:,} are needed to learn from"
     if left < LEAST_LEFT:
         yield (
-            f"the group can be told nearly perfectly from the other columns: they leave {left:.1%} of its variance "
-            f"open; {LEAST_LEFT:.0%} is needed"
+            f"the other columns predict the group nearly perfectly: they leave {left:.1%} of its variance "
+            f"unexplained; {LEAST_LEFT:.0%} is needed"
         )
     if balanced < LEAST_OVERLAP:
         yield f"groups overlap in {balanced:.1%} of rows; {LEAST_OVERLAP:.0%} is needed"
     if information < LEAST_INFORMATION:
         yield (
-            f"what is left open of the group tells as much as {information:.0f} rows; "
+            f"the unexplained part of the group is worth {information:.0f} rows; "
             f"{LEAST_INFORMATION:.0f} are needed"
         )

@@ -52,7 +52,7 @@ class Rule:
     def parse(self, owner: str, name: str, text: str) -> Any:
         """Return the value that a text stands for: a choice, a word, or a number; UsageError where it is none."""
         if not isinstance(text, str):  # an estimator
-            raise UsageError(f"`{name}`: {owner} takes no value of type {type(text).__name__} here")
+            raise UsageError(f"`{name}`: {owner} does not accept a value of type {type(text).__name__} here")
         text = text.strip()
         if self.text or self.choices or text in self.words:
             return text
@@ -143,7 +143,7 @@ class Solver:
     """Whether it learns from rows that come in pieces, which need not fit into memory."""
     counts_as_groups: ClassVar[bool] = False
     """Whether a fit to counts takes their protected columns as features, as a rule of score and group."""
-    needs_rows: ClassVar[str] = "it learns from single rows"
+    needs_rows: ClassVar[str] = "it learns from individual rows"
     """Why counts do not do for rows, with what to do instead; empty where a fit to weighted rows, one for each group,
     label and score bin, is that to the rows up to what bins cannot tell."""
     method: Any
@@ -194,7 +194,7 @@ class Repairer:
     """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
 
     slack: float = param(
-        0.0, "largest gap between two groups that is left, in the method's criterion", at_least=0.0
+        0.0, "largest allowed gap between two groups, in the method's criterion", at_least=0.0
     )
 
     def __post_init__(self) -> None:
@@ -237,8 +237,8 @@ class Repairer:
             if solver.option not in users:
                 users -= {"`solver=auto`"}  # which takes the place of others
                 shown = f"{value:g}" if isinstance(value, float) else value
-                remedy = f"it goes with {' or '.join(sorted(users))}" if users else "leave it out"
-                raise UsageError(f"{self.name}: `{name}={shown}` does not go with {solver.option}; {remedy}")
+                remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
+                raise UsageError(f"{self.name}: `{name}={shown}` conflicts with {solver.option}; {remedy}")
 
     # ------------------------------------------------------------------ what the parameters make of the method
 
@@ -302,7 +302,7 @@ class Repairer:
         if not solver.knows_copies:
             ways = [one.option for one in self.solvers.values() if one.knows_copies]
             ways = ways or ["`method=sensei` with `solver=linear`"]
-            return f"{this} knows no counterfactual copies; leave out `counterfactuals`, or take {' or '.join(ways)}"
+            return f"{this} does not use counterfactual copies; leave out `counterfactuals`, or use {' or '.join(ways)}"
         alone = "counterfactual copies differ in features, and here it learns from the score alone"
         return f"{this}: {alone}; name columns with `features`" if features is None else ""
 
@@ -419,8 +419,8 @@ class Repairer:
         """Return the predictor, with a warning if it has not converged."""
         if not predictor.trace.converged:
             stopped = ConvergenceWarning(
-                f"{self.name} stopped after {predictor.trace.iterations} steps without reaching what it searches for; "
-                "this is the best that it met"
+                f"{self.name} stopped after {predictor.trace.iterations} steps before reaching its tolerance; "
+                "this is the best solution that it found"
             )
             warnings.warn(stopped, stacklevel=3)
         return predictor
@@ -440,22 +440,22 @@ class Repairer:
             f"{name} learns nothing from rows without labels; leave out `unlabelled`": (
                 problem.unlabelled is not None and not self.knows_unlabelled
             ),
-            f"{this} knows no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
-            f"{this} knows no directions that do not count; leave out `subspace`": (
+            f"{this} uses no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
+            f"{this} does not use directions that do not count; leave out `subspace`": (
                 problem.subspace is not None and not solver.knows_pairs
             ),
-            f"{name} needs to know the noise of the groups; give a table with `noise`": (
+            f"{name} needs a description of the group noise; give a table with `noise`": (
                 self.knows_noise and not noise
             ),
-            f"{name} takes groups as they are; leave out `noise`": noise and not self.knows_noise,
+            f"{name} takes groups as recorded; leave out `noise`": noise and not self.knows_noise,
             f"{name} works on scores and learns from no features; leave out `features`": (
                 learned and not self.learns
             ),
-            f"{this} sees no protected column; leave out `protected_as_feature`": (
+            f"{this} uses no protected column; leave out `protected_as_feature`": (
                 paf and solver.sees_groups is False
             ),
-            f"{this} treats groups apart, so it needs the protected attribute at predict time: say "
-            "`protected_as_feature`, or take another solver": not paf and solver.sees_groups is True,
+            f"{this} treats groups differently, so it needs the protected attribute at predict time: set "
+            "`protected_as_feature`, or use another solver": not paf and solver.sees_groups is True,
         }
         if problem.copies is not None and (why := self.without_copies(problem.features)):
             raise UsageError(why)
@@ -468,7 +468,7 @@ class Repairer:
         if self.uses_labels and not problem.has_labels:
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         if (label := only_label(problem)) is not None:
-            raise DataError(f"all labels are {label}; a repair needs both classes to be judged by")
+            raise DataError(f"all labels are {label}; a repair needs both classes")
 
 
 def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
@@ -476,7 +476,7 @@ def require_two(columns: Iterable[str], names: Sequence[str]) -> None:
     if len(names) < 2:
         alone = names[0] if names else "none"
         raise DataError(
-            f"column {attribute_name(columns)!r} has the single group {alone!r}; a repair needs at least two groups"
+            f"column {attribute_name(columns)!r} has only the group {alone!r}; a repair needs at least two groups"
         )
 
 
@@ -487,6 +487,6 @@ def expected_accuracy(table: Table, chance: Floats, threshold: float = 0.5) -> f
     """
     label, weight = table.rows.label, table.rows.weight
     if label is None:
-        raise DataError("selecting among parameter values needs labels; name the column with `label`")
+        raise DataError("choosing among parameter values needs labels; name the column with `label`")
     right = np.where(label == 1, 2.0 * (1.0 - threshold) * chance, 2.0 * threshold * (1.0 - chance))
     return float(np.average(right, weights=weight))

@@ -55,7 +55,7 @@ def expanded(problem: RepairProblem, basis: str) -> Expanded:
         return Expanded(plain.features, X, plain.folds, X, lambda linear: linear)
     if problem.features is None:
         raise UsageError(
-            f"`basis={basis}` is made of feature columns, and here is a score alone, which has its knots anyway; name "
+            f"`basis={basis}` is built from feature columns, and there is only a score, which has its own knots; name "
             "columns with `features`, or leave out `basis`"
         )
     if basis == "splines":

@@ -144,7 +144,7 @@ def _more(
         groups = table.groups(columns)
         name = groups.names[int(groups.codes[int(np.argmax(code < 0))])]
         raise DataError(
-            f"unlabelled rows are of the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
+            f"unlabelled rows belong to the group {name!r} of {' x '.join(columns)!r}, which no labelled row has; "
             "leave these rows out"
         )
     return code, table.ranking, table.rows.weight

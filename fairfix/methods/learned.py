@@ -58,8 +58,8 @@ class LearnerRule(Rule):
 def learner_param() -> Any:
     """Return the hyper-parameter that says what is learned from features."""
     rule = LearnerRule(
-        "model that is learned from features: linear (or logistic), boosted trees or a forest of scikit-learn, trees "
-        "of LightGBM or XGBoost; in Python an estimator too, or the path to import one from",
+        "model to learn from features: linear (or logistic), scikit-learn boosted trees or forest, trees "
+        "of LightGBM or XGBoost; in Python also an estimator, or the import path of one",
         choices=tuple(TITLES),
         selectable=True,
     )
@@ -74,7 +74,7 @@ def l2_param() -> Any:
     """Return the hyper-parameter that keeps linear models small."""
     return param(
         1e-3,
-        "weight of the squared coefficients of a linear model, beside the mean loss",
+        "weight of the squared coefficients of a linear model, relative to the mean loss",
         at_least=0.0,
         at_most=MOST_L2,
         selectable=True,
@@ -116,9 +116,7 @@ def mean_of(problem: RepairProblem, learner: Learner, loss: str, l2: float, seed
     if problem.features is not None:
         return learned_of(problem, learner, loss, l2, seed)
     if problem.table.rows.score is None:
-        raise DataError(
-            "there is neither a score nor a feature to learn from; name one with `score` or `features`"
-        )
+        raise DataError("there is no score and no feature to learn from; name one with `score` or `features`")
     return Scored(Scorer(), Scorer()(problem.table))
 
 

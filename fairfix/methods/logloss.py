@@ -78,8 +78,8 @@ class LogLoss(Repairer):
 
     name: ClassVar[str] = "logloss"
     summary: ClassVar[str] = (
-        "fair probabilities: a logistic model of least robust log loss with equal selection rates, true or false "
-        "positive rates, or odds"
+        "fair probabilities: a logistic model that minimizes a robust log loss with equal selection rates, true "
+        "or false positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
@@ -92,30 +92,30 @@ class LogLoss(Repairer):
         "equalized odds": {"constraint": "equalized_odds"},
     }
 
-    constraint: str = param("demographic_parity", "what is made alike in expectation", choices=tuple(EVENTS))
+    constraint: str = param("demographic_parity", "constraint to meet in expectation", choices=tuple(EVENTS))
     group: str = param(
         "recorded",
-        "the group that the rule goes by: the recorded one, which it needs at predict time, or chances of it by a "
+        "group that the rule uses: the recorded one, which it needs at predict time, or its probabilities by a "
         "model of the features, so that it needs no protected column",
         choices=("recorded", "estimated"),
     )
     holds: str = param(
         "as-used",
-        "for which rule a constraint about labels holds: the one that is used, which knows no label, or as in the "
-        "paper the one that is given the label, and is then averaged over it",
+        "rule for which a constraint about labels holds: the rule in use, which does not know the label, or as in the "
+        "paper a rule that is given the label and then averaged over it",
         choices=("as-used", "given-label"),
     )
     basis: str = param(
         "linear",
-        "what the score is linear in: the features as they are; cubic splines of those that are numbers, too; or the "
-        "log-odds of boosted trees as one more feature",
+        "inputs in which the score is linear: the features; the features and cubic splines of numeric ones; or "
+        "the features and the log-odds of boosted trees as one more feature",
         choices=tuple(BASES),
         selectable=True,
     )
     l2: float | str = param(
         DEFAULT,
-        "half of it weighs the squared coefficients of the linear score, beside the mean loss; cv: the one of least "
-        "log loss in cross validation",
+        "half of it is the weight of the squared coefficients of the linear score, relative to the mean loss; "
+        "cv: the value with the least log loss in cross validation",
         words=("cv",),
         above=0.0,
         at_most=MOST_L2,
@@ -123,13 +123,13 @@ class LogLoss(Repairer):
     )
     intercept: str = param(
         "free",
-        "whether the intercept is penalised too, as in the authors' code",
+        "whether to penalize the intercept too, as in the authors' code",
         choices=("free", "penalised"),
     )
     decisions: str = param(
         "randomized",
-        "decisions drawn with the probability, for which the slack holds, or the probability rounded at the threshold, "
-        "for which it need not",
+        "decisions randomized with the probability, for which the slack holds, or the probability rounded at the "
+        "threshold, for which it need not",
         choices=("randomized", "deterministic"),
     )
 
@@ -137,13 +137,13 @@ class LogLoss(Repairer):
         super().__post_init__()
         if self.holds == "given-label" and not self.about_labels:
             raise UsageError(
-                f"{self.name}: `holds=given-label` is of constraints about labels, and {self.constraint} is not; leave "
-                "it out, or choose another `constraint`"
+                f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is "
+                "not one; leave it out, or choose another `constraint`"
             )
         if self.holds == "given-label" and self.group == "estimated":
             raise UsageError(
-                f"{self.name}: `holds=given-label` goes with `group=recorded`; a rule without the group holds its "
-                "constraint as it is used"
+                f"{self.name}: `holds=given-label` needs `group=recorded`; a rule without the group always meets its "
+                "constraint as used"
             )
 
     @property
@@ -165,10 +165,12 @@ class LogLoss(Repairer):
     def needs_rows(self) -> str:
         """Why counts do not do for rows: cross validation divides them, and a model of the group learns from each."""
         if self.basis != "linear":
-            return f"`basis={self.basis}` is made of feature columns, of which counts know nothing; leave out `basis`"
+            return (
+                f"`basis={self.basis}` is built from feature columns, and counts have none; leave out `basis`"
+            )
         if self.group == "estimated":
-            return "without the group it has to learn from single rows who is of which; take `group=recorded`"
-        return "" if self.l2 != "cv" else "`l2=cv` divides the rows into folds; give a number"
+            return "without the group it must learn the group from individual rows; use `group=recorded`"
+        return "" if self.l2 != "cv" else "`l2=cv` splits rows into folds; give a number"
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds."""
@@ -182,7 +184,7 @@ class LogLoss(Repairer):
         """Find the saddle point."""
         if self.group == "estimated" and problem.protected_as_feature:
             raise UsageError(
-                f"{self.name}: `group=estimated` sees no protected column; leave out `protected_as_feature`"
+                f"{self.name}: `group=estimated` uses no protected column; leave out `protected_as_feature`"
             )
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
@@ -221,18 +223,18 @@ class LogLoss(Repairer):
                 f"{' (of the probabilities before they are rounded)' * (self.decisions == 'deterministic')}",
                 best.objective,
                 best.objective - best.gap,
-                f"{'probabilities with these scores that' if given else f'{scores} whose probabilities'} hold the "
+                f"{'probabilities with these scores that' if given else f'{scores} whose probabilities'} meet the "
                 f"slack in the {game.gap}{game.told_by}",
             )
 
     def _quantities(self, best: Solution, l2: float, groups: Groups) -> Iterator[Quantity]:
         """Yield the penalty and the multipliers."""
-        yield Quantity("l2", l2, "half of it weighs the squared coefficients in the penalty")
+        yield Quantity("l2", l2, "half of it is the weight of the squared coefficients in the penalty")
         own = best.prices.reshape(-1, len(groups.levels))
         for label, prices in zip(EVENTS[self.constraint], own, strict=True):
             where = "" if label is None else f" among rows with label {label:g}"
             for name, price in zip(groups.names, prices, strict=True):
-                yield Quantity("multiplier", price, f"price of the group's rate{where}", name)
+                yield Quantity("multiplier", price, f"dual value of the group's rate{where}", name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,7 +367,7 @@ class Game:
                 name = groups.names[int(np.argmin(mass))]
                 raise DataError(
                     f"group {name!r} of {attribute_name(groups.columns)!r} has no rows with label {label} to fit on, "
-                    f"which {constraint} needs; leave the group out, fold it into another, or take demographic_parity"
+                    f"which {constraint} needs; leave the group out, merge it into another, or use demographic_parity"
                 )
 
     def penalty(self) -> tuple[float, tuple[Note, ...]]:
@@ -384,7 +386,8 @@ class Game:
                     break
         if math.isinf(best):
             note = (
-                f"cross validation chose no l2, so it is {at:g}: without a fold of {FOLDS} some group lacks the rows "
+                f"cross validation could not choose l2, so it is {at:g}: without one of the {FOLDS} folds, some "
+                "group lacks the rows "
                 f"that {self.method.constraint} needs, or a log loss is infinite"
             )
             return at, (Note(note, "chosen"),)
@@ -412,16 +415,16 @@ class Game:
         if self.method.about_labels and not self.method.estimates:
             after = self.gap_of((self.masses(w * chance) / self.masses(w)).ravel())
             yield Note(
-                f"on the rows of the fit, the {self.gap} is {self.gap_of(best.rates):.4f} given the true labels, and "
-                f"{after:.4f} for the rule as it is used, which does not know them",
+                f"on the training rows, the {self.gap} is {self.gap_of(best.rates):.4f} given the true labels, and "
+                f"{after:.4f} for the rule in use, which does not know them",
                 "reached",
             )
         if rule.rounded:
             yield from _alike(self.groups, chance, self.scorer(base)(table), cut)
         elif cut != 0.5:
             yield Caution(
-                f"decisions are drawn with the probability, and the threshold of {cut:g} has no part in them: it is of "
-                "the base alone. With `decisions=deterministic` the probability is rounded at it",
+                f"decisions are randomized with the probability and ignore the threshold of {cut:g}, which applies to "
+                "the original model alone. With `decisions=deterministic`, the probability is rounded at it",
                 "threshold",
             )
 
@@ -468,7 +471,7 @@ class EstimatedGame(Game):
     def told_by(self) -> str:
         """Words for how it is known of a row which rates it is part of."""
         what = ["groups"] * (self.method.group == "estimated") + ["labels"] * self.method.about_labels
-        return f", by the chances of {' and '.join(what)} as the records correct them"
+        return f", by the probabilities of {' and '.join(what)}, corrected by the records"
 
     @cached_property
     def _coded(self) -> tuple[Ints, Ints, Ints]:
@@ -562,9 +565,9 @@ def _alike(groups: Groups, chance: Floats, plain: Floats, cut: float) -> Iterato
         ]
         if caught:
             yield Caution(
-                f"rounded at {cut:g}, every row of the fit in {', '.join(map(repr, caught))} gets decision {decision}, "
-                "unlike from the plain model: the probabilities there no longer straddle the threshold; draw the "
-                "decisions, or take `method=ramp`",
+                f"rounded at {cut:g}, every training row in {', '.join(map(repr, caught))} gets decision {decision}, "
+                "unlike with the plain model: the probabilities there are all on one side of the threshold; "
+                "randomize the decisions, or use `method=ramp`",
                 "selection",
             )
 

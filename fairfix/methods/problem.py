@@ -147,7 +147,7 @@ def require_rows(problem: RepairProblem) -> None:
     if not mass.all():
         empty, where = problem.cells.names[int(np.argmin(mass))], attribute_name(problem.cells.columns)
         raise DataError(
-            f"group {empty!r} of {where!r} has no rows to fit on; leave it out or fold it into another"
+            f"group {empty!r} of {where!r} has no rows to fit on; leave it out or merge it into another"
         )
 
 
@@ -156,13 +156,13 @@ def _require_classes(problem: RepairProblem) -> None:
     (column, *_), (names, codes) = problem.table.reading.columns.classes, problem.classes
     if len(names) < 2:
         raise DataError(
-            f"label column {column!r} has the single class {names[0]!r}; a repair needs two or more"
+            f"label column {column!r} has only the class {names[0]!r}; a repair needs two or more"
         )
     mass = np.bincount(codes, problem.weight, len(names))
     if not mass.all():
         empty = names[int(np.argmin(mass))]
         raise DataError(
-            f"class {empty!r} of {column!r} has no rows of positive weight to fit on; leave its rows out, or fold it "
+            f"class {empty!r} of {column!r} has no rows of positive weight to fit on; leave its rows out, or merge it "
             "into another"
         )
 

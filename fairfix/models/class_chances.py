@@ -94,13 +94,13 @@ def classified(
     """
     names, unseen = predictor.classes, predictor.unseen(table)
     if unseen.any() and unseen_group == "error":
-        raise unseen_error(table, predictor.inputs, unseen, where, "what the rule makes of a row of no group")
+        raise unseen_error(table, predictor.inputs, unseen, where, "the rule's result for a row of no group")
     chance = predictor.class_probabilities(table) if len(table) else np.zeros((0, len(names)))
     if not (sound := np.isfinite(chance).all(axis=1)).all():
         raise DataError(
-            f"the rule gives no chances of classes to one of the {len(table):,} rows from row {where} (the "
+            f"the rule gives no class probabilities for one of the {len(table):,} rows from row {where} (the "
             f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
-            "changed; mend the row, or repair again"
+            "changed; correct the row, or repair again"
         )
     lost = unseen & (unseen_group == "abstain")
     columns = [as_column(names).take(arrow_array(chance.argmax(axis=1), lost))]

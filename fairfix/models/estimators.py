@@ -106,7 +106,7 @@ def checked(learner: Any) -> None:
     made, title = estimator_of(learner), title_of(learner)
     if weight_name(made) is None:
         raise UsageError(
-            f"`learner`: {title} takes no sample_weight in its fit, and a repair weighs rows; take a learner that does"
+            f"`learner`: {title} has no sample_weight in its fit, and a repair weights rows; use a learner that has it"
         )
     from sklearn.base import clone
 
@@ -126,8 +126,8 @@ def estimator_of(learner: Any) -> Estimator:
         raise UsageError(f"`learner`: {made.__name__} is a class; give an estimator of it, {made.__name__}()")
     if not (isinstance(made, Estimator) and hasattr(made, "predict")):
         raise UsageError(
-            f"`learner`: {shortened(repr(made))} is no estimator; it needs the methods get_params, fit and predict of "
-            "scikit-learn"
+            f"`learner`: {shortened(repr(made))} is not an estimator; it needs the methods get_params, fit and "
+            "predict of scikit-learn"
         )
     return made
 
@@ -143,7 +143,7 @@ def imported(path: str) -> Any:
         return made() if isinstance(made, type) or not hasattr(made, "fit") else made
     except Exception as error:
         fault = f"{type(error).__name__}: {error}"
-        raise UsageError(f"`learner={path}` leads to no estimator: {shortened(fault)}") from error
+        raise UsageError(f"`learner={path}` does not name an estimator: {shortened(fault)}") from error
 
 
 def weight_name(estimator: Any) -> str | None:
@@ -235,7 +235,7 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
     estimator = _named(learner, "Regressor", loss, len(y)) if _is_name(learner) else estimator_of(learner)
     if not _is_regressor(estimator):
         raise UsageError(
-            f"`learner`: {title_of(learner)} is a classifier, and a number is to be predicted; give a regressor"
+            f"`learner`: {title_of(learner)} is a classifier, and the repair predicts numbers; give a regressor"
         )
     if y.min() == y.max():  # which not every learner takes, and no loss has a better answer to
         return ConstantMember(level + unit * y[:1])
@@ -245,8 +245,8 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
     member = _fitted(estimator, X, y, weight, seed, learner, links)
     if name_of(loss) == "poisson" and not member.predict(X).min() > 0.0:
         raise DataError(
-            f"`learner`: {title_of(learner)} predicts means of counts that are not above 0 on the rows of the fit; "
-            "take one that keeps them there, such as PoissonRegressor"
+            f"`learner`: {title_of(learner)} predicts means of counts that are not above 0 on the training rows; "
+            "use one that keeps them above 0, such as PoissonRegressor"
         )
     return member.rescaled(level, unit)
 
@@ -380,7 +380,9 @@ def _fitted(
             f"`learner`: the fit of {title_of(learner)} failed: {shortened(str(error), 200)}"
         ) from error
     if not np.isfinite(wanted).all():
-        raise DataError(f"`learner`: {title_of(learner)} predicts what is no number on the rows of the fit")
+        raise DataError(
+            f"`learner`: {title_of(learner)} predicts a value that is not a number on the training rows"
+        )
     scale = max(
         float(np.abs(wanted).max()), float(np.abs(y).max()) if links[0] in ("identity", "exp") else 0.0
     )
@@ -389,20 +391,20 @@ def _fitted(
         if kept.shape == wanted.shape and np.abs(kept - wanted).max() <= ALIKE * scale:
             return member
     raise UsageError(
-        f"`learner`: {title_of(learner)} cannot be kept as data: {_why_not(library)}; take another learner, or repair "
-        "its scores as they are, with `model` or `score`"
+        f"`learner`: {title_of(learner)} cannot be stored as data: {_why_not(library)}; use another learner, or repair "
+        "its scores, with `model` or `score`"
     )
 
 
 def _why_not(library: str) -> str:
     if library:
         return (
-            "its trees have what the arrays here do not know, which may be splits by category, linear leaves, another "
-            "number for missing ones or another output"
+            "its trees have unsupported parts, such as splits by category, linear leaves, another "
+            "code for missing values or another output"
         )
     if missing := [one for one in ("skl2onnx", "onnxruntime") if find_spec(one) is None]:
-        return f"it needs {' and '.join(missing)} to become a graph of ONNX: pip install 'fairfix[learners]'"
-    return "skl2onnx makes no graph of it that predicts the same"
+        return f"it needs {' and '.join(missing)} for conversion to ONNX: pip install 'fairfix[learners]'"
+    return "skl2onnx cannot convert it to a graph that predicts the same"
 
 
 def _takes_gaps(estimator: Any, library: str) -> bool:
@@ -484,6 +486,6 @@ def _beside(each: list[Member], learner: Learner) -> Member:
     if len(trees) == len(each):
         return side_by_side(trees)
     raise UsageError(
-        f"`learner`: {title_of(learner)} is a regressor that is kept as a graph, and the plug-in needs probabilities "
-        "of groups too; take `solver=reduction`, or a regressor of trees or with coefficients"
+        f"`learner`: {title_of(learner)} is a regressor that is stored as a graph, and the plug-in needs probabilities "
+        "of groups too; use `solver=reduction`, or a regressor of trees or with coefficients"
     )

@@ -171,7 +171,7 @@ class Features:
         for name in moves.column_names:
             if name not in kinds:
                 raise ColumnError(
-                    f"column {name!r} is no feature of numbers or of lists of numbers, and no other has directions; "
+                    f"column {name!r} is not a feature of numbers or lists of numbers, and only these have directions; "
                     f"such features are {', '.join(map(repr, kinds)) or 'not among those that are learned from'}"
                 )
         out = []
@@ -207,7 +207,7 @@ class Features:
         try:
             columns = tuple(Feature(**one) for one in list_of(FEATURE, least=1)(state))
             names = [one.name for one in columns]
-            need(len(set(names)) == len(names), "a column is there twice")  # as often as memory lasts
+            need(len(set(names)) == len(names), "a column occurs twice")  # as often as memory lasts
             for one in columns:
                 levelled = one.kind in ("category", "group")
                 need(bool(one.levels) == levelled, f"{one.name!r} has no levels, or should not")
@@ -236,7 +236,7 @@ def _learn(table: Table, name: str, weight: Floats, same: tuple[str, ...]) -> Fe
     kind = kind_of(name, _column(table, name).type)
     if same and kind != "category":
         raise ColumnError(
-            f"feature column {name!r} holds {kind}s; only texts can be taken for one: leave it out, or make it text"
+            f"feature column {name!r} holds {kind}s; only texts can replace them: leave it out, or convert it to text"
         )
     if kind == "category":
         return replace(_learn_levels(name, "category", *_coded(table, name, kind, same), weight), same=same)
@@ -341,7 +341,7 @@ def kind_of(name: str, kind: pa.DataType) -> Kind:
     ):
         return "vector"
     raise ColumnError(
-        f"feature column {name!r} is of type {kind}, which is neither number nor text, nor a list of numbers; convert "
+        f"feature column {name!r} is of type {kind}, which is not a number, a text or a list of numbers; convert "
         "it, or leave it out with `features`"
     )
 
@@ -419,7 +419,7 @@ def _numbers(column: pa.Array, name: str) -> Floats:
     if np.isinf(entries).any():
         row = int(np.argmax(np.isinf(entries)))
         raise DataError(
-            f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); mend or remove it"
+            f"feature column {name!r} holds {entries[row]} (row {row + 1:,} of those used); correct or remove it"
         )
     return entries
 
@@ -454,7 +454,7 @@ def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:
         at = int(np.argmax(lengths != width))
         raise DataError(
             f"feature column {name!r} holds a list of {lengths[at]:,} numbers (row {np.flatnonzero(here)[at] + 1:,} of "
-            f"those used) beside lists of {width:,}; every row needs as many"
+            f"those used), but other rows have lists of {width:,}; use one length"
         )
     entries = np.full((len(column), width), np.nan)
     flat = numbers(pc.list_flatten(column), name, "feature").astype(np.float64, copy=False)
@@ -463,6 +463,6 @@ def _lists(column: pa.Array, name: str, width: int | None = None) -> Floats:
         row = np.flatnonzero(here)[int(np.argmin(np.isfinite(entries[here]).all(axis=1)))]
         raise DataError(
             f"feature column {name!r} holds a list with a number that is missing or infinite (row {row + 1:,} of "
-            f"those used); mend or remove it"
+            f"those used); correct or remove it"
         )
     return entries

@@ -97,8 +97,8 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     again = int(np.argmax(whole.to_pandas().duplicated())) + 1
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
-        f"(the first again in row {again:,}); ids draw the randomised decisions, so they must be unique: "
-        "mend them, name another column, or let rows of one id share one draw with `duplicate_ids=share`"
+        f"(the first again in row {again:,}); IDs seed the randomized decisions, so they must be unique: "
+        "correct them, name another column, or give rows with one ID the same draw with `duplicate_ids=share`"
     )
 
 

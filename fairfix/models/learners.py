@@ -274,7 +274,7 @@ def _logistic(
     member = LinearMember(np.ascontiguousarray(model.coef_.T), np.array(model.intercept_), link)
     slope = _slope(member, X, codes, weight, l2)
     if not slope <= STEEPEST:
-        message = f"logistic regression stopped at a slope of {slope:.1e}, not at its optimum; take an l2 above {l2:g}"
+        message = f"logistic regression stopped at a slope of {slope:.1e}, not at its optimum; use an l2 above {l2:g}"
         warnings.warn(ConvergenceWarning(message), stacklevel=2)
     return member
 

@@ -471,7 +471,7 @@ class OnnxMember(Member):
 def _unusable(error: Exception) -> ModelError:
     """Return the error of a graph that cannot be run."""
     return ModelError(
-        f"the graph of a fitted learner cannot be run: {shortened(str(error), 200)}; make it again"
+        f"the graph of a fitted learner cannot be run: {shortened(str(error), 200)}; repair again"
     )
 
 

@@ -239,8 +239,8 @@ class BlindRule(OfScorers):
         need(len(others) == 2 * len(sizes), "there is not a scorer for the label and two for each attribute")
         given = [one.classes_given for one in (first, *others)]
         need(given == [None, *(size for size in sizes for _ in range(2))], "a scorer is not of its groups")
-        need(sum(sizes) == held["cells"].shape[1], "there is not a cell for each group")
-        need(float(shares.sum()) + held["always"] <= 1.0 + 1e-9, "the shares add up to more than 1")
+        need(sum(sizes) == held["cells"].shape[1], "the number of intersections differs from that of groups")
+        need(float(shares.sum()) + held["always"] <= 1.0 + 1e-9, "the probabilities add up to more than 1")
         cuts = np.cumsum(sizes)[:-1]
         cells = tuple((one, zero) for one, zero in np.split(held["cells"], cuts, axis=1))
         prices = [

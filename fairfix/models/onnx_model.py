@@ -107,7 +107,7 @@ def opened(path: str, data: bytes) -> tuple[Any, Any]:
     elsewhere = next((one.name for one in _tensors(model) if one.data_location == one.EXTERNAL), None)
     if elsewhere is not None:
         raise ModelError(
-            f"model file {path} keeps the weights {elsewhere!r} in another file, whose bytes nobody has vouched for; "
+            f"model file {path} keeps the weights {elsewhere!r} in another file, which `trust_model` does not cover; "
             "save it as one file, with save_as_external_data=False"
         )
     session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
@@ -147,7 +147,7 @@ def _classes(path: str, graph: Any, labels: Any) -> NDArray[Any]:
                 return np.array(texts)
     if labels.type == "tensor(string)":
         raise ModelError(
-            f"model file {path} does not say which classes its probabilities are of; convert it with a ZipMap at its "
+            f"model file {path} does not name the classes of its probabilities; convert it with a ZipMap at its "
             "end, or write its scores into a column and name it with `score`"
         )
     return np.array([0, 1])

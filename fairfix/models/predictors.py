@@ -192,8 +192,8 @@ def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str
     groups = table.groups(columns)
     name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
     return DataError(
-        f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit ({int(unseen.sum()):,} of the "
-        f"{len(table):,} rows from row {where}); repair again with such rows, or choose `unseen_group=base` ({base}) "
+        f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} of the "
+        f"{len(table):,} rows from row {where}); repair again with such rows, or use `unseen_group=base` ({base}) "
         "or abstain"
     )
 

@@ -114,7 +114,9 @@ MANIFEST = record(
 )
 """What an artifact says beside its arrays; the settings of the predictor are checked by its kind."""
 
-SPOILT = "it was changed or damaged, or is of another version of fairfix: make it again with 'fairfix repair'"
+SPOILT = (
+    "it was changed or damaged, or comes from another version of fairfix: make it again with 'fairfix repair'"
+)
 """What to do with a sound container whose content is none."""
 
 CHOICES = {
@@ -230,7 +232,7 @@ class Repaired:
             if held["predictor"]["kind"] not in RepairedPredictor.kinds:
                 more_kinds()
             made = _made_of(held, artifact)
-            need(made.requires() == plain(held["requires"]), "it does not require what it says")
+            need(made.requires() == plain(held["requires"]), "its requirements contradict its content")
         except ArtifactError as error:
             raise ArtifactError(f"{name}: {shortened(str(error), LONGEST_FAULT)}; {SPOILT}") from error
         except MALFORMED as error:
@@ -313,7 +315,7 @@ class Repaired:
         for name in self.output.names:
             if name in source.columns:
                 raise DataError(
-                    f"{source.name} already has a column {name!r}; rename it, since prediction adds one"
+                    f"{source.name} already has a column {name!r}; rename it, since predicting adds one"
                 )
         schema = self.output_schema(source)
         ids: list[pa.Array] = []
@@ -420,9 +422,9 @@ class Repaired:
             columns = " or ".join(repr(one.column) for one in self.predictor.scales)
             raise DataError(
                 f"column {columns} is missing in {int(unseen.sum()):,} of the {len(table):,} rows from row {where}; "
-                "fill it, or choose `unseen_group=base` (the base decision) or abstain"
+                "fill it, or use `unseen_group=base` (the original decision) or abstain"
             )
-        raise unseen_error(table, self.predictor.inputs, unseen, where, "the base decision")
+        raise unseen_error(table, self.predictor.inputs, unseen, where, "the original decision")
 
     def _checked(self, table: Table, result: Floats, where: str) -> Floats:
         """Return what a predictor gives; a DataError where it is no number or probability, of a group that it knows."""
@@ -431,9 +433,10 @@ class Repaired:
         if not sound.all() and not (sound := sound | self.predictor.unseen(table)).all():
             what = "probability" if chance else "number"
             raise DataError(
-                f"the rule gives {result[int(np.argmin(sound))]:g}, which is no {what}, to one of the {len(table):,} "
-                f"rows from row {where}: one of its features is too large, or the artifact was changed; mend the row, "
-                "or repair again"
+                f"the rule gives {result[int(np.argmin(sound))]:g}, which is not a {what}, for one of the "
+                f"{len(table):,} "
+                f"rows from row {where}: one of its features is too large, or the artifact was changed; correct "
+                "the row, or repair again"
             )
         return result
 
@@ -479,7 +482,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
         kinds = ", ".join(sorted(RepairedPredictor.kinds))
         raise ArtifactError(f"unknown kind of predictor {shown(kind)}; this version knows {kinds}")
     if drawn["scheme"] != SCHEME:
-        raise ArtifactError(f"unknown randomisation scheme {shown(drawn['scheme'])}")
+        raise ArtifactError(f"unknown randomization scheme {shown(drawn['scheme'])}")
     policies = dict(held["policies"])
     unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
     reading = Reading(
@@ -498,7 +501,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     _check_reading(reading, predictor, base)
     identity, key = drawn["identity"], bytes.fromhex(drawn["key"])
     if predictor.randomized and not (identity and 0 < len(key) <= 64):
-        raise ArtifactError("the manifest does not say how decisions are drawn")
+        raise ArtifactError("the manifest does not say how decisions are randomized")
     own = held["method"], held["parameters"], predictor, reading, unseen
     return Repaired(*own, identity, key, base, held["facts"], held["seed"])
 

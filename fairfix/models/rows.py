@@ -98,17 +98,21 @@ def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Itera
     named += f" and {len(most) - SHOWN:,} groups more" if len(most) > SHOWN else ""
     gets = {
         "abstain": "they get no prediction",
-        "base": "the repair changes nothing for them"
+        "base": "they get the original model's prediction"
         if not predictor.classes
         else "they are predicted as rows of no group",
     }[repaired.unseen_group]
     own = [group_name(level) for level in getattr(predictor, "levels", ())]
     there = (
-        f"; the fit has {', '.join(map(repr, own[:SHOWN]))}" + (", ..." if len(own) > SHOWN else "")
+        f"; the training rows have {', '.join(map(repr, own[:SHOWN]))}"
+        + (", ..." if len(own) > SHOWN else "")
         if own
         else ""
     )
-    text = f"the fit has not seen the groups of {total:,} of {rows:,} rows ({total / rows:.1%}): {named}; {gets}{there}"
+    text = (
+        f"the training rows lack the groups of {total:,} of {rows:,} rows ({total / rows:.1%}): {named}; "
+        f"{gets}{there}"
+    )
     if total >= MOSTLY * rows:
         yield Caution(
             f"this repair hardly applies here: {text}; check how groups are written", "unseen_groups"
@@ -143,7 +147,9 @@ def _model_again(base: Mapping[str, Any], given: Any, trust: str | None) -> Scor
     given = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(given, str):
         if trust is not None:
-            raise UsageError("`trust_model` is of model files; leave it out, since this `model` is in memory")
+            raise UsageError(
+                "`trust_model` is for model files; leave it out, since this `model` is in memory"
+            )
         model = fitted_model(given, base["features"], **about)
         name = f"the {model.path} in memory"
     elif base["sha256"].startswith(CONTENT):
@@ -157,9 +163,7 @@ def _model_again(base: Mapping[str, Any], given: Any, trust: str | None) -> Scor
             f"this artifact was fitted on a model file; give that file, {base['name']}, with `model`"
         )
     if content_hash(model.estimator) != base["sha256"]:
-        raise ModelError(
-            f"{name} is not the model this artifact was fitted on: it has learned something else"
-        )
+        raise ModelError(f"{name} is not the model this artifact was fitted on: its content differs")
     return model
 
 

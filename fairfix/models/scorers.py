@@ -95,7 +95,7 @@ class Scorer:
         """Return the scorer of a saved state; an ArtifactError or ValueError where it does not fit together."""
         bounds = or_none(list_of(real(), 2, 2))
         if isinstance(settings, Mapping) and "member" not in settings:
-            need(not arrays, "a score that is taken as it is has arrays")
+            need(not arrays, "an unchanged score has arrays")
             return cls(**record(bounds=bounds)(settings))
         member = record(kind=one_of(*KINDS), settings=as_is)
         held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
@@ -103,7 +103,7 @@ class Scorer:
         made = KINDS[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
         gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
         width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
-        need(made.width in (None, width), "a member is of another number of features")
+        need(made.width in (None, width), "a component has another number of features")
         return cls(features, made, held["bounds"])
 
 

@@ -160,7 +160,7 @@ def screen_types(schema: pa.Schema, names: Sequence[str]) -> list[LeftOut]:
             try:
                 kind_of(name, kind)
             except ColumnError:
-                out.append(LeftOut(name, "type", f"is of type {kind}, which is not learned from"))
+                out.append(LeftOut(name, "type", f"has type {kind}, which is not supported"))
     return out
 
 
@@ -197,7 +197,7 @@ def of_left_out(left_out: Sequence[LeftOut], candidates: int) -> Iterator[Note]:
     if leaks:
         shown = ", ".join(map(repr, leaks[:6])) + (f" and {len(leaks) - 6} more" if len(leaks) > 6 else "")
         yield Caution(
-            f"columns that give away the label are left out: {shown}. If one of them is known before the outcome, name "
+            f"columns that reveal the label are left out: {shown}. If one of them is known before the outcome, name "
             "the columns to use with `features`",
             "leak",
         )
@@ -559,11 +559,11 @@ def _index(name: str, one: Entries, unlikely: float) -> LeftOut | None:
     rows = one.rows[: one.size - 1] if one.missing.any() else one.rows
     pairs, expected = float((rows * (rows - 1) // 2).sum()), n * (n - 1) / (2 * span)
     if len(rows) >= 0.9 * n and _log_below(pairs, expected) <= unlikely:
-        return LeftOut(name, "index", "numbers the rows: whole numbers that hardly repeat in their range")
+        return LeftOut(name, "index", "numbers the rows: whole numbers that rarely repeat in their range")
     if len(rows) == n == span and bool((np.diff(reals.astype(np.float64)) == 1).all()):
         return LeftOut(name, "index", "is the number of the row")
     if len(rows) >= max(FEWEST_TEXTS, n / 2) and (words := _words(name)) and words[-1] in ID_WORDS:
-        return LeftOut(name, "id", "is named like an ID, and its values hardly repeat")
+        return LeftOut(name, "id", "is named like an ID, and its values rarely repeat")
     return None
 
 

@@ -60,7 +60,7 @@ class Certificate:
     """What no rule of the class goes below."""
     among: str
     """The class, in the plural: ``linear models within the bounds``."""
-    rows: str = "the rows of the fit"
+    rows: str = "the training rows"
 
     @property
     def gap(self) -> float:
@@ -71,9 +71,13 @@ class Certificate:
     def sentence(self) -> str:
         """The same in words."""
         if self.value <= self.bound:
-            return f"the {self.objective}, {self.value:.6g}, is not above the least of {self.among}, on {self.rows}"
+            return (
+                f"the {self.objective}, {self.value:.6g}, is not above the smallest possible for "
+                f"{self.among}, on {self.rows}"
+            )
         return (
-            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the least of {self.among}, on "
+            f"the {self.objective}, {self.value:.6g}, is at most {self.gap:.3g} above the smallest possible for "
+            f"{self.among}, on "
             f"{self.rows}"
         )
 

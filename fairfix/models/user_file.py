@@ -159,7 +159,7 @@ class ScoringModel:
             plain = "" if self.input_names else " (on a plain array, since it has no feature_names_in_)"
             self._fail(f"failed on the data: {one_line(error)}{plain}", error)
         if answer.ndim not in (1, 2) or len(answer) != filled:
-            self._fail(f"answered a block of {filled} rows with an array of shape {answer.shape}")
+            self._fail(f"returned an array of shape {answer.shape} for a block of {filled} rows")
         return answer[: stop - start]
 
     def _to_scores(self, answer: NDArray[Any]) -> NDArray[np.float64]:
@@ -170,25 +170,25 @@ class ScoringModel:
         try:
             scores = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            self._fail(f"answered with something that is not a number: {one_line(error)}", error)
+            self._fail(f"returned a value that is not a number: {one_line(error)}", error)
         if scores.ndim == 1 and len(self.classes) in (0, 2):  # of the second of two classes, or of no class
             if not self.classes or self.positive == 1:
                 return scores
             return 1.0 - scores if self.kind == "predict_proba" else -scores
         if scores.ndim == 1 or scores.shape[1] != len(self.classes):
             wanted = f"the classes {_listing(self.classes)}" if self.classes else "one value per row"
-            self._fail(f"answered with an array of shape {answer.shape}, which does not fit {wanted}")
+            self._fail(f"returned an array of shape {answer.shape}, which does not fit {wanted}")
         return scores[:, self.positive]
 
     def _decisions(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return 1 where the label is the positive class, 0 where it is another class of the model."""
         if labels.ndim != 1:
-            self._fail(f"answered with labels of shape {labels.shape}; one label per row is needed")
+            self._fail(f"returned labels of shape {labels.shape}; one label per row is needed")
         plain = labels.astype(object)  # compares as Python does: the text "1" is not the number 1
         strangers = sorted({label for label in plain.tolist() if label not in self.classes}, key=repr)
         if strangers:
             self._fail(
-                f"answered {_listing(strangers)}, which is not among its classes {_listing(self.classes)}"
+                f"returned {_listing(strangers)}, which is not among its classes {_listing(self.classes)}"
             )
         return np.asarray(plain == self.classes[self.positive], dtype=np.float64)
 
@@ -257,14 +257,14 @@ def load_model(
     data = _read(path)
     if suffix not in (*PICKLES, *READERS) and not library_of(data):
         raise ModelError(
-            f"model file {path} is of no kind that is known; known are {', '.join(PICKLES)}, .skops and .onnx, and the "
+            f"model file {path} has an unknown kind; supported are {', '.join(PICKLES)}, .skops and .onnx, and the "
             "files that LightGBM, XGBoost and CatBoost save"
         )
     sha256 = digest(data)
     if pinned not in (None, sha256):
         raise ModelError(
             f"model file {path} is not the one you trust: it has the hash {sha256}, "
-            f"`trust_model` says {pinned}. If you know why it changed, pin it anew: `trust_model={sha256}`"
+            f"`trust_model` has {pinned}. If you know why it changed, pin the new hash: `trust_model={sha256}`"
         )
     reader = _reader(path, data)
     try:
@@ -282,7 +282,7 @@ def load_model(
     except ModelError:
         raise
     except Exception as error:  # attributes of a stranger's class may be code that fails
-        raise ModelError(f"model {path} cannot say what it is: {one_line(error)}") from error
+        raise ModelError(f"model {path} cannot describe itself: {one_line(error)}") from error
 
 
 def _reloaded(path: str, facts: dict[str, Any]) -> ScoringModel:
@@ -344,7 +344,7 @@ def _from_skops(path: str | Path, data: bytes, sha256: str, *, trusted: bool) ->
     unknown = skops.io.get_untrusted_types(data=data)
     if unknown and not trusted:
         raise ModelError(
-            f"model file {path} holds types that skops does not know to be safe, so it was not loaded: "
+            f"model file {path} contains types that skops does not know to be safe, so it was not loaded: "
             f"{', '.join(unknown)}. The safer way: write the model's scores into a column and name it with "
             f"`score`. If you trust these types and whoever made this very file: `trust_model={sha256}`"
         )
@@ -380,7 +380,7 @@ def _tell_versions(path: str | Path, caught: Iterable[warnings.WarningMessage]) 
     for saved, present in sorted(versions):
         other = FairfixWarning(
             f"model file {path} was saved by scikit-learn {saved} and is read by {present}: its scores may "
-            f"differ from those it was validated with; install scikit-learn {saved} or save the model anew",
+            f"differ from those it was validated with; install scikit-learn {saved} or save the model again",
             "model_version",
         )
         warnings.warn(other, stacklevel=3)  # the caller of load_model
@@ -432,7 +432,7 @@ def _columns(
     if features is None:
         if own is None:
             raise ModelError(
-                f"model {path} does not say which columns it was fitted on (no feature_names_in_); name them "
+                f"model {path} does not name the columns that it was fitted on (no feature_names_in_); name them "
                 f"in its order with `features` (its n_features_in_ is {width or 'unknown'})"
             )
         blanks = {BLANK.sub("_", name): name for name in columns}  # LightGBM has no blanks in its names
@@ -444,7 +444,7 @@ def _columns(
         return own, own
     if not unnamed and own != tuple(BLANK.sub("_", name) for name in given):
         raise ModelError(
-            f"`features` does not agree with model {path}, which knows its columns: only the model has "
+            f"`features` does not match the columns of model {path}: only the model has "
             f"{_listing(sorted(set(own or ()) - set(given)))}, only `features` has "
             f"{_listing(sorted(set(given) - set(own or ())))}; leave `features` out"
         )
@@ -496,7 +496,7 @@ def _positive(path: str, classes: tuple[Any, ...], positive_label: Sequence[str]
     if not classes:  # a number has no class; the label column may still have positive values
         return 0
     if len(classes) == 1:
-        raise ModelError(f"model {path} knows a single class, {classes[0]!r}: there is nothing to score")
+        raise ModelError(f"model {path} has a single class, {classes[0]!r}: there is nothing to score")
     if not positive_label:
         return _obvious_positive(path, classes)
     texts = [canonical(label) for label in classes]
@@ -523,8 +523,8 @@ def _obvious_positive(path: str, classes: tuple[Any, ...]) -> int:
     else:
         return classes.index(max(classes))
     raise ModelError(
-        f"model {path} does not tell which class is positive ({why}); its classes are {_listing(classes)}; "
-        f"choose one with the label, as in `label=COLUMN={classes[-1]}`"
+        f"model {path} does not show which class is positive ({why}); its classes are {_listing(classes)}; "
+        f"choose one with `label`, as in `label=COLUMN={classes[-1]}`"
     )
 
 

@@ -36,7 +36,7 @@ from fairfix.noisy.rates import LABELS, Floats, Ratio
 FEW_REPLICATES = 40
 """Draws for which linear programs are solved."""
 
-SHARES_OPEN = "P(noisy | true) does not tell how large the true groups are"
+SHARES_OPEN = "P(noisy | true) does not give the sizes of the true groups"
 NO_TABLE = "no table was given (`noise=FILE`)"
 
 
@@ -132,7 +132,7 @@ class N0(Assumption):
     @property
     def stated(self) -> str | None:
         """Radii that were given."""
-        return None if self.evidence.noise.radii is None else "the radii that were given"
+        return None if self.evidence.noise.radii is None else "the given radii"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds of balls; of decisions that are drawn after the recording, see :class:`N1`."""
@@ -163,7 +163,7 @@ class N1(Assumption):
         table = self.evidence.table
         if table is None or (self.by_label and not table.by_label):
             return None
-        return f"the table {'by label ' if self.by_label else ''}of {table.source}"
+        return f"the table {'by label ' if self.by_label else ''}in {table.source}"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds of all noise that fits the table.
@@ -208,7 +208,7 @@ class N3(Assumption):
             raise Unavailable(SHARES_OPEN)
         if evidence.curve.least > eps:
             raise Unavailable(
-                f"the data refute that noise depends on outcomes by at most {eps:g}: the least eps they allow is "
+                f"the data refute that noise depends on outcomes by at most {eps:g}: the smallest eps they allow is "
                 f"{evidence.curve.least:.4f}"
             )
         rates = {name: evidence.curve.at(name, eps) for name in evidence.data.metrics}
@@ -222,8 +222,8 @@ class N3(Assumption):
         draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps, evidence.imagined[:few])
         if draws.refuted:
             self.notes.append(
-                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} draws, which count nothing; it is hardly "
-                "more than sampling error alone makes"
+                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} resamples, which are left out; this "
+                "is little more than sampling error alone causes"
             )
         return DrawnBounds(rates, draws, self.alpha)
 
@@ -247,7 +247,7 @@ class N4(Assumption):
         if not self.evidence.noise.class_conditional:
             return None
         by = " and the label" if self.evidence.by_label else ""
-        return f"noise depends on nothing but the true group{by}, and decisions do not use the recorded one"
+        return f"noise depends only on the true group{by}, and decisions do not use the recorded one"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the estimates, inside the bounds by the table alone."""
@@ -280,18 +280,18 @@ class N4(Assumption):
             refuted += [(name, groups[j]) for j in np.flatnonzero(never & off)]
         if refuted:
             raise Unavailable(
-                f"the data refute that noise depends on nothing but the true group{by}: beyond sampling error it gives "
-                f"{_listed(refuted)} that the table rules out ({level})"
+                f"the data refute that noise depends only on the true group{by}: beyond sampling error, it gives "
+                f"{_listed(refuted)} that the table excludes ({level})"
             )
         if beyond:
             self.notes.append(
-                f"N4: the inversion gives {_listed(beyond)} that the table rules out ({level}), by no more than "
-                "sampling error or a slightly wrong assumption makes; the nearest that it allows is told"
+                f"N4: the inversion gives {_listed(beyond)} that the table excludes ({level}), by no more than "
+                "sampling error or a slightly wrong assumption causes; the nearest allowed value is shown"
             )
         residual = np.abs(inverted.residual).max()
         if residual > TOLERANCE:
             self.notes.append(
-                f"N4: there are more recorded than true groups, and the masses of their cells are off by up to "
+                f"N4: there are more recorded than true groups, and the masses of their intersections are off by up to "
                 f"{residual:.2g} of all rows; 0 if the assumption holds and there is no sampling error"
             )
         return RateBounds(rates, draws, self.alpha)

@@ -76,7 +76,7 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
             raise UsageError(
                 f"`noise_radius`: column {column!r} has no group {home!r}"
                 f"{f' (did you mean {near[0]!r}?)' if near else ''}; it has {', '.join(names)}. A true group that has "
-                "no recorded one of its name is written TRUE near RECORDED=NUMBER"
+                "no recorded group of its name is written as TRUE near RECORDED=NUMBER"
             )
     true = {key: key.removesuffix(NEAR + home).strip() for key, home in homes.items()}
     for name in (twice := list(true.values())):
@@ -86,12 +86,12 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
         for name in names:
             if name not in radii:
                 raise UsageError(
-                    f"`noise_radius` says nothing of the group {name!r} of column {column!r}: give its radius too, 1 "
+                    f"`noise_radius` lacks the group {name!r} of column {column!r}: give its radius too, 1 "
                     "if nothing is known"
                 )
         radii = {name: radii[name] for name in names}
     if len(radii) < 2:
-        raise DataError(f"column {column!r} has the single group {names[0]!r}; there is nothing to compare")
+        raise DataError(f"column {column!r} has only the group {names[0]!r}; there is nothing to compare")
     numbers = np.array([names.index(homes[key]) for key in radii], dtype=np.int64)
     return Balls(tuple(true[key] for key in radii), numbers, np.array(list(radii.values()), dtype=np.float64))
 

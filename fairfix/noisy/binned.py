@@ -41,7 +41,7 @@ from fairfix.noisy.transports import MATCH
 PRECISION = 1e-3
 """Of the bisection for a breakdown point."""
 
-NO_RATE = "a true group has no mass with the labels of the rate: it has no rate"
+NO_RATE = "a true group has no rows with the labels of the rate, so it has no rate"
 
 MISSED = 1e-6
 """What the slack may be missed by at a breakdown point, for rounding."""
@@ -218,9 +218,9 @@ def require_fit(n: Floats, table: Floats | Range, assumption: Assumption) -> Non
     if table.ndim not in (2, 3) or table.shape[-1] != len(n) or (labelled and table.shape[0] != 2):
         raise ValueError(f"the table must have shape (J, K) or (2, J, K), got {table.shape} for K = {len(n)}")
     if isinstance(assumption, Certified) and not labelled:
-        raise ValueError("the certified repair needs the table by label")
+        raise ValueError("assumption certified needs the table by label")
     if isinstance(assumption, Soft) and labelled:
-        raise ValueError("there is a table by label: the certified repair says more")
+        raise ValueError("there is a table by label: use assumption certified")
     if isinstance(table, Range):
         return
     own = n.sum(1).T if labelled else n.sum((1, 2))

@@ -121,5 +121,5 @@ def bound_of(*ends: Floats) -> Bound:
     """Return low, high and outer ends as a bound, or that it is undefined."""
     low, high, outer_low, outer_high = (float(end) for end in ends)
     if math.isnan(low) or math.isnan(high):
-        return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows that it is a rate of")
+        return Bound(math.nan, math.nan, math.nan, math.nan, "undefined: no rows to compute the rate")
     return Bound(low, high, outer_low, outer_high)

@@ -100,7 +100,7 @@ class NoiseTable:
         for name in names:
             if name not in self.noisy:
                 raise DataError(
-                    f"{self.source} says nothing of the group {name!r}{of}{_near(name, self.noisy)}; its noisy groups "
+                    f"{self.source} lacks the group {name!r}{of}{_near(name, self.noisy)}; its noisy groups "
                     f"are {', '.join(self.noisy)}: add rows with noisy = {name!r}"
                 )
         return [self.noisy.index(name) for name in names]
@@ -150,15 +150,15 @@ class NoiseTable:
             raise self._lost(masses, table) from error
         if self.by_label:
             raise DataError(
-                f"{self.source}: P(noisy | true) does not tell how large the true groups "
-                f"{', '.join(self.true)} are, as "
+                f"{self.source}: P(noisy | true) does not give the sizes of the true groups "
+                f"{', '.join(self.true)}, since "
                 + (
                     "there are fewer recorded groups"
                     if len(self.true) > len(self.noisy)
-                    else "some are recorded alike"
+                    else "some are recorded the same way"
                 )
-                + ". If what a recorded group consists of is the same in the data, say `noise_keep=true-given-noisy`; "
-                "else give a table without labels"
+                + ". If recorded groups have the same composition in the data, set `noise_keep=true-given-noisy`; "
+                "otherwise give a table without labels"
             )
         try:
             return smallest_shares(table, masses)
@@ -173,7 +173,7 @@ class NoiseTable:
         return DataError(
             f"{self.source} gives no true group for rows recorded as {who}"
             + (" with one of the labels" if self.by_label else "")
-            + ", and the data have such rows: add what is known of them"
+            + ", and the data have such rows: add these rows to the table"
         )
 
     def drawn(self, replicates: int, rng: np.random.Generator) -> Floats | None:
@@ -208,15 +208,13 @@ class Noise:
     def __post_init__(self) -> None:
         if self.membership is not None:
             if (self.table, self.radii, self.epsilon, self.keep) != (None,) * 4 or self.class_conditional:
-                raise UsageError("`noise_membership`: leave out what is said of recorded groups")
+                raise UsageError("`noise_membership`: leave out the options on recorded groups")
             return
         if self.independent:
-            raise UsageError(
-                "`noise_independent` goes with `noise_membership`: it is about their probabilities"
-            )
+            raise UsageError("`noise_independent` needs `noise_membership`: it is about its probabilities")
         if self.table is None:
             if self.radii is None:
-                raise UsageError("nothing is said of the noise: give `noise=FILE` or `noise_radius`")
+                raise UsageError("the noise is not described: give `noise=FILE` or `noise_radius`")
             for given, name in (
                 (self.epsilon is not None, "`noise_epsilon`"),
                 (self.class_conditional, "`noise_class_conditional`"),
@@ -226,16 +224,16 @@ class Noise:
                     raise UsageError(f"{name} needs a noise table (`noise=FILE`)")
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
             raise UsageError(
-                f"`noise_epsilon={self.epsilon:g}` is no difference of probabilities; it is in [0, 1]"
+                f"`noise_epsilon={self.epsilon:g}` is not a difference of probabilities; give a number in [0, 1]"
             )
         if self.epsilon is not None and self.class_conditional:
             raise UsageError(
-                "`noise_epsilon` and `noise_class_conditional` say different things of the noise; give one of them"
+                "`noise_epsilon` and `noise_class_conditional` contradict each other; give one of them"
             )
         table = self.table
         if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
             raise UsageError(
-                f"`noise_keep={self.keep}`: {table.source} holds {WORDS[table.form]}, which can only stay as it is"
+                f"`noise_keep={self.keep}`: {table.source} contains {WORDS[table.form]}, which can only stay the same"
             )
 
     @property
@@ -330,12 +328,12 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
             + (
                 ""
                 if kinds
-                else ". Of a file with one row per person name both groups: `noise_columns=TRUE,NOISY`"
+                else ". For a file with one row per person, name both groups: `noise_columns=TRUE,NOISY`"
             )
         )
     kind = kinds[0]
     if kind == "count" and form is not None:
-        raise UsageError(f"`noise_probability={form}`: {source.name} holds counts; leave the option out")
+        raise UsageError(f"`noise_probability={form}`: {source.name} contains counts; leave the option out")
     by_label = "label" in source.columns
     keys = ("true", "noisy", *(("label",) if by_label else ()))
     source.require(keys)
@@ -343,15 +341,13 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     table = _arranged(entries, by_label=by_label, where=source.name)
     total = float(table.entries.sum())
     if total <= 0:
-        raise DataError(
-            f"column {kind!r} of {source.name} holds nothing but zeros; give the counts of a survey"
-        )
+        raise DataError(f"column {kind!r} of {source.name} contains only zeros; give the counts of a survey")
     if kind != "count":
         return _as_probabilities(table, form)
     if total >= 1 << 53:
         raise DataError(
             f"column 'count' of {source.name} sums to {total:.3g} rows, more than any survey has; correct it, or "
-            "call it 'probability' if these are shares"
+            "call it 'probability' if these are fractions"
         )
     return table
 
@@ -427,7 +423,7 @@ def _numbers(array: Any, name: str, where: str) -> Floats:
     """Return a column's numbers, which are finite and not negative."""
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(f"column {name!r} of {where} is of type {kind}; it must hold numbers")
+        raise ColumnError(f"column {name!r} of {where} has type {kind}; it must contain numbers")
     numbers = np.array([math.nan if v is None else float(v) for v in array.to_pylist()])
     bad = np.flatnonzero(~(numbers >= 0) | ~np.isfinite(numbers))
     if bad.size:
@@ -439,8 +435,8 @@ def _numbers(array: Any, name: str, where: str) -> Floats:
     if name == "count" and (numbers % 1).any():
         row = int(np.flatnonzero(numbers % 1)[0])
         raise DataError(
-            f"column 'count' of {where} is {numbers[row]:g} in row {row + 1}, which is no number of rows; call the "
-            "column 'probability' if these are shares"
+            f"column 'count' of {where} is {numbers[row]:g} in row {row + 1}, which is not a number of rows; call the "
+            "column 'probability' if these are fractions"
         )
     return numbers
 
@@ -453,15 +449,15 @@ def _arranged(
     for names, what in ((true, "true"), (noisy, "noisy")):
         if len(names) > MOST_GROUPS:
             raise DataError(
-                f"{where} names {len(names):,} {what} groups, such as {names[0]!r}; more than {MOST_GROUPS:,} are no "
-                "groups: name another column, or fold them into fewer groups"
+                f"{where} names {len(names):,} {what} groups, such as {names[0]!r}; more than {MOST_GROUPS:,} are not "
+                "supported: name another column, or merge them into fewer groups"
             )
     table = np.zeros((2, len(true), len(noisy)))
     for key, number in entries.items():
         label = _label(key[2], column, where) if by_label else 0
         table[label, true.index(key[0]), noisy.index(key[1])] += number
     if len(true) < 2:
-        raise DataError(f"{where} has the single true group {true[0]!r}; there is nothing to compare")
+        raise DataError(f"{where} has only the true group {true[0]!r}; there is nothing to compare")
     return NoiseTable(where, true, noisy, table if by_label else table[0], "count")
 
 
@@ -482,7 +478,7 @@ def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
     good = [name for name in FORMS if np.abs(sums[name] - 1).max() <= ROUNDED]
     if form is None and len(good) > 1:
         raise UsageError(
-            f"the probabilities of {table.source} can be {' or '.join(good)}: say which with "
+            f"the probabilities of {table.source} can be {' or '.join(good)}: choose with "
             f"`noise_probability={'|'.join(FORMS)}`"
         )
     if form is None and not good:

@@ -42,7 +42,7 @@ class Evidence:
             self.table = noise.table.for_groups(data.names, data.attribute)
             if self.by_label and not data.labelled:
                 raise UsageError(
-                    f"{self.table.source} is by label, and the data have no label; name it with `label`"
+                    f"{self.table.source} is by label, and the data have no label; name the label column with `label`"
                 )
             self.true = self.table.true
             self.noise = replace(noise, table=self.table)
@@ -155,7 +155,7 @@ class Evidence:
             inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
         except ValueError as error:
             raise DataError(
-                f"`noise_class_conditional`: {error}; leave the option out, and the bounds remain"
+                f"`noise_class_conditional`: {error}; leave the option out to get the bounds only"
             ) from error
         if not self.replicates:
             return inversion, None

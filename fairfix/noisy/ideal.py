@@ -72,9 +72,7 @@ def solve_ideal(
     free = 1 if blind else noisy
     many = rules_of(bins, free)
     if many > MOST:
-        raise ValueError(
-            f"{bins} bins of {noisy} groups make {many:,} rules, and a small class has {MOST:,} at most"
-        )
+        raise ValueError(f"{bins} bins of {noisy} groups make {many:,} rules; at most {MOST:,} are supported")
     require_labels(mass.sum((0, 1)), parity)
     cuts = np.indices((bins + 1,) * free).reshape(free, -1)
     cuts = np.broadcast_to(cuts, (noisy, many))
@@ -146,7 +144,7 @@ def best_mixture(errors: Floats, excess: Floats) -> Mixture:
             share = np.where(answer.x[:-1] > HOLDS, answer.x[:-1], 0.0)
             prices, level = -np.asarray(answer.ineqlin.marginals), float(answer.eqlin.marginals[0])
             return Mixture(share / share.sum(), not relaxed, prices, level)
-    raise ArithmeticError(f"the solver gave up: {answer.message}")
+    raise ArithmeticError(f"the solver failed: {answer.message}")
 
 
 def _best(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

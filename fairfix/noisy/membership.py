@@ -86,7 +86,7 @@ def parse_membership(parts: Sequence[str]) -> dict[str, str]:
     if len(out) < 2:
         raise UsageError(
             f"`noise_membership={','.join(parts)}`: name a column for each true group, two or more; for a group and "
-            "everybody else both are needed"
+            "all other rows, both are needed"
         )
     return out
 
@@ -96,20 +96,20 @@ def check_columns(
     reading: Reading,
     names: Collection[str],
     parameter: str = "noise_membership",
-    what: str = "probabilities of membership",
+    what: str = "membership probabilities",
 ) -> None:
     """Raise where a column that a parameter names is not there, holds no numbers, or plays another part."""
     source.require(list(names))
     for name in names:
         if name in reading.columns.roles:
             raise UsageError(
-                f"`{parameter}` names the column {name!r}, which plays another part already; it can play one part"
+                f"`{parameter}` names the column {name!r}, which has another role already; a column can have one role"
             )
         kind = source.schema.field(name).type
         if not source.text and not (
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         ):
-            raise ColumnError(f"column {name!r} is of type {kind}; it must hold {what}")
+            raise ColumnError(f"column {name!r} has type {kind}; it must contain {what}")
 
 
 # ---------------------------------------------------------------------- rows
@@ -389,7 +389,7 @@ class Probable(Assumption):
     @property
     def stated(self) -> str:
         """The columns."""
-        return f"the probabilities of membership in {', '.join(self.evidence.members.groups.values())}"
+        return f"the membership probabilities in {', '.join(self.evidence.members.groups.values())}"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds whose limits hold at once for both groups of a pair."""
@@ -417,7 +417,7 @@ class Independent(Assumption):
         """That it is so."""
         if not self.is_stated:
             return None
-        return "given the probabilities of membership, the true group is independent of label and decision"
+        return "given the membership probabilities, the true group is independent of label and decision"
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
@@ -501,17 +501,17 @@ class MembershipGroups(TrueGroups):
             held=evidence.held,
         )
         notes = [
-            "the probabilities of membership are taken as known, and as right for the people in these data",
+            "the membership probabilities are taken as known, and as right for the people in these data",
             (
-                f"the worst case was looked for on {membership.searched:,} rows drawn by lot (seed {self.seed}), in "
-                f"{membership.bins:,} bins of like probabilities ({membership.vectors:,} distinct vectors), and its "
-                f"limits are those of the other {membership.held:,} rows: few rows make them wide, not narrow"
+                f"the worst case was searched on {membership.searched:,} randomly chosen rows (seed {self.seed}), in "
+                f"{membership.bins:,} bins of similar probabilities ({membership.vectors:,} distinct vectors), and its "
+                f"limits come from the other {membership.held:,} rows: few rows make them wide, not narrow"
             ),
         ]
         if "N4" in self.stated:
             notes.append(
-                "N4 is about the people behind the probabilities, and the data cannot show it: what rests on it holds "
-                "if it does"
+                "N4 is about the people behind the probabilities, and the data cannot show it: results that "
+                "assume it hold only if it holds"
             )
         notes += report.notes
         report = replace(report, form="membership", noisy=(), membership=membership, notes=tuple(notes))
@@ -538,7 +538,8 @@ def audit_membership(
         raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
-            f"`protected={ATTRIBUTE}`: so the groups of `noise_membership` are called in the report; rename the column"
+            f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise_membership`; rename "
+            "the column"
         )
     reading.check(protected=False)
     check_columns(source, reading, groups.values())

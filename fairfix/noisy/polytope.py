@@ -30,12 +30,12 @@ PRECISION = 1e-6
 """Of the bisection over eps."""
 
 OF_RECORDING = (
-    "eps is about P(noisy | true), and the survey is taken for P(true | noisy): leave out `noise_keep`"
+    "eps is about P(noisy | true), and the survey is used for P(true | noisy): leave out `noise_keep`"
 )
 
 IMPOSSIBLE = (
-    "the P({}) that the survey leaves open cannot make the recorded groups of these rows. Say with `noise_keep` what "
-    "holds for them, or take a larger `survey_confidence`"
+    "no P({}) that is consistent with the survey gives the recorded groups of these rows. Set with `noise_keep` what "
+    "holds for them, or use a larger `survey_confidence`"
 )
 
 WIDE = 400
@@ -48,7 +48,7 @@ class Refuted(ValueError):  # noqa: N818 - the data say so; nothing went wrong
     def __init__(self, eps: float, smallest_eps: float) -> None:
         super().__init__(
             f"the data refute that noise depends on outcomes by at most {eps:g}: "
-            f"the least eps they allow is {smallest_eps:.6f}"
+            f"the smallest eps they allow is {smallest_eps:.6f}"
         )
         self.smallest_eps = smallest_eps
 

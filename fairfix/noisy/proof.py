@@ -175,8 +175,9 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     (beyond, no_less), table = worse[0], after.evidence.table
     rows = "rows and table" if table is not None and table.rows is not None else "rows"
     yield (Caution if beyond or no_less else Note)(
-        ("the repair does not reduce what it is meant to reduce: " if no_less else "")
-        + f"on held-out rows {bounded_in_words(claim.demands)} at most {', '.join(parts)}; in brackets with the "
+        ("the repair does not reduce the gap: " if no_less else "")
+        + f"on held-out rows, {bounded_in_words(claim.demands)} at most {', '.join(parts)}; numbers in brackets "
+        "include the "
         f"sampling error of {rows}{f'; the slack is {slack:g}' if bounded else ''}",
         "claim",
     )
@@ -191,9 +192,10 @@ def _said_of_membership(before: TrueGroups, after: TrueGroups, rates: tuple[str,
     names = " or ".join(f"{name.replace('_', ' ')}s" for name in rates)
     of = "the decision" if rates == ("selection_rate",) else "label and decision"
     return Note(
-        f"on held-out rows the {names} of the true groups differ by {now.high:.4f} if given the probabilities "
+        f"on held-out rows, the {names} of the true groups differ by {now.high:.4f} if, given the probabilities, "
         f"the true group is independent of {of} (N4; before the repair by {was.high:.4f}), and by at most "
-        f"{worst_case.high:.4f} whatever ties them (N1); with sampling error by at most {now.outer_high:.4f} and "
+        f"{worst_case.high:.4f} whatever their dependence (N1); with sampling error, by at most "
+        f"{now.outer_high:.4f} and "
         f"{worst_case.outer_high:.4f}",
         "claim",
     )

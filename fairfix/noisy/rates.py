@@ -135,7 +135,7 @@ def shortfalls(
 def require_labels(mass: Floats, parity: Parity) -> None:
     """Refuse data without a row that a constraint is about; ``mass`` of labels 0 and 1, shape (2,)."""
     if any(mass[list(LABELS[rate])].sum() <= 0 for rate, _ in DEMANDS[parity]):
-        raise ValueError("the data have no row of a label that the constraint needs")
+        raise ValueError("the data have no row with a label that the constraint needs")
 
 
 def bounded_in_words(demands: Iterable[tuple[str, float]]) -> str:
@@ -144,4 +144,4 @@ def bounded_in_words(demands: Iterable[tuple[str, float]]) -> str:
     if held == set(DEMANDS["minimax"]):
         return "the largest error rate of a true group is"
     where = "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
-    return f"the worst true group is {where} the rate over everybody by"
+    return f"the worst true group is {where} the overall rate by"

@@ -19,7 +19,7 @@ from fairfix.noisy.rates import RATIOS, Floats, Ratio, cells_of, quotient
 NOT_OF_VALUES = "noise is about decisions; with `task=regression` there are none"
 
 NO_DECISIONS = (
-    "noise is about decisions, and there are none: say at which score one is positive with `threshold`, or "
+    "noise is about decisions, and there are none: set the score of a positive decision with `threshold`, or "
     "name a column of decisions with `prediction`"
 )
 

@@ -31,7 +31,7 @@ def transport_columns(C: Floats, noisy: Floats) -> Floats:
     """
     have = C.sum(-2)
     if ((have <= 0) & (noisy > 0)).any():
-        raise ValueError("the table knows nothing of a noisy group that the main data have")
+        raise ValueError("the table lacks a noisy group that the data have")
     return np.asarray(C * quotient(noisy, have, 0.0)[..., None, :])
 
 
@@ -73,7 +73,7 @@ def smallest_shares(C: Floats, noisy: Floats) -> Floats:
     mass = np.broadcast_to(noisy, (*lead, noisy_groups))
     few = int(np.linalg.matrix_rank(T).max(initial=1))
     if math.comb(groups, few) > VERTICES:
-        raise ValueError(f"there are too many ways in which {groups} groups may be recorded as {few}")
+        raise ValueError(f"there are too many ways to record {groups} groups as {few}")
     best = np.broadcast_to(nearest.sum(-1), (groups, *lead, groups)).copy()
     any_fits = np.zeros(lead, dtype=bool)
     for chosen in itertools.combinations(range(groups), few):

@@ -134,7 +134,7 @@ class TrueGroups:
             return replace(NOTHING, reason=bound.reason if bound else f"{level}: {self.unavailable[level]}")
         worst = f"worst case {bound.low:.4f} to {bound.high:.4f}"
         rests = f"estimate {bound.low:.4f}" if level == "N4" else worst
-        return Value(point, bound.outer_low, bound.outer_high, f"rests on {level}; {rests}")
+        return Value(point, bound.outer_low, bound.outer_high, f"assumes {level}; {rests}")
 
     def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> ComparisonReport:
         """Return a comparison for checks."""
@@ -326,23 +326,24 @@ class TrueGroups:
             )
         if "N4" in self.stated or "N3" in self.stated:
             yield (
-                f"{self.rests_on} takes for granted that decisions do not use the recorded group, which the data "
+                f"{self.rests_on} assumes that decisions do not use the recorded group, which the data "
                 "cannot show"
             )
         if len(joints) > 1 and np.ptp(joints, 0).max() > TOLERANCE:
             yield (
-                f"the groups of {table.source} have other shares than the data, and it is not said what holds for "
-                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which says it, "
+                f"the groups of {table.source} have other fractions than in the data, and it is not stated what "
+                "holds for "
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which states it, "
                 "bounds become narrower"
             )
         if curve is None:
             yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"
             return
         if not curve.grid:
-            yield "there are many groups, so the curve over eps was left out; breakdown points of checks are told"
+            yield "there are many groups, so the curve over eps is left out; breakdown points of checks are shown"
         if curve.least > 0:
             yield (
-                f"the data refute that noise does not depend on outcomes at all; the least eps they allow is "
+                f"the data refute that noise is independent of outcomes; the smallest eps they allow is "
                 f"{curve.least:.4f}, part of it sampling error"
             )
 

@@ -46,9 +46,9 @@ NOT_CHECKED = "No checks were set, so there is no pass or fail."
 CHANGED = {
     "under_flips": "with {attribute} alone, all other columns being equal,",
     "under_comparable": "with the comparable value alone, in rows that have one of these values,",
-    "under_everybody": "with the comparable value alone, if everybody gets each of these values,",
-    "under_counterfactuals": "with the counterfactual copies, of people who have any,",
-    "within_radius": "with {attribute}, if rows may also move to near rows as far as the radius,",
+    "under_everybody": "with the comparable value alone, if all rows get each of these values,",
+    "under_counterfactuals": "with the counterfactual copies, for people who have any,",
+    "within_radius": "with {attribute}, if rows may also move to near rows within the radius,",
 }
 """Kind of flip -> with what something changes."""
 
@@ -210,7 +210,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         return _change(one, of, attribute, sure)
     value, low, high = one["value"], one["low"], one["high"]
     if value is None:
-        why = one.get("reason") or "the data do not give it"
+        why = one.get("reason") or "it cannot be computed from the data"
         return sentence(f"{where}, {f'the {of.title}' if of.part else of.entry.phrase} is undefined: {why}")
     plain = of.kind in ("ratio", "covariance")
     two = sides(one, of, result, attribute) if of.kind in ("difference", "ratio") else None
@@ -223,7 +223,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     )
     given = ""
     if "given_scores" in one:
-        given = f"; {amounts.between(*one['given_scores'])} for people with the scores of these rows"
+        given = f"; {amounts.between(*one['given_scores'])} given the scores of these rows"
     interval = f" ({sure}{amounts.between(low, high)}{given})"
     if of.of_true_groups:
         return _of_true_groups(of, amounts, (value, low, high), result)
@@ -347,7 +347,7 @@ def judgement(check: Json, rows: int | None = None) -> str:
     at_point = check.get("gate_on") == "point"
     if check["verdict"] == "fail":
         if at_point:
-            return f"Your limit of {limit} is broken; only the value is checked, not its interval."
+            return f"This exceeds your limit of {limit}; only the value is checked, not its interval."
         return f"The value and its whole interval {breaks} your limit of {limit}."
     if check["verdict"] == "pass":
         if at_point:
@@ -363,7 +363,7 @@ def judgement(check: Json, rows: int | None = None) -> str:
 
 def _what_decides(check: Json, rows: int | None) -> str:
     if Comparison.parse(check["comparison"]).of_true_groups:
-        return "More rows alone may not decide it, because it is open how the groups were recorded."
+        return "More rows alone may not decide it, because it is unknown how the groups were recorded."
     needed = None if rows is None else rows_to_decide(check, rows)
     if needed is None:
         return ""

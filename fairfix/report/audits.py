@@ -102,8 +102,8 @@ def suppression_lines(result: Json) -> Iterator[str]:
     if "suppressed" in result:
         hidden = result["suppressed"]
         yield (
-            f"rows of groups with fewer than {hidden['below']:,} rows, if there are any, are left out of all numbers, "
-            "and so are rows that lack an entry"
+            f"rows of groups with fewer than {hidden['below']:,} rows, if any, are left out of all numbers, "
+            "and so are rows with missing entries"
         )
         yield from (f"{name} is left out: too few of its groups can be shown" for name in hidden["left_out"])
 
@@ -120,7 +120,7 @@ def _facts(result: Json) -> Iterator[str]:
     if settings["threshold"] is not None:
         yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"
     elif "probability" in data["columns"]:
-        yield "decisions are random; every rate is its expectation over the randomisation"
+        yield "decisions are randomized; every rate is its expectation over the randomization"
     yield (
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the groups compared; "
         "an undefined value is never counted as 0"
@@ -128,8 +128,8 @@ def _facts(result: Json) -> Iterator[str]:
     losses = (one for block in (*result["attributes"], *result["strata"]) for one in _losses(block))
     if any("given_scores" in one for one in losses):
         yield (
-            "an interval given scores is of the mean log loss of people with the scores of these rows: too few rows "
-            "carry the mean for an interval of all people"
+            "an interval given scores is for the mean log loss of people with the scores of these rows: too few rows "
+            "determine the mean for an interval over the whole population"
         )
     yield from suppression_lines(result)
 
@@ -147,7 +147,7 @@ def _worse(change: Json) -> str:
     up = change["low"] is not None and change["low"] > 0
     down = change["high"] is not None and change["high"] < 0
     if not (up or down):
-        return "not certain"
+        return "not significant"
     return "worse" if up == (change["worse"] == "larger") else "better"
 
 
@@ -172,7 +172,7 @@ def changes_section(baseline: Json) -> Section:
         columns = {"class": class_of, **CHANGES}
         every, changes = len(changes), [one for one in changes if _worse(one) in ("worse", "better")]
         missing = chain(
-            missing, (f"{len(changes)} of {every} numbers have changed for certain; JSON has all",)
+            missing, (f"{len(changes)} of {every} numbers changed significantly; the JSON form has all",)
         )
     grids = (Grid.of(columns, changes, len(columns), "Changes since the baseline"),) if changes else ()
     return Section("Change since the baseline", (*_compared(baseline), *missing), grids, "baseline")
@@ -182,17 +182,17 @@ def _compared(baseline: Json) -> Iterator[str]:
     """Yield which rows are compared, and what is not paired."""
     about = f"{baseline['source']}, {baseline['rows']:,} rows"
     if baseline.get("unchanged"):
-        yield f"unchanged: every number is that of the baseline, {about}"
+        yield f"unchanged: every number equals that of the baseline, {about}"
         return
     if baseline.get("same_file"):
-        yield f"{about} of the same file, paired by their places; old decisions are those of the baseline's columns"
+        yield f"{about} of the same file, paired by position; old decisions come from the baseline's columns"
     elif "paired" not in baseline:
-        yield f"{about}; the two audits are taken as independent samples"
+        yield f"{about}; the two audits are treated as independent samples"
         return
     if match := baseline.get("paired"):
-        yield f"{about} that are in both, matched by {match['id']}; both columns and the change are of these rows"
+        yield f"{about} that are in both, matched by {match['id']}; both columns and the change use these rows"
         yield (
-            f"left aside: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
+            f"left out: {match['only_in_baseline']:,} rows only in the baseline, {match['only_now']:,} only now, "
             f"{match['other_group']:,} with another group in each"
         )
     apart: dict[str, list[str]] = {}
@@ -200,7 +200,7 @@ def _compared(baseline: Json) -> Iterator[str]:
         if "not_paired" in one:
             apart.setdefault(one["not_paired"], []).append(one["id"])
     for reason, names in apart.items():
-        yield f"not paired, so with the interval of independent samples: {', '.join(names)} ({reason})"
+        yield f"not paired, so the interval is that of independent samples: {', '.join(names)} ({reason})"
 
 
 def _profile(profile: Json) -> Iterator[Section]:
@@ -249,7 +249,7 @@ def group_metrics(result: Json) -> list[tuple[str, str]]:
 GROUP: dict[str, Callable[[Json], str]] = {
     "group": lambda group: str(group["group"]),
     "rows": lambda group: f"{group['rows']:,}",
-    "share": lambda group: f"{group['share']:.1%}",
+    "fraction": lambda group: f"{group['share']:.1%}",
 }
 """The first columns of tables of groups."""
 
@@ -267,8 +267,8 @@ def _shown(block: Json, result: Json) -> tuple[Sequence[Json], tuple[str, ...]]:
         own, whole = (of["metrics"][metric]["value"] if metric else None for of in (group, result["overall"]))
         return group["group"] not in named, 0.0 if own is None or whole is None else -abs(own - whole)
 
-    by = f", then those whose {METRICS[metric].title} is farthest from everybody's" if metric else ""
-    return first_groups(block["groups"], rank, f"those that reach a comparison{by}")
+    by = f", then those whose {METRICS[metric].title} is farthest from that of all rows" if metric else ""
+    return first_groups(block["groups"], rank, f"those that appear in a comparison{by}")
 
 
 def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Grid:
@@ -276,7 +276,7 @@ def _groups(groups: Sequence[Json], block: Json, result: Json, where: str) -> Gr
         return lambda group: show(group["metrics"][metric]["value"])
 
     columns: Columns = {**GROUP, **{title: value_of(metric) for metric, title in group_metrics(result)}}
-    everybody = [] if "stratum" in block else [result["overall"]]
+    everybody = [] if "stratum" in block else [{**result["overall"], "group": "overall"}]
     return Grid.of(columns, [*groups, *everybody], 1, f"Groups of {where}")
 
 
@@ -305,16 +305,16 @@ def individual_sections(block: Json, result: Json) -> Iterator[Section]:
 
 
 BY_MODEL = (
-    "Individual fairness: the model scores a row again with another value, and all other columns as they are. What "
-    "goes through other columns, such as a proxy of the group, is not in these numbers"
+    "Individual fairness: the model scores each row again with another value and all other columns unchanged. Effects "
+    "through other columns, such as a proxy of the group, are not included in these numbers"
 )
 BY_COPIES = (
-    "Individual fairness by the copies that were given: they differ from the person in what their file says, and in "
-    "nothing else. Whether the person would have these values is not for the data to say"
+    "Individual fairness by the given copies: a copy differs from the person in the columns of its file, and in "
+    "nothing else. The data cannot show whether the person would have these values"
 )
 BY_SCORES = (
-    "Individual fairness from scores alone: this assumes that the other columns of the data are all that may count. A "
-    "column that is missing among them can make a difference, or hide one. Columns made from the score hide one"
+    "Individual fairness from scores alone: this assumes that only the other columns of the data may count. A "
+    "missing column can create a difference or hide one. Columns derived from the score hide one"
 )
 
 

@@ -16,9 +16,9 @@ GROUPS = ("checks", "waivers", "baseline", "people", "attribute", "true groups",
 """Kinds of sections that a card has as they are."""
 
 LIMITS = (
-    "The numbers are of the rows named here; of other people, places and times they say nothing.",
+    "The numbers describe the rows named here, not other people, places and times.",
     "Groups that are not in the data, and harms other than those measured, are not covered.",
-    "fairfix computes numbers. Whether the model complies with any law is not among them.",
+    "fairfix computes numbers. It does not show whether the model complies with any law.",
 )
 
 
@@ -32,7 +32,7 @@ def _sections(result: Json) -> Iterator[Section]:
     record = result.get("record", {})
     yield Section(f"Model card: {record.get('model') or heading.title}")
     yield Section("The model", tuple(_model(result)))
-    yield Section("In short", heading.lines)
+    yield Section("Summary", heading.lines)
     yield Section("The data", tuple(_data(result)))
     yield from (section for section in rest if section.kind in GROUPS)
     yield Section("Limits", LIMITS)
@@ -62,7 +62,7 @@ def _data(result: Json) -> Iterator[str]:
     if "fingerprint" in data:
         yield f"fingerprint of counts and columns: {data['fingerprint']}"
     if "data_sha256" in record:
-        yield f"fingerprint of the file: {record['data_sha256']}"
+        yield f"SHA-256 of the file: {record['data_sha256']}"
 
 
 def _made(result: Json) -> Iterator[str]:

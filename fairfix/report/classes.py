@@ -187,7 +187,7 @@ def _largest(name: str, value: float | None, gaps: Sequence[Json]) -> str:
         return f"Class {name} has the largest gap of {len(gaps)}: "
     defined = sum(own["value"] is not None for own in gaps)
     rest = "" if defined == len(gaps) else f" where it is defined, of {len(gaps)},"
-    return f"In none of the {defined} classes{rest} do the rows show a gap; class {name}, for one: "
+    return f"No gap is significant in any of the {defined} classes{rest}; for example, class {name}: "
 
 
 CHECKS: Columns = {
@@ -222,7 +222,7 @@ def of_class_checks(result: Json) -> Iterator[Section]:
 def _waivers(result: Json) -> Section:
     """Return the waivers and what they do."""
     grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-    return Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+    return Section("Waivers", (f"checked on {result['waivers']['today']}",), (grid,), "waivers")
 
 
 CLASS_GAPS: Columns = {
@@ -237,7 +237,7 @@ def class_gaps(proof: Json, title: str) -> Iterator[Section]:
     """Yield balanced accuracy and the gap of each class, before and after a repair, the largest first."""
     balanced = proof["balanced_accuracy"]
     line = (
-        "balanced accuracy (mean of the classes' TPR), of everybody: "
+        "balanced accuracy (mean of the classes' TPR), overall:  "
         f"{interval(balanced['before'])} before and {interval(balanced['after'])} after"
     )
     gaps = sorted(proof["classes"], key=lambda one: -(one["after"]["value"] or 0.0))
@@ -275,7 +275,7 @@ def _classes(block: Json, result: Json, *, detail: bool) -> Section:
         shown = ordered if detail else ordered[:MOST_ROWS]
         if len(shown) < len(ordered):
             lines.append(
-                f"The table has the {len(shown)} classes with the largest gaps of {len(ordered)}; more detail has all"
+                f"The table has the {len(shown)} classes with the largest gaps of {len(ordered)}; --detail shows all"
             )
         grids.append(Grid.of(_columns(attribute, metrics, result), shown, 3, f"Classes by {attribute}"))
     return Section(attribute, tuple(lines), tuple(grids), "classes", block)
@@ -315,14 +315,17 @@ def _accuracy(block: Json, result: Json) -> Section:
         "between": lambda one: between_whom(one, result, attribute),
     }
     grids = (
-        Grid.of(columns, [*block["groups"], result["overall"]], 1, f"Groups of {attribute}"),
+        Grid.of(
+            columns,
+            [*block["groups"], {**result["overall"], "group": "overall"}],
+            1,
+            f"Groups of {attribute}",
+        ),
         Grid.of(compared, shown, 3, f"Accuracy by {attribute}"),
     )
     balanced = result.get("balanced_accuracy")
     lines = (
-        (f"balanced accuracy (mean of the classes' TPR), of everybody: {interval(balanced)}",)
-        if balanced
-        else ()
+        (f"balanced accuracy (mean of the classes' TPR), overall:  {interval(balanced)}",) if balanced else ()
     )
     return Section(f"Accuracy in all classes, by {attribute}", lines, grids, "gap", block)
 
@@ -341,6 +344,6 @@ def _facts(result: Json) -> Iterator[str]:
     yield from merged_lines(result)
     yield (
         f"{in_percent(settings['confidence'])} intervals, simultaneous over the classes and over the groups compared; "
-        "an undefined value is never counted as 0. Those of accuracy are simultaneous over the groups"
+        "an undefined value is never counted as 0. Intervals of accuracy are simultaneous over the groups"
     )
     yield from suppression_lines(result)

@@ -40,7 +40,7 @@ def render(result: Json) -> str:
     parts += ["\n".join(f"- {markdown_.safe(text)}" for text in pressing)] if pressing else []
     parts += [_checks(others)] if others else []
     parts += [_folded(f"{len(passed)} passed", _checks(passed))] if passed else []
-    whole = _folded("The whole report", markdown_.render(result))
+    whole = _folded("Full report", markdown_.render(result))
     if sum(map(len, parts)) + len(whole) < LONGEST:
         parts.append(whole)
     return "\n\n".join(parts) + "\n"

@@ -96,7 +96,9 @@ def attribute(block: Json, result: Json) -> Iterator[Part]:
         for metric, title in group_metrics(result)
         if any(group["metrics"].get(metric, {}).get("value") is not None for group in shown)
     )
-    text = f"The pictures show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
+    text = (
+        f"The charts show the {len(shown)} of {len(groups)} groups with the most rows; the JSON form has all."
+    )
     few = (text,) if len(shown) < len(groups) else ()
     first = [_rates(block, result)] if len(groups) > 1 else []
     if block.get("distribution"):
@@ -130,11 +132,11 @@ def _rates(block: Json, result: Json) -> Figure | None:
     if not panels:
         return None
     heading = f"Rates by {block['attribute']}"
-    text = "Each rate of each group with its interval, on one axis; in each, the group that fares worst stands first."
+    text = "Each rate of each group with its interval, on one axis; worst-off group first."
     if any(panel.mark for panel in panels):
         text += " A dashed line is a limit: groups beyond it are further from the best group than the limit allows."
     if len(names) < len(block["groups"]):
-        text += f" {len(names)} of {len(block['groups'])} groups are drawn; the tables have all."
+        text += f" {len(names)} of {len(block['groups'])} groups are shown; the tables have all."
     grid = Grid(("rate", "group", *NUMBERS[:3]), tuple(table), 2, heading)
     return Figure(heading, svg.family(panels, (0.0, 1.0)), "; ".join(described) + ".", grid, note=text)
 
@@ -169,7 +171,7 @@ def _rate(
     """Return a metric of every group with its interval."""
     rows = [_dot(group["group"], group["metrics"][metric]) for group in groups]
     whole = overall["metrics"][metric]
-    everybody = _dot("everybody", whole, show(whole["value"]) if whole["value"] is not None else "")
+    everybody = _dot("overall", whole, show(whole["value"]) if whole["value"] is not None else "")
     scale = METRICS[metric].scale
     span = svg.span_of(
         _ends([*rows, everybody]), zero=scale != "data", most=1.0 if scale == "share" else None
@@ -178,7 +180,7 @@ def _rate(
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     description = (
         f"{title} of each group of {block['attribute']} with its interval: from {show(low)} ({lowest}) to "
-        f"{show(high)} ({highest}); everybody {everybody.text}."
+        f"{show(high)} ({highest}); overall {everybody.text}."
     )
     table = tuple(
         (group["group"], GROUP["rows"](group), *_numbers(group["metrics"][metric]))
@@ -214,7 +216,7 @@ def _decisions(block: Json) -> Grid:
         f"selected{weighted}": many("selection_rate"),
         "selection rate": lambda group: interval(group["metrics"]["selection_rate"]),
         "divided by the highest": to_highest,
-        "minus everybody's": lambda g: interval(apart[g["group"]]) if g["group"] in apart else "",
+        "minus overall": lambda g: interval(apart[g["group"]]) if g["group"] in apart else "",
     }
     filled = {heading: cell for heading, cell in columns.items() if any(map(cell, groups))}
     return Grid.of(filled, groups, 1, f"Decisions by {block['attribute']}")
@@ -232,9 +234,9 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
     """Return the distribution functions of the scores, with the KS distance marked."""
     names, scores, gap = _with_curves(block), shares["scores"], shares.get("gap")
     below = {one["group"]: one["below"] for one in shares["groups"]}
-    curves = [Curve("everybody", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
+    curves = [Curve("overall", tuple(zip(scores, shares["everybody"], strict=True)), quiet=True)]
     curves += [Curve(name, tuple(zip(scores, below[name], strict=True))) for name in names]
-    text = "Share of each group with a score below the one on the horizontal axis"
+    text = "Fraction of each group with a score below the one on the horizontal axis"
     if len(names) < len(below):
         text += (
             f", for {len(names)} of {len(below)} groups: those with the most rows and the two furthest apart"
@@ -247,18 +249,19 @@ def _distribution(block: Json, shares: Json, result: Json) -> Figure:
         where = "below" if about else "at or below"
         text += (
             f" {gap['groups'][0]} and {gap['groups'][1]} are furthest apart at score {show(gap['score'])}, with "
-            f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick upright line."
+            f"{a:.1%} and {b:.1%} of them {where} it: a KS distance of {abs(a - b):.4f}{about}, the thick "
+            "vertical line."
         )
         mark = Gap(gap["score"], min(a, b), max(a, b), f"KS {abs(a - b):.3f}{about}")
     columns = [scores, shares["everybody"], *(below[name] for name in names)]
     rows = tuple(tuple(map(show, row)) for row in zip(*columns, strict=True))
     title = f"Score distributions by {block['attribute']}"
-    grid = Grid(("score", "everybody", *names), rows, 0, "Share below the score")
+    grid = Grid(("score", "overall", *names), rows, 0, "Fraction below the score")
     threshold = result["settings"].get("threshold")
     cut = None if threshold is None else (threshold, f"decision threshold {threshold:g}")
     if cut:
-        text += " The dashed upright line is the score from which on a decision is positive."
-    drawing = svg.lines(curves, ("score", "share below"), _middle(scores), mark, cut)
+        text += " The dashed vertical line is the decision threshold."
+    drawing = svg.lines(curves, ("score", "fraction below"), _middle(scores), mark, cut)
     return Figure(title, drawing, text, grid, captioned=True)
 
 
@@ -283,14 +286,15 @@ def _calibration(block: Json) -> Figure:
     """Return the rate of positives against the mean score, per score bin and group."""
     names = _with_curves(block)
     groups = [group for group in block["groups"] if group["group"] in names and group.get("calibration")]
-    curves = [Curve("as scored", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
+    curves = [Curve("calibrated", ((0.0, 0.0), (1.0, 1.0)), quiet=True, marks=True)]
     for group in groups:
         bins = [one for one in group["calibration"] if one.get("rows", FEW_ROWS) >= FEW_ROWS]
         points = ((one["mean_score"], one["rate"]) for one in bins)
         curves.append(Curve(group["group"], tuple(p for p in points if None not in p), marks=True))
     text = (
-        "Rate of y = 1 against the mean score, per bin of the score and group; on the dashed diagonal a score is "
-        f"right as a probability. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
+        "Rate of y = 1 against the mean score, per score bin and group; a perfectly calibrated group lies on the "
+        "dashed "
+        f"diagonal. Bins with fewer than {FEW_ROWS} rows of a group are in the table only."
     )
     bins = [{"group": group["group"], **one} for group in groups for one in group["calibration"]]
     title, axes = f"Calibration by {block['attribute']}", ("mean score", "rate of y = 1")
@@ -313,8 +317,8 @@ def true_gaps(noise: Json) -> Iterator[Part]:
         figures.append(Figure(heading, drawing, description, grid))
     if figures:
         text = (
-            "A dot is one number, a line all that the gap can be: the wider the line, the less is known. The weighted "
-            "number alone is no bound."
+            "A dot is an estimate, a line all values that the gap can have: the wider the line, the less is "
+            "known. The weighted estimate alone is not a bound."
         )
         yield Part("Gaps of the true groups, side by side", (text,), figures=tuple(figures))
 
@@ -333,7 +337,7 @@ def class_gaps(block: Json, result: Json) -> Iterator[Part]:
             Figure(heading, drawing, description, Grid(("class", *NUMBERS[:3]), table, 1, heading))
         )
     if figures:
-        yield Part(f"Gaps of classes by {block['attribute']}, drawn", figures=tuple(figures))
+        yield Part(f"Gaps of classes by {block['attribute']}, chart", figures=tuple(figures))
 
 
 def _estimates(comparison: Json, rests_on: str) -> list[Dot]:
@@ -374,7 +378,7 @@ def before_after(proof: Json, title: str) -> Iterator[Part]:
         span = svg.span_of(ends, zero=True, most=1.0 if name in ("ratios", "rates") else None)
         figures.append(Figure(heading, svg.pairs(drawn, span), "; ".join(described) + ".", grid))
     if figures:
-        yield Part(f"{title}: before and after, drawn", figures=tuple(figures))
+        yield Part(f"{title}: before and after, chart", figures=tuple(figures))
 
 
 def _axis(row: Json) -> str:
@@ -405,9 +409,9 @@ def frontier(result: Json) -> Part:
     if not drawn:
         return Part(text=(NOTHING,))
     text = (
-        "How good each method is against how large a gap it leaves, on held-out rows, with the interval of the "
-        "quality. Methods differ by marker; the line is the frontier, where no other point has a smaller gap and "
-        "better quality."
+        "Quality of each method against its remaining gap, on held-out rows, with the interval of the "
+        "quality. Each method has its own marker; the line is the frontier, where no other candidate has a "
+        "smaller gap and better quality."
     )
     return Part(text=(text,), figures=tuple(_panel(panel) for panel in drawn), size="large")
 

@@ -45,7 +45,7 @@ def frame(result: Json, of: str | None = None) -> pd.DataFrame:
     tables = TABLES[kind]
     of = next(iter(tables)) if of is None else of
     if of not in tables:
-        raise UsageError(f"`of`: {of!r} is none of {', '.join(tables)}, the tables of {NAMES[kind]}")
+        raise UsageError(f"`of`: unknown table {of!r}; the tables of {NAMES[kind]} are {', '.join(tables)}")
     columns, rows = tables[of]
     out = pd.DataFrame.from_records(list(rows(result)), columns=list(columns))
     return out.astype({name: float for name in columns if name.rpartition("_")[2] in FLOATS})
@@ -225,7 +225,7 @@ TABLES: Mapping[str, Mapping[str, tuple[tuple[str, ...], Callable[[Json], Iterat
 
 NAMES = {
     "audit": "an audit",
-    "classes": "an audit of many classes",
+    "classes": "a multiclass audit",
     "repair": "a repair",
     "compare": "a comparison of methods",
 }

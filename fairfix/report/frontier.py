@@ -14,7 +14,7 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.report.layout import Json
 from fairfix.report.svg import Place, Spread
 
-NOTHING = "There are no points to draw: no method has both a gap and a quality."
+NOTHING = "There are no candidates to show: no method has both a gap and a quality."
 
 
 @dataclass(frozen=True)

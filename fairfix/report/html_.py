@@ -47,13 +47,13 @@ FOLDED = ("stratum", "class", "facts", "not computed", "fitted", "solution", "no
 """Kinds of sections that are folded."""
 
 TERMS = {
-    "N0": "an assumption on how groups were recorded: people of a true group are like those recorded as it, but for "
-    "a share (the radius)",
-    "N1": "so many of each true group are recorded as each group; who they are can be anything",
-    "N2": "the same, counted by label",
-    "N3": "N1 or N2, and how a true group is recorded differs by at most eps between outcomes",
-    "N4": "how a group was recorded has nothing to do with outcomes",
-    "eps": "how much the recording of a true group may differ between outcomes: 0 is not at all, 1 is anything",
+    "N0": "an assumption on how groups were recorded: people of a true group are like those recorded as it, except for "
+    "a fraction (the radius)",
+    "N1": "the fraction of each true group recorded as each group is known; any rows can be the misrecorded ones",
+    "N2": "the same, known by label",
+    "N3": "N1 or N2, and the recording of a true group differs by at most eps between outcomes",
+    "N4": "the recording of a group is independent of outcomes",
+    "eps": "the largest difference in the recording of a true group between outcomes: 0 allows none, 1 allows any",
 }
 """Terms of noisy groups, defined where they are on the page."""
 
@@ -270,7 +270,7 @@ def _definitions(result: Json, *, detail: bool) -> Shown:
     intervals = "intervals" if confidence is None else f"{in_percent(confidence)} intervals"
     text = (
         f"Numbers in brackets are {intervals}, simultaneous over the groups compared; – is undefined, which is never "
-        "counted as 0. y is the label, p the score as a probability. P(A | B) is the share of the rows with B that "
+        "counted as 0. y is the label, p the score as a probability. P(A | B) is the fraction of the rows with B that "
         "have A, E[x] the mean of x."
     )
     rows = tuple(

@@ -67,7 +67,7 @@ def _properties(result: Json, of: Judged) -> dict[str, str]:
         "protected": ", ".join(of.columns),
         "rows read": str(rows["read"]),
         "rows used": str(rows["used"]),
-        "verdict": str(result["verdict"] or "nothing gated"),
+        "verdict": str(result["verdict"] or "no checks gated"),
         **{f"warning {code}": text for code, text in cautions(result)},
         **{f"waiver {i}": text for i, (_, _, text) in enumerate(waivers(result), 1)},
     }

@@ -89,7 +89,7 @@ STATES = {
     "used": "waives a check",
     "not needed": "is not needed: the check passes without it",
     "expired": "has expired and waives nothing",
-    "exceeded": "waives nothing: a check is not within its limit",
+    "exceeded": "waives nothing: a check exceeds its limit",
     "matches nothing": "matches no check",
 }
 """What a waiver does, in words."""
@@ -181,7 +181,7 @@ def first_groups(
         return groups, ()
     text = (
         f"The table has {MOST_GROUPS:,} of {len(groups):,} groups: {which}. The other "
-        f"{len(groups) - MOST_GROUPS:,} are in the JSON form, of which every number here is"
+        f"{len(groups) - MOST_GROUPS:,} are in the JSON form, the source of all numbers here"
     )
     return sorted(groups, key=rank)[:MOST_GROUPS], (text,)
 
@@ -298,12 +298,12 @@ def message_lines(result: Json, severity: str = "") -> Iterator[str]:
             yield f"{one['severity']}: {one['text']}" + (f" [{one['code']}]" if "code" in one else "")
 
 
-WORDS = {"model": "model", "owner": "who answers for it", "purpose": "purpose", "date": "date of the data"}
+WORDS = {"model": "model", "owner": "owner", "purpose": "purpose", "date": "date of the data"}
 """Entries of a record in words."""
 
 
 def _record(record: Json) -> Iterator[str]:
-    for name, word in {**WORDS, "command": "command", "data_sha256": "fingerprint of the file"}.items():
+    for name, word in {**WORDS, "command": "command", "data_sha256": "SHA-256 of the file"}.items():
         if name in record:
             yield f"{word}: {record[name]}"
     yield "versions: " + ", ".join(f"{name} {number}" for name, number in record["versions"].items())
@@ -341,7 +341,7 @@ def judgements(result: Json) -> Iterator[Section]:
         yield Section(title, (), (Grid.of(CHECKS, checks, 6, "Checks", 1),), "checks", {"checks": checks})
     if "waivers" in result:
         grid = Grid.of(WAIVERS, result["waivers"]["waivers"], 4, "Waivers")
-        yield Section("Waivers", (f"judged on {result['waivers']['today']}",), (grid,), "waivers")
+        yield Section("Waivers", (f"checked on {result['waivers']['today']}",), (grid,), "waivers")
 
 
 def read_and_used(result: Json) -> str:

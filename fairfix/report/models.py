@@ -43,12 +43,12 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
     old, new = _names(result)
     opening = (*message_lines(result), *answer(result))
     yield Section(f"fairfix comparison of {new} with {old}", opening, kind="answer")
-    yield Section("Qualities, over everybody", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
+    yield Section("Quality, all rows", (), (Grid.of(CHANGES, result["qualities"], 1, "Qualities"),))
     for attribute in dict.fromkeys(one["attribute"] for one in result["changes"]):
         shown = [one for one in result["changes"] if one["attribute"] == attribute]
         apart = {one["not_paired"] for one in shown if "not_paired" in one}
         lines = [
-            f"gaps with the interval of independent samples, since {why}: "
+            f"these gaps have intervals of independent samples, since {why}: "
             + "; ".join(titled(one["comparison"]) for one in shown if one.get("not_paired") == why)
             for why in sorted(apart)
         ]
@@ -106,9 +106,9 @@ def answer(result: Json) -> Iterator[str]:
         write = percent if quality["id"] == "accuracy" else show_signed
         yield _sentence(quality, METRICS[quality["id"]].title, write, confidence)
     yield (
-        "Both (before: {}; now: {}) are judged ".format(*_names(result))
-        + f"on the same {result['data']['rows']['used']:,} people, and nothing was fitted. Each interval "
-        f"holds for itself ({confidence}): of many changes one may look sure by chance."
+        "Both models (before: {}; now: {}) are evaluated ".format(*_names(result))
+        + f"on the same {result['data']['rows']['used']:,} people. Nothing is fitted. Each interval "
+        f"is for one change alone ({confidence}): with many comparisons, some look significant by chance."
     )
 
 
@@ -132,7 +132,7 @@ def _furthest(result: Json, leading: Json) -> Iterator[str]:
             return
         low, high = min(given), max(given)
         parts.append(f"{write(low[0])} for {low[1]} to {write(high[0])} for {high[1]} with {name}")
-    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} goes from {parts[0]}, and from {parts[1]}."
+    yield f"By {leading['attribute']}, {METRICS[of.metric].phrase} ranges from {parts[0]}, and from {parts[1]}."
 
 
 def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str) -> str:
@@ -144,13 +144,16 @@ def _sentence(one: Json, title: str, write: Callable[..., str], confidence: str)
     before, now = write(one["old"]["value"]), write(one["new"]["value"])
     if before.endswith(" points"):
         before = before.removesuffix(" points")
-    text = f"{title} was {before} and is {now}"
+    moved = one["new"]["value"] - one["old"]["value"]
+    way = "rises" if moved > 0 else "falls"
+    text = f"{title} {way} from {before} to {now}" if moved else f"{title} stays at {now}"
     low, high = one["low"], one["high"]
     if low is None or high is None:
-        return f"{text}; there is no interval of the change."
+        return f"{text}; there is no interval for the change."
     sure = direction(one)
-    verdict = f"it is {sure}, with {confidence} confidence" if sure else "whether it changed is not certain"
-    return f"{text}; {verdict}: the change is {ends_of(low, high, sign)}."
+    change = f"change {sign(moved, sign=True)}, {confidence} CI {ends_of(low, high, sign)}"
+    verdict = f"It gets {sure}" if sure else "We cannot say whether it changes in the population"
+    return f"{text}. {verdict} ({change})."
 
 
 def direction(one: Json) -> str:
@@ -170,7 +173,7 @@ def _facts(result: Json) -> Iterator[str]:
         aside = {f"only with {old}": "only_in_baseline", f"only with {new}": "only_now"}
         aside["with another group in each"] = "other_group"
         left = ", ".join(f"{match[key]:,} {why}" for why, key in aside.items() if match[key])
-        yield f"matched by {match['id']}; rows left aside: {left or 'none'}"
+        yield f"matched by {match['id']}; rows left out: {left or 'none'}"
     cut = result["settings"].get("threshold")
     if cut is not None:
-        yield f"a score of at least {cut:g} is a positive decision, of both models"
+        yield f"a score of at least {cut:g} is a positive decision, for both models"

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 MARKERS = "osD^vP*X<>ph"
 NAMES = {
-    "ks.to_overall": "KS distance to everybody",
+    "ks.to_overall": "KS distance to all rows",
     "selection_rate.difference.between_groups": "selection rate difference",
     "equalized_odds.difference.between_groups": "equalized odds difference",
-    "selection_rate.difference.true_groups.worst_case": "selection rate difference, true groups at worst",
+    "selection_rate.difference.true_groups.worst_case": "selection rate difference, true groups, worst case",
 }
 """Names of gaps at the axes; others stand as they are."""
 
@@ -80,12 +80,12 @@ def figure_of(result: Mapping[str, Any], numbers: Sequence[str] = ()) -> Figure:
     UsageError
         matplotlib is not installed, there is nothing to draw, or a number is none of the result.
     """
-    _require_matplotlib("use `to_frame` and draw by other means")
+    _require_matplotlib("use `to_frame` and another plotting library")
     from matplotlib import rc_context
 
     kind = kind_of(result)
     if kind == "compare" and numbers:
-        raise UsageError("`numbers`: a comparison of methods draws all that it has; leave it out")
+        raise UsageError("`numbers`: a comparison of methods shows all its numbers; leave it out")
     if kind == "compare":
         with rc_context(STYLE):
             return _frontier(result)
@@ -138,11 +138,13 @@ def _of_groups(result: Json, metrics: Sequence[str]) -> list[list[Dots]]:
     there = [name for name, value in everybody.items() if value["value"] is not None]
     for name in metrics:
         if name not in everybody:
-            raise UsageError(f"`numbers`: {name!r} is no metric of this audit; it has {', '.join(everybody)}")
+            raise UsageError(
+                f"`numbers`: {name!r} is not a metric of this audit; it has {', '.join(everybody)}"
+            )
     shown = list(metrics) or ([name for name in RATES_FIRST if name in there] or there)[:3]
     blocks = [block for block in result["attributes"] if block["groups"]]
     if not shown or not blocks:
-        raise UsageError("there is nothing to draw: no metric of a recorded group has a value")
+        raise UsageError("there is nothing to show: no metric of a recorded group has a value")
     return [
         [
             Dots(
@@ -186,10 +188,10 @@ def _of_proof(result: Json, chosen: Sequence[str]) -> list[list[Dots]]:
     for name in chosen:
         if name not in [row["id"] for row in table]:
             names = ", ".join(dict.fromkeys(row["id"] for row in table))
-            raise UsageError(f"`numbers`: {name!r} is no number of this proof; it has {names}")
+            raise UsageError(f"`numbers`: {name!r} is not a number of this evaluation; it has {names}")
     rows = [row for row in table if row["id"] in chosen or not (chosen or _is_loss(row))]
     series = {when: tuple(row[when] for row in rows) for when in ("before", "after")}
-    rows_of = "held-out rows" if where == "holdout" else "rows of the fit"
+    rows_of = "held-out rows" if where == "holdout" else "training rows"
     return [[Dots(f"before and after, {rows_of}", tuple(titled(row["name"]) for row in rows), series)]]
 
 
@@ -228,7 +230,7 @@ def _draw_dots(axes: Any, panel: Dots) -> None:
         if many:
             axes.plot([], [], color=colour, marker=marker, linestyle="none", label=title)
     if panel.everybody is not None:
-        axes.axvline(panel.everybody, color="0.4", linewidth=0.9, linestyle="--", label="everybody")
+        axes.axvline(panel.everybody, color="0.4", linewidth=0.9, linestyle="--", label="all rows")
     axes.set_ylim(len(panel.names) - 0.5, -0.5)
     axes.set_title(_literal(panel.title), fontsize=9)
     axes.grid(axis="x", alpha=0.25)

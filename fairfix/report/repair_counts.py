@@ -17,28 +17,29 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
         if key in counts
     ]
     if "no_proof" in counts:
-        lines.append(f"proof: none; {counts['no_proof']}")
+        lines.append(f"evaluation: none; {counts['no_proof']}")
     certified = counts["certified"]
     valued = any("distance" in one for one in certified)
-    what = "the same values with the same chances" if valued else "one chance of a yes"
+    what = "the same values with the same probabilities" if valued else "the same probability of yes"
     lines.append(
-        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all of a group whose scores "
+        f"scores are known by {counts['bins']:,} bins, {counts['width']:.3g} wide or less; all rows of a group "
+        "whose scores "
         f"are in one bin have {what}"
     )
     numbers = [number for one in certified for number in (*one["rates"].values(), one.get("distance", {}))]
     apart = max((one["high"] - one["low"] for one in numbers if "low" in one), default=0.0)
-    where = "held-out rows" if "proof" in counts else "the rows of the fit"
+    where = "held-out rows" if "proof" in counts else "the training rows"
     names = list(certified[0]["rates"])
     rates = " and ".join(
-        [*(["rates"] if names or not valued else []), *(["distances to everybody"] if valued else [])]
+        [*(["rates"] if names or not valued else []), *(["distances to all rows"] if valued else [])]
     )
     draws = ", expected over the draws," if valued else ""
-    what = "those in the table" if apart < CERTAIN else "between the ends in the table"
+    what = "those in the table" if apart < CERTAIN else "within the ranges in the table"
     lines.append(f"certain: wherever the scores lie in their bins, {rates} on {where}{draws} are {what}")
     for name, loss in counts.get("losses", {}).items():
-        of = f"the {METRICS[name].title} of the values over everybody on {where}"
+        of = f"the {METRICS[name].title} of the values over all rows, on {where},"
         if "reason" in loss:
-            lines.append(f"{of} is not certain: {loss['reason']}")
+            lines.append(f"{of} is not known exactly: {loss['reason']}")
         elif loss["high"] - loss["low"] <= CERTAIN * loss["high"]:
             lines.append(f"certain: {of}{draws} is {loss['low']:.4g}")
         else:
@@ -46,7 +47,7 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
     best = counts["optimum"]
     if "bound" in best:
         lines.append(
-            f"certain: what a rule of exact scores can be better by on the rows of the fit is {best['bound']:.2g} at "
+            f"certain: on the training rows, a rule of exact scores can be better by {best['bound']:.2g} at "
             f"most, in the {best['of']}; among {best['among']}"
         )
     else:
@@ -55,7 +56,7 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
         "group": lambda one: f"{one['group']} ({one['attribute']})",
         "rows": lambda one: f"{one['rows']:,}",
         **{METRICS[name].title: _rate_of(name) for name in names},
-        **({"KS, to everybody": lambda one: _ends(one["distance"])} if valued else {}),
+        **({"KS, to all rows": lambda one: _ends(one["distance"])} if valued else {}),
     }
     groups, more = first_groups(certified, rank, CHANGES_MOST)
     return Section(
@@ -65,9 +66,7 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
 
 def _counted(part: Json) -> str:
     share = f", share {part['share']}" if "share" in part else ""
-    gone = (
-        f"; up to {part['left_out']:,} rows are hidden, being of small groups" if "left_out" in part else ""
-    )
+    gone = f"; up to {part['left_out']:,} rows of small groups are hidden" if "left_out" in part else ""
     return f"{part['rows']:,} rows of {part['source']}{share}{gone}"
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a repair: what changes for each group, and the chance of a yes at each score."""
+"""The pictures of a repair: what changes for each group, and the probability of yes at each score."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def people(section: Section) -> Iterator[Part]:
 
 
 def rule(section: Section) -> Iterator[Part]:
-    """Yield the chance of a yes against the score, a line per group."""
+    """Yield the probability of yes against the score, a line per group."""
     rules = section.about["rule"]
     drawn = rules[:CURVES]
     curves = [
@@ -64,14 +64,14 @@ def rule(section: Section) -> Iterator[Part]:
         "" if len(drawn) == len(rules) else f" of {len(drawn)} of the {len(rules)} groups; the table has all"
     )
     words = "; ".join(f"{one['group']}: {in_words(one)}" for one in drawn)
-    heading = "Chance of a yes against the score"
+    heading = "Probability of yes against the score"
     rows = tuple(
         (one["group"], show(x), show(q))
         for one in rules
         for x, q in zip(one["scores"], one["probabilities"], strict=True)
     )
-    grid = Grid(("group", "score", "chance of a yes"), rows, 1, heading)
-    drawing = svg.lines(curves, ("score", "chance of a yes"), span)
+    grid = Grid(("group", "score", "probability of yes"), rows, 1, heading)
+    drawing = svg.lines(curves, ("score", "probability of yes"), span)
     figure = Figure(heading, drawing, f"The rule by group{more}. {words}.", grid)
     yield Part(figures=(figure,), size="wide")
 

@@ -44,7 +44,7 @@ READINGS = {
 }
 """The two ways to decide with a probability."""
 
-BESIDE = {"delivered": "as drawn", "expected": "expected"}
+BESIDE = {"delivered": "realized", "expected": "expected"}
 """What stands beside numbers of drawn results: decisions as they are drawn, or what is expected of drawn values."""
 
 
@@ -92,11 +92,11 @@ def sections(result: Json, *, detail: bool) -> Iterator[Section]:
         yield from _proof(fit, "On the training rows", "fitted")
     if detail and "solution" in result:
         quantities = result["solution"]["quantities"]
-        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the fit", 1),) if quantities else ()
-        yield Section("How the fit went", tuple(solution_facts(result["solution"])), grids, "solution")
+        grids = (Grid.of(QUANTITIES, quantities, 4, "Numbers of the repair", 1),) if quantities else ()
+        yield Section("Solver", tuple(solution_facts(result["solution"])), grids, "solution")
     if result["selection"]:
         grid = Grid.of(CANDIDATES, result["selection"], 1, "Candidates")
-        yield Section("Selection on the validation part", (), (grid,))
+        yield Section("Selection on the validation rows", (), (grid,))
     yield from left_out_columns(result)
     yield Section("Data and settings", tuple(_repair_facts(result)), kind="facts")
 
@@ -391,7 +391,7 @@ def _people(one: Json, rows: str, *, in_answer: bool) -> Section:
                 {"group": "group", **others}, groups, 1, f"Other numbers by {attribute}, before and after"
             )
         )
-    title = f"What changes for whom: {attribute}, on {rows}"
+    title = f"Changes by group: {attribute}, on {rows}"
     return Section(title, tuple(lines), tuple(grids), "people", one)
 
 
@@ -458,8 +458,8 @@ def _rule(result: Json, rank: Callable[[Json], float]) -> Section:
     cut = result["settings"].get("threshold")
     lines = () if cut is None else (f"before the repair: yes from a score of {cut:g}, in every group",)
     rules, more = first_groups(result["rule"], rank, CHANGES_MOST)
-    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "The rule of every group")
-    return Section("Who gets a yes, by the score", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
+    grid = Grid.of({"group": "group", "decision": in_words}, rules, 2, "Decision rule of each group")
+    return Section("Decision rule by group", (*more, *lines), (grid,), "rule", {"rule": result["rule"]})
 
 
 def in_words(rule: Json) -> str:
@@ -490,7 +490,7 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
     lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of decisions are randomized"]
     lines += [  # chance alone makes so much, and no repair can go below it on so many rows
         f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
-        "20 samples of so many rows, if the groups were exactly alike"
+        "20 samples of this size, if the groups were exactly equal"
         for one in proof.get("noise", ())
     ]
     lines += [
@@ -549,6 +549,6 @@ def solution_facts(solution: Json) -> Iterator[str]:
     if solution["certificates"]:
         yield from (f"certified: {one['says']}" for one in solution["certificates"])
     elif solution["gap"] is not None:
-        yield f"gap of the objective, as the solver has it: {exact(solution['gap'])}"
+        yield f"optimality gap reported by the solver: {exact(solution['gap'])}"
     else:
         yield "no lower bound on the objective is known, so optimality is not certified"

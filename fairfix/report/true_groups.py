@@ -27,8 +27,8 @@ TABLE_WORDS = {
 
 BREAKDOWN: Columns = {
     "check": "check",
-    "kept by true groups up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
-    "broken by true groups up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
+    "certainly met up to eps": lambda one: _up_to(one["holds_up_to"], "not certain at any"),
+    "certainly exceeded up to eps": lambda one: _up_to(one["fails_up_to"], "not certain at any"),
 }
 
 
@@ -38,7 +38,7 @@ def true_groups(noise: Json, *, detail: bool) -> Section:
     figures += [{**f, "group": g["group"]} for g in noise["groups"] for f in g["figures"]]
     title = f"True groups behind {noise['attribute']}"
     if "membership" in noise:
-        title = "True groups by probabilities of membership"
+        title = "True groups by membership probabilities"
     grids = [Grid.of({**OF, **_estimates(noise, figures)}, figures, 2, title)]
     curves = [f for f in figures if f.get("curve") and (detail or not f["group"])]
     if curves:
@@ -50,7 +50,7 @@ def true_groups(noise: Json, *, detail: bool) -> Section:
 
 
 OF: Columns = {
-    "figure": lambda figure: TITLES.get(figure["name"], figure["name"]),
+    "metric": lambda figure: TITLES.get(figure["name"], figure["name"]),
     "true group": lambda figure: figure["group"] or "all",
 }
 
@@ -104,14 +104,14 @@ def _up_to(eps: float | None, never: str) -> str:
 
 def _facts(noise: Json) -> Iterator[str]:
     rests = noise["rests_on"]
-    yield f"what is gated rests on {rests}: {noise['assumptions'][rests]}"
+    yield f"checks assume {rests}: {noise['assumptions'][rests]}"
     yield from (f"{name}: {text}" for name, text in noise["assumptions"].items() if name != rests)
     yield from (_membership_facts if "membership" in noise else _table_facts)(noise)
     drawn = noise["resampling"]
     if drawn["replicates"]:
-        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), each figure by itself"
+        yield f"sampling error by {drawn['replicates']:,} draws (seed {drawn['seed']}), for each number alone"
     else:
-        yield "sampling error by limits for means, each figure by itself"
+        yield "sampling error by confidence limits for means, for each number alone"
     yield from noise["notes"]
 
 
@@ -119,7 +119,7 @@ def _table_facts(noise: Json) -> Iterator[str]:
     table = noise["table"]
     if table["values"]:
         kind = TABLE_WORDS[table["values"]].format(rows=table["rows"] or 0)
-        yield f"noise by {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
+        yield f"noise from {noise['source']}: {kind}{', by label' if table['by_label'] else ''}"
     if table["shift"] is not None:
         yield f"recorded groups of table and data: total variation {show(table['shift'])}; {_carried(table['kept'])}"
     elif table["values"]:
@@ -127,7 +127,7 @@ def _table_facts(noise: Json) -> Iterator[str]:
     if table["transport_difference"] and table["kept"] != "either":
         (other,) = {"true-given-noisy", "noisy-given-true"} - {table["kept"]}
         by = "N2" if table["by_label"] else "N1"
-        yield f"the other way, with {TABLE_WORDS[other]} as it is, {by} would say: " + "; ".join(
+        yield f"with {TABLE_WORDS[other]} carried over instead, {by} would give: " + "; ".join(
             f"{TITLES[f['name']]} {between(*f['other_transport'])}"
             for f in noise["comparisons"]
             if f["name"] in TITLES and "other_transport" in f
@@ -137,30 +137,30 @@ def _table_facts(noise: Json) -> Iterator[str]:
             f"{r['group']}{'' if r['near'] == r['group'] else ' near ' + r['near']} {show(r['radius'])}"
             for r in noise["radii"]
         )
-    yield from _vacuous(noise, "the table without labels says nothing", "recorded group")
+    yield from _vacuous(noise, "the table without labels gives no bound", "recorded group")
     yield (
-        "recorded: of the recorded groups; weighted: each row counted by its chance to be in the true group; naive: "
-        "recorded give or take the share recorded wrongly, which is no bound"
+        "recorded: of the recorded groups; weighted: each row counted by its probability to be in the true "
+        "group; naive: recorded plus or minus the fraction recorded wrongly, which is not a bound"
     )
 
 
 def _carried(kept: str) -> str:
     """Return in words what of a noise table holds for the data."""
     if kept == "either":
-        return "carried over with P(true | noisy) or with P(noisy | true) as it is, whichever is worse"
-    return f"carried over with {TABLE_WORDS[kept]} as it is"
+        return "carried over with P(true | noisy) or with P(noisy | true) unchanged, whichever is worse"
+    return f"carried over with {TABLE_WORDS[kept]} unchanged"
 
 
 def _membership_facts(noise: Json) -> Iterator[str]:
-    yield "probabilities of membership: " + ", ".join(
+    yield "membership probabilities: " + ", ".join(
         (group["group"] if group["group"] == group["column"] else f"{group['group']} in {group['column']}")
         + f" ({group['share']:.1%} of the data)"
         for group in noise["membership"]["groups"]
     )
-    yield from _vacuous(noise, "the probabilities say nothing", "bin")
+    yield from _vacuous(noise, "the probabilities give no bound", "bin")
     yield (
         "weighted: each row counted in each group by its probability, which is the rate if N4 holds; worst case: among "
-        "rows with the same probabilities, who is of which group can be anything"
+        "rows with the same probabilities, any row can belong to any group"
     )
 
 
@@ -169,6 +169,6 @@ def _vacuous(noise: Json, nothing: str, part: str) -> Iterator[str]:
     for item in noise["vacuous"]:
         name, other = TITLES[item["metric"]], OUTNUMBERED[item["metric"]]
         yield (
-            f"{nothing} of the {name} of {item['group']}, whatever the decisions are: in every {part} there are at "
+            f"{nothing} on the {name} of {item['group']}, whatever the decisions are: in every {part} there are at "
             f"least as many rows with {other} as rows of {item['group']}"
         )

@@ -10,7 +10,7 @@ from fairfix.errors import UsageError
 from fairfix.report import NO_CHECKS
 from fairfix.report.layout import MARKS, Json, interval, kind_of, waiver_state
 
-NOTHING_GATED = "no limits were given, so nothing was gated"
+NOTHING_GATED = "no checks were set, so there is no pass or fail"
 OPERATORS = {"<=": "above", "<": "at or above", ">=": "below", ">": "at or below"}
 """Operator of a check -> the side of the limit where it fails."""
 WORDS = {"fail": "failed", "undecided": "undecided", "waived": "waived", "pass": "passed"}

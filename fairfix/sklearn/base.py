@@ -222,7 +222,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Return the parameters of the estimator's ``fit`` and of the splitter's ``split``."""
         if self._prefit:
             if fit_params:
-                raise SettingError(f"cv='prefit' fits no estimator, so {', '.join(fit_params)} has no use")
+                raise SettingError(f"cv='prefit' fits no estimator, so {', '.join(fit_params)} has no effect")
         elif get_config()["enable_metadata_routing"]:
             given = {"sample_weight": sample_weight, "protected": protected, **fit_params}
             return process_routing(self, "fit", **{k: v for k, v in given.items() if v is not None})
@@ -318,8 +318,8 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         groups = table.groups()
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise InputError(
-            f"group {name!r} of {' x '.join(groups.columns)!r} was not there in the fit ({int(unseen.sum()):,} "
-            f"of {len(table):,} rows); fit with such rows, or set unseen_group='base' for what the estimator says"
+            f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} "
+            f"of {len(table):,} rows); fit with such rows, or set unseen_group='base' to use the estimator's prediction"
         )
 
     # ------------------------------------------------------------------ groups and features
@@ -327,8 +327,8 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _check_source(self, beside: Any) -> None:
         if (self.protected is None) == (beside is None):
             raise InputError(
-                "groups are needed once: name columns or a function in the parameter protected, or give "
-                "protected= beside X" + ("" if beside is None else ", not both")
+                "give the groups once: name columns or a function in the parameter protected, or pass "
+                "protected= with X" + ("" if beside is None else ", not both")
             )
 
     def _groups(self, X: Any, beside: Any) -> GroupLabels:

@@ -135,7 +135,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         )
         if not positive.size:
             raise SettingError(
-                f"pos_label={self.pos_label!r} is no class of y, which has {self.classes_.tolist()}"
+                f"pos_label={self.pos_label!r} is not a class of y, which has {self.classes_.tolist()}"
             )
         self._positive = int(positive[0])
         return np.asarray(code == self._positive, dtype=np.int64)
@@ -159,7 +159,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         """Return a fitted classifier's P(positive class), shape (n,)."""
         if not np.array_equal(model.classes_, self.classes_):
             raise InputError(
-                f"the estimator knows the classes {list(model.classes_)}, but y has {self.classes_.tolist()}"
+                f"the estimator has the classes {list(model.classes_)}, but y has {self.classes_.tolist()}"
             )
         return np.asarray(model.predict_proba(X)[:, self._positive], dtype=np.float64)
 

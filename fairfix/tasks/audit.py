@@ -119,7 +119,7 @@ def _run(request: AuditRequest) -> AuditResult:
     _, allowances = read_checks(request.check)
     if allowances and not (request.has("baseline") or request.has("baseline_data")):
         raise UsageError(
-            f"check {allowances[0].text!r} goes with `baseline` or `baseline_data`: it limits a change"
+            f"check {allowances[0].text!r} limits a change, so it needs `baseline` or `baseline_data`"
         )
     waivers, old = waivers_of(request), baseline_of(request.baseline)
     if request.task == MULTICLASS:
@@ -144,7 +144,7 @@ def _run(request: AuditRequest) -> AuditResult:
             return AuditResult({}, None, counts, why)
         report = made
     if "intersect" in request.explicit - request.configured and len(report.reading.columns.protected) == 1:
-        notes.append(Note("`intersect` changes nothing here: a single column has no intersections", "unused"))
+        notes.append(Note("`intersect` has no effect here: a single column has no intersections", "unused"))
     everybody = report.overall.metrics
     wrong = [*of_direction(everybody.get("auc"), report.reading)]
     if not wrong or report.reading.threshold is None:  # decisions by a score point where it does
@@ -182,7 +182,7 @@ def _of_classes(
 
     if request.metrics:
         raise UsageError(
-            "`metrics`: those of one's own are of two classes; leave them out with `task=multiclass`"
+            "`metrics`: custom metrics are for two classes; leave them out with `task=multiclass`"
         )
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
@@ -223,8 +223,8 @@ def _check_bands(request: AuditRequest) -> None:
         if request.suppress_below and request.from_counts is None and rule in PARTS:
             raise UsageError(
                 f"`bands={name}={rule}`: with `suppress_below` give the edges as numbers, such as "
-                f"`bands={name}=25,40,60`: {rule} are values of single rows, also of rows that are to be hidden, and "
-                "the names of the bands tell them"
+                f"`bands={name}=25,40,60`: {rule} are values of single rows, including hidden ones, and "
+                "the names of the bands would reveal them"
             )
 
 
@@ -247,7 +247,7 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     if sign:
         return attribute.strip(), canonical_group(group.strip())
     if len(protected) != 1:
-        raise UsageError(f"`reference={text}`: say of which attribute, as ATTRIBUTE=GROUP")
+        raise UsageError(f"`reference={text}`: name the attribute too, as ATTRIBUTE=GROUP")
     return protected[0], canonical_group(text.strip())
 
 
@@ -311,7 +311,8 @@ def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, S
     log.info("counting share %s", share.share)
     if not share.share.by_id:
         log.info(
-            "rows without an id are known by their own values: equal rows are of one share; better name an `id`"
+            "rows without an ID are identified by their values: equal rows are all in the same `share`; better "
+            "name an `id`"
         )
     source = share if data.model is None else ScoredSource(share, data.model)
     return replace(data, source=source), share.share
@@ -371,7 +372,7 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
     used = sorted(set(request.protected) & set(data.seen_by_model))
     if noise is not None and used and (noise.class_conditional or noise.epsilon is not None):
         raise UsageError(
-            f"the model looks at {', '.join(used)}, so noise comes into its decisions: leave out "
+            f"the model uses {', '.join(used)}, so noise affects its decisions: leave out "
             "`noise_class_conditional` and `noise_epsilon`, or drop the column from the model"
         )
     return noise
@@ -388,12 +389,12 @@ def _individual(request: AuditRequest, data: Dataset) -> More:
     declared = {name for name, _ in comparable}
     for proposal in proxies(table, data.reading.columns.protected):
         if proposal.partition("=")[0] not in declared and not request.suppress_below:  # it quotes values
-            log.info("comparable values to think about, not used: %s; say so with `comparable`", proposal)
+            log.info("possible comparable values, not used: %s; name them with `comparable`", proposal)
     if data.model is not None:
         return of_model(table, data.model, comparable, request.confidence, request.radius)
     comparisons, aside = of_scores(table, request.confidence)
     if aside:
-        log.info("left aside, since nothing is learned from them: %s", ", ".join(aside))
+        log.info("ignored, since nothing is learned from them: %s", ", ".join(aside))
     return comparisons
 
 
@@ -424,7 +425,7 @@ def _of_counts(request: AuditRequest) -> AuditReport:
     from fairfix.auditing.countfile import CountFile, audit_counts
 
     if request.cluster is not None:
-        raise UsageError("`cluster` counts data, and `from_counts` is counted already; leave one out")
+        raise UsageError("`cluster` needs rows, and `from_counts` has none; leave one out")
     for name in ("noise", "noise_radius"):
         if request.has(name):
             raise UsageError(f"`from_counts`: leave out `{name}`; saved counts have no rows")
@@ -459,11 +460,11 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
         if own is None or (bool(own) != (rule in PARTS) if word else rule != own):
             edges = ",".join(map(written, own or ())) or "none"
             raise UsageError(
-                f"`bands={name}`: in the counts its bands begin at {edges}; leave it out, or count the data again"
+                f"`bands={name}`: in the counts, its bands begin at {edges}; leave it out, or count the data again"
             )
     if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
         raise UsageError(
-            "`merge`: the counts were taken with other names, or none; leave it out, or count the data again"
+            "`merge`: the counts were made with other names, or none; leave it out, or count the data again"
         )
     if request.where is not None and str(parse_condition(request.where)) != reading.where:
         raise UsageError(
@@ -474,7 +475,7 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
         if (name in request.explicit or request.has(name)) and asked != value:
             shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
             raise UsageError(
-                f"`{name}` is {shown}, but the counts were taken with {taken or 'none'}; leave it out, or count the "
+                f"`{name}` is {shown}, but the counts were made with {taken or 'none'}; leave it out, or count the "
                 "data again"
             )
 

@@ -27,7 +27,7 @@ RATES: Mapping[str, tuple[int | None, ...]] = {
 }
 """Rates that are certified, with the label of the rows over which each is a mean."""
 
-UNKNOWN_WEIGHTS = "nobody knows the weights of the rows that are left out"
+UNKNOWN_WEIGHTS = "the weights of the rows that are left out are unknown"
 
 
 def certified(
@@ -113,7 +113,7 @@ def certified_values(
     losses: dict[str, dict[str, Any]] = {}
     for name in names:
         if left_out:
-            losses[name] = {"reason": "rows that are left out may have any loss"}
+            losses[name] = {"reason": "the rows that are left out can have any loss"}
         elif valued.rows.label is None:
             losses[name] = _around(*_loss_of_real_labels(valued, counts))
         else:

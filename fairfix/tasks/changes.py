@@ -72,7 +72,7 @@ def compare_results(
         _propose_pairs(content, checks, old, request, data)
     rows = [one["settings"].get("where") or "all rows" for one in (old, content)]
     if rows[0] != rows[1]:
-        text = f"the baseline {name} is of {rows[0]}, and this audit of {rows[1]}; give both the same `where`"
+        text = f"the baseline {name} covers {rows[0]}, and this audit covers {rows[1]}; use the same `where` for both"
         add_messages(content, [Caution(text, "other_rows")])
     _add_changes(content, section, checks, allowances, f"the baseline {name}")
 
@@ -145,7 +145,7 @@ def _propose_pairs(
     if undecided and command is not None:
         note = Note(
             f"{len(undecided)} of {len(checks)} checks of changes are undecided, with old and new taken as independent "
-            "samples; if the same people are in both, compare them row by row with `baseline_data` and `id`, which "
+            "samples; if both contain the same people, compare them row by row with `baseline_data` and `id`, which "
             f"decides more{f': {command}' if command else ''}",
             "unpaired",
         )

@@ -164,7 +164,7 @@ def compare_table(
     """
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
-        raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
+        raise DataError("the original decisions need a threshold on the score; set one with `threshold`")
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
     check_split(table, split)
@@ -448,7 +448,7 @@ class Plan:
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
         elif self.noise is not None and self.noise.membership is not None:
             columns = ", ".join(self.noise.membership.values())
-            settings["noise"] = {"table": f"probabilities of membership in {columns}", "assumption": "N1"}
+            settings["noise"] = {"table": f"membership probabilities in {columns}", "assumption": "N1"}
         content = compare_dict(outcome, data.source.name, rows, data.inferred, settings)
         content |= choice.content
         add_messages(
@@ -471,7 +471,7 @@ def plan_of(request: CompareRequest) -> Plan:
     said_of_unused(request)
     data = open_data(request, score_needed=False, label_needed=True)
     if data.reading.columns.label is None:
-        raise UsageError("a comparison needs labels to judge by; name the column with `label`")
+        raise UsageError("a comparison needs labels; name the column with `label`")
     if data.reading.columns.prediction:
         raise UsageError("a comparison needs scores or features, not decisions; leave out `prediction`")
     noise = noise_of(request)
@@ -511,7 +511,7 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     if learned and not method.learns and not reading.columns.score:
         return "it works on scores; name a score column with `score`"
     if method.knows_noise and noise is None:
-        return "it needs to know the noise of the groups; give `noise`, `noise_radius` or `noise_membership`"
+        return "it needs a description of the group noise; give `noise`, `noise_radius` or `noise_membership`"
     return ""
 
 

@@ -50,7 +50,7 @@ from fairfix.tasks.people import rules_of
 from fairfix.tasks.proof import Proof, prove
 from fairfix.tasks.request import RepairRequest
 
-FIT_ONLY = "judged on the counts of the fit, not on held-out ones"
+FIT_ONLY = "checked on the training counts, not on held-out ones"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def repair_counts(
     _check_method(request, repairer, choices, reading)
     notes: list[Note] = []
     if proof_file is not None:
-        require_alike(fit_file, proof_file, "do not prove one another")
+        require_alike(fit_file, proof_file, "cannot be used to fit and to evaluate one repair")
         notes += _held_out(fit_file, proof_file)
     fit, held = _parts(fit_file, proof_file, reading)
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
@@ -151,7 +151,8 @@ def repair_counts(
         lacking = [gap.caution for gap in gaps]
         if held.left_out:
             hidden = (
-                f"up to {held.left_out:,} held-out rows of small groups are hidden, nobody can tell of which"
+                f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which "
+                "groups these are"
             )
             gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
         notes += cost_of_rounding(repairer, rule, shown, plain)
@@ -215,13 +216,13 @@ def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> 
     if content.model:
         raise UsageError(
             f"`from_counts`: the scores are those of the model file {content.model['file']}, which a rule of counts "
-            "could not ask at predict time; write its scores to a column and count that, with `score`"
+            "cannot use at predict time; write its scores to a column and count that column with `score`"
         )
     own = reading.columns.protected
     asked = tuple(request.protected) or own
     if absent := [name for name in asked if name not in own]:
         raise UsageError(
-            f"`protected={absent[0]}`: the counts were taken with {','.join(own)}; name some of these, or count the "
+            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
             "data again"
         )
     by_id = share.columns[0] if share is not None and share.by_id else None
@@ -245,18 +246,17 @@ def _check_method(
         raise UsageError("`from_counts`: counts have no features; leave out `features`")
     if request.protected_as_feature:
         raise UsageError(
-            "`from_counts`: counts have no features; leave out `protected_as_feature`: a rule by group sees the group"
+            "`from_counts`: counts have no features; leave out `protected_as_feature`: a rule by group uses the group"
         )
     if choices:
         raise UsageError(
-            f"`{next(iter(choices))}` takes one value with `from_counts`: no rows are set aside to choose by"
+            f"`{next(iter(choices))}` takes one value with `from_counts`: no rows are held out to choose by"
         )
     if columns.strata and not repairer.knows_strata:
         raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
     if columns.prediction or columns.probability:
         raise UsageError(
-            "`from_counts`: the counts hold decisions, of which score bins say nothing; count the data with its "
-            "score alone"
+            "`from_counts`: the counts are of decisions, not of scores; count the data with its score alone"
         )
     if not columns.score:
         raise UsageError("`from_counts`: the counts have no score bins; count the data with `score`")
@@ -265,30 +265,33 @@ def _check_method(
 def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Iterator[Note]:
     """Yield what is known of rows that may be in both files; a UsageError where some surely or probably are."""
     one, other = fit[1].share, proof[1].share
-    remedy = "count the fit with `share=0:0.7` and the proof with `share=0.7:1`, by one `id` and seed"
+    remedy = (
+        "count the training rows with `share=0:0.7` and the held-out rows with `share=0.7:1`, with the same "
+        "`id` and seed"
+    )
     if repeated([fit, proof]):
         raise UsageError(
-            f"`proof_counts`: {fit[0]} and {proof[0]} hold the very same counts of some part of the data, and rows of "
-            f"the fit prove nothing; {remedy}"
+            f"`proof_counts`: {fit[0]} and {proof[0]} contain identical counts of some part of the data, and training "
+            f"rows cannot evaluate a repair; {remedy}"
         )
     if one is not None and other is not None and (why := one.apart_from(other)):
-        raise UsageError(f"`proof_counts`: rows of the fit may be in {proof[0]}: {why}; {remedy}")
+        raise UsageError(f"`proof_counts`: training rows may be in {proof[0]}: {why}; {remedy}")
     if (one is None) != (other is None):
         whole = fit[0] if one is None else proof[0]
         raise UsageError(
-            f"`proof_counts`: rows of the fit may be in {proof[0]}: {whole} counts no share of the rows, but all; "
+            f"`proof_counts`: training rows may be in {proof[0]}: {whole} counts all rows, not a `share` of them; "
             f"{remedy}"
         )
     if one is None:
         yield Caution(
-            "neither counts are of a share of the rows, so nobody can know that no row is in both; the proof takes "
-            "your word for it",
+            "neither file of counts covers a `share` of the rows, so fairfix cannot check that no row is in "
+            "both; the evaluation assumes that none is",
             "held_out_unknown",
         )
     elif not one.by_id:
         yield Note(
-            "no id parts the rows, but the values of each as they are written: a person who comes with other values, "
-            "such as in another file with scores rounded or of other precision, may be in both; better name an `id`",
+            "rows are split by their values as written, not by an ID: a person with other values, "
+            "such as in another file with rounded scores, may be in both; better name an `id`",
             "held_out_unknown",
         )
 
@@ -321,9 +324,7 @@ def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[P
     if inside.all():
         return held, []
     if not inside.any():
-        raise DataError(
-            "every group of `proof_counts` is one that the counts of the fit lack; prove on others"
-        )
+        raise DataError("the training counts lack every group of `proof_counts`; give other held-out counts")
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
@@ -331,8 +332,8 @@ def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[P
     levels = groups_of_cells(counts.keys, lost, rule.columns)[0]
     is_in, them = ("is", "it") if len(levels) == 1 else ("are", "them")
     text = (
-        f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the rows of the fit lack {them}"
-        f", so there is no rule for {gone:,} held-out rows, and nothing is proven for {them}"
+        f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the training rows lack {them}"
+        f", so there is no rule for {gone:,} held-out rows, and nothing was evaluated for {them}"
     )
     gaps = without_rule(protected, lambda columns: groups_of_cells(counts.keys, lost, columns)[0], text)
     return replace(held, counts=kept), gaps
@@ -354,7 +355,7 @@ def fit_to_bins(
     assert table.rows.entries is not None
     grid = table.rows.entries.grid
     unknown: dict[str, Any] = {
-        "reason": "how much a rule of exact scores could be better is not bounded here"
+        "reason": "there is no bound on how much better a rule of exact scores could be"
     }
     if isinstance(fitted, GroupTube):
         trace = replace(fitted.trace, fitted=None, redrawn=None)
@@ -364,7 +365,7 @@ def fit_to_bins(
     if trace.randomized is not None:
         assert isinstance(trace.randomized, OfGroups)
         trace = replace(trace, randomized=binned(trace.randomized, table, grid))
-    by_bin = "the counts of the fit, each score at the middle of its bin"
+    by_bin = "the training counts, with each score at the middle of its bin"
     certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
     hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
     lost = unknown
@@ -373,7 +374,7 @@ def fit_to_bins(
         lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
         certificates += (
             Certificate(
-                f"{one.objective}, of exact scores (the number is with scores at the middles of their bins)",
+                f"{one.objective}, of exact scores (this number uses the middle of each score bin)",
                 one.value,
                 one.bound - hidden,
                 one.among,
@@ -431,13 +432,13 @@ def _reach(table: Table, grid: Grid) -> Floats | None:
 
 # ---------------------------------------------------------------------- what is to be said
 
-NO_PROOF = "no counts of other rows were given, so all figures are of the rows that the rule was made of"
+NO_PROOF = "no counts of other rows were given, so all numbers come from the rows that the rule was fitted to"
 
 
 def _nothing_proven() -> Caution:
     return Caution(
-        f"nothing is proven: {NO_PROOF}, and no check passes on them; count a share of the rows apart (`share=0.7:1`) "
-        "and give it as `proof_counts`",
+        f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`share=0.7:1`) "
+        "and give that file as `proof_counts`",
         "nothing_proven",
     )
 
@@ -455,15 +456,17 @@ def _unproven(report: AuditReport) -> AuditReport:
 
 def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
     """Yield that rows are missing, and what that can do."""
-    for part, what in ((fit, "the fit"), (held, "the proof")):
+    for part, what in ((fit, "the fit"), (held, "the evaluation")):
         if part is None or not part.left_out:
             continue
         gone, used = part.left_out, part.counts.used
         passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
-            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out besides {used:,}, "
-            "nobody can tell of which groups; groups without any rows left have no rule, intervals and verdicts are "
-            f"about the rows that are left{passes}, and the certified rates allow for the others",
+            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out in addition to "
+            f"the {used:,} used, "
+            "and it is unknown from which groups; groups without any rows left have no rule; intervals and "
+            "verdicts are "
+            f"about the rows that are left{passes}, and the certified rates account for the others",
             "suppressed",
         )
 
@@ -475,8 +478,8 @@ def _of_identity(
     if rule.randomized and reading.columns.id is None:
         names = ", ".join(_identity(reading))
         yield Caution(
-            f"decisions will be drawn by {names} and the order of rows that are equal in these, as counts know no "
-            "other columns; name the column of identities of new rows with `id`",
+            f"decisions will be randomized by {names} and the order of rows that are equal in these, since "
+            "counts have no other columns; name the ID column of new rows with `id`",
             "equal_rows",
         )
 

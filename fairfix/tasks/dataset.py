@@ -102,7 +102,7 @@ def open_data(
     many = request.task == MULTICLASS
     if many and not isinstance(request, (AuditRequest, RepairRequest)):
         raise UsageError(
-            f"`task={MULTICLASS}` is for audits and repairs: methods are compared on two classes; name one with "
+            f"`task={MULTICLASS}` is for audits and repairs; `compare` needs two classes: name one with "
             "`label=COLUMN=VALUE`, and all others will be negative"
         )
     columns = Columns(
@@ -168,8 +168,8 @@ def open_data(
     decided = columns.prediction or columns.probability
     if cuts and decided and not columns.score and "threshold" not in request.configured:
         raise UsageError(
-            f"`threshold={request.threshold:g}` is of a score, and {decided!r} has decisions; leave it out, or name "
-            "the scores with `score`"
+            f"`threshold={request.threshold:g}` applies to a score, and {decided!r} has decisions; leave it out, "
+            "or name the scores with `score`"
         )
     options |= {f"positive_{part}": levels for part, levels in positive.items()}
     if columns.prediction and positive.get("label") and not positive.get("prediction"):
@@ -211,7 +211,7 @@ def _model_of(
 
         return load_model(request.model, trust=request.trust_model, **about)
     if request.trust_model is not None:
-        raise UsageError("`trust_model` is of model files; leave it out, since this `model` is in memory")
+        raise UsageError("`trust_model` is for model files; leave it out, since this `model` is in memory")
     from fairfix.models.in_memory import fitted_model
 
     taken = {*columns.roles, *([request.count] if request.count else ())}
@@ -238,7 +238,7 @@ def _scale_of(model: ScoringModel, request: DataRequest) -> str:
         return request.score_scale if request.gives("score_scale") else "raw"
     if request.has("score_scale"):
         raise UsageError(
-            f"`score_scale={request.score_scale}`: the model file gives {gives}, on no other scale; leave it out"
+            f"`score_scale={request.score_scale}`: the model file gives {gives} on a fixed scale; leave it out"
         )
     return "probability"
 
@@ -279,7 +279,7 @@ def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
     if is_dry() and not any(names_database(getattr(request, name, None)) for name in INPUTS):
-        raise UsageError("`dry_run` is of databases; leave it out, or name one as the `data`")
+        raise UsageError("`dry_run` is for databases; leave it out, or name a database as the `data`")
     source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)
@@ -382,7 +382,7 @@ def noise_of(request: DataRequest) -> Noise | None:
     table, columns = None, request.noise_columns
     if request.noise is not None and not columns:
         table = read_noise(open_source(request.noise), request.noise_probability)
-        log.info("%s holds %s", table.source, WORDS[table.form])
+        log.info("%s contains %s", table.source, WORDS[table.form])
     elif request.noise is not None:
         if len(columns) not in (2, 3):
             raise UsageError(

@@ -150,9 +150,9 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     larger = asked.away(after).value >= asked.away(before).value
     if uncertain and larger:
         yield Caution(
-            f"nothing shows that the repair helped: on held-out rows {asked.name} was {show(before)}, which "
-            f"reaches {least}, so the gap before was not certain, and it is {show(after)}, so the gap after is not "
-            "smaller; keep the model as it is, or bring more rows",
+            f"nothing shows that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
+            f"reaches {least}, so the gap before was not certain. It is now {show(after)}, so the gap after is not "
+            "smaller. Keep the original model, or use more rows",
             "no_help",
         )
     elif uncertain:
@@ -183,7 +183,7 @@ def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
     allowed, away = asked.allowed, asked.distance(reached)
     if asked.is_gap and allowed is not None and away > allowed + SHOWN:
         yield Caution(
-            f"{asked.limit} does not hold: {asked.name} is {reached:.4f} on the rows of the fit",
+            f"the rule exceeds {asked.limit}: {asked.name} is {reached:.4f} on the training rows",
             "slack",
         )
 
@@ -192,8 +192,8 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
     """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
     if change.low > MOVED or change.high < -MOVED:
         yield Caution(
-            f"the share of people selected moves from {before.value:.1%} to {after.value:.1%} on held-out rows: a "
-            "repair bounds what groups differ by, or lose, not how many are selected",
+            f"the selection rate changes from {before.value:.1%} to {after.value:.1%} on held-out rows: a "
+            "repair limits the differences or losses of groups, not the number of people selected",
             "selection_moved",
         )
 
@@ -202,21 +202,21 @@ def of_constant(
     fitted: tuple[Table, Table], held: tuple[Table, Table], *, decides: bool
 ) -> Iterator[Caution]:
     """Yield that everybody has the same result; each part is its rows with the base's results and with the repaired."""
-    parts = {"the rows of the fit": fitted, "held-out rows": held}
+    parts = {"the training rows": fitted, "held-out rows": held}
     alike = {name: one for name, one in parts.items() if _constant(one[1], decides) is not None}
     if not alike:
         return
     where, (base, repaired) = " and on ".join(alike), list(alike.values())[-1]
     level, before = _constant(repaired, decides), _constant(base, decides)
     if not decides:
-        was = f"; the base gives {before:.6g} to all of them" if before is not None else ""
-        what = f"gives everybody the same value, {level:.6g},"
+        was = f"; the original model gives {before:.6g} to all of them" if before is not None else ""
+        what = f"gives all rows the same value, {level:.6g},"
     else:
         chance = base.chance
         assert chance is not None
-        was = f", of which the base selects {np.average(chance, weights=base.weight):.1%}"
-        what = {0.0: "decides 'no' for everybody", 1.0: "decides 'yes' for everybody"}.get(
-            level or 0.0, f"decides 'yes' with the same chance for everybody, {level:.1%},"
+        was = f", of which the original model selects {np.average(chance, weights=base.weight):.1%}"
+        what = {0.0: "decides 'no' for all rows", 1.0: "decides 'yes' for all rows"}.get(
+            level or 0.0, f"decides 'yes' with the same probability, {level:.1%}, for all rows"
         )
     yield Caution(f"the repaired rule {what} on {where}{was}", "selection" if decides else "constant")
 
@@ -252,7 +252,7 @@ def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Ca
             losses.append((total[k] / n[k], f"of {groups.names[k]!r} falls {rates}"))
     if losses:
         yield Caution(
-            "the repair lowers everybody: on held-out rows the share selected rises in no group, and that "
+            "the repair helps no group: on held-out rows, no group's selection rate rises, and that "
             f"{min(losses)[1]}",
             "levelled_down",
         )
@@ -274,11 +274,11 @@ def of_rounding(
     kept = not now < was and not asked.distance(drawn) >= now
     if not (missed or kept):
         return
-    what = "leaves the gap" if kept else f"misses {asked.limit}"
+    what = "leaves the gap" if kept else f"exceeds {asked.limit}"
     yield Caution(
-        f"rounding {what}: with deterministic decisions {asked.name} is {fitted.value:.4f} on the rows of the "
-        f"fit; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where drawn decisions leave "
-        f"{drawn:.4f}: take `decisions=randomized`",
+        f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.value:.4f} on the training "
+        f"rows; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where randomized decisions leave "
+        f"{drawn:.4f}: use `decisions=randomized`",
         "rounding",
     )
 
@@ -323,7 +323,7 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
     group = repr(blind.attribute)
     yield Note(
         f"without {group}, on held-out rows: log loss {blind.loss:.4f} instead of {blind.aware_loss:.4f} with it "
-        f"(more by {show(blind.more)}), {blind.comparison} of drawn decisions {blind.gap:.4f} instead of "
+        f"(more by {show(blind.more)}), {blind.comparison} of randomized decisions {blind.gap:.4f} instead of "
         f"{blind.aware_gap:.4f}",
         "cost",
     )
@@ -332,12 +332,11 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
         return
     given, aware = ((loss - blind.free) / span for loss in (blind.loss, blind.aware_loss))
     if given >= DEAR:
-        remedy = (
-            "take `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
-        )
+        remedy = "use `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
         yield Caution(
-            f"this repair, which does not look at {group}, gives away {given:.0%} of what the features tell of the "
-            f"label on held-out rows (100% is one score for everybody), one that looks at it {aware:.0%}: {remedy}",
+            f"this repair, which does not use {group}, loses {given:.0%} of the information in the features about the "
+            f"label on held-out rows (100%: one score for all rows); a repair that uses {group} loses "
+            f"{aware:.0%}: {remedy}",
             "cost",
         )
 
@@ -416,7 +415,7 @@ def of_small_groups(
         return
     kept = ~small[groups.codes]
     if len({groups.levels[c] for c in np.unique(groups.codes[kept])}) < 2:
-        alone, why = 0.0, "a single group is left then, and there is nothing to repair"
+        alone, why = 0.0, "then a single group is left, and there is nothing to repair"
     else:
         try:
             with warnings.catch_warnings(action="ignore", category=FairfixWarning):
@@ -425,11 +424,12 @@ def of_small_groups(
             return  # the method cannot be fitted to the others
     if paid - alone >= max(MATERIAL, paid / 2):
         named = ", ".join(names[k] for k in sorted(names))
-        which, them = ("group", "it") if len(names) == 1 else ("groups", "them")
+        which, them = ("a group", "it") if len(names) == 1 else ("groups", "them")
         yield Caution(
-            f"most of the cost is for {which} of few rows, {named}: on held-out rows of the others the repair costs "
-            f"{paid:.1%} of {unit}, without {them} {alone:.1%} ({why}); rates of so few rows are mostly chance, so "
-            f"fold {them} into another group, or allow more slack",
+            f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the "
+            "repair costs "
+            f"{paid:.1%} of {unit}, and {alone:.1%} without {them} ({why}); rates of few rows are mostly noise, so "
+            f"merge {them} into another group, or allow more slack",
             "small_group",
         )
 

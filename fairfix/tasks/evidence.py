@@ -42,8 +42,8 @@ from fairfix.stats.population import (
 from fairfix.tasks.behind import SURVEY, BehindNoise, ruled_rows
 from fairfix.tasks.proof import results_on
 
-BETS = "the betting bound of Waudby-Smith and Ramdas"
-CLOPPER = "the binomial tails of Clopper and Pearson"
+BETS = "the Waudby-Smith-Ramdas betting bound"
+CLOPPER = "Clopper-Pearson binomial tails"
 """Names of inequalities."""
 
 
@@ -146,7 +146,7 @@ class Witness:
                 names=("everybody",),
                 rows=np.array([len(held)]),
                 alpha=self.alpha * (1.0 - SURVEY * self.behind.surveyed),
-                tail="bets on prices of rows, by duality of linear programs",
+                tail="betting bounds on dual values of rows, by linear programming duality",
                 fit=ruled_rows(rule, fitted, self.behind),
                 held=ruled_rows(rule, held, self.behind),
                 behind=self.behind,
@@ -166,7 +166,7 @@ class Witness:
                 names=("everybody",),
                 rows=np.array([len(held)]),
                 alpha=self.alpha,
-                tail=CLOPPER if counted else "the tails of Chernoff and Hoeffding",
+                tail=CLOPPER if counted else "Chernoff-Hoeffding tails",
                 share=float(changed.mean()),
                 counted=counted,
             )

@@ -49,15 +49,18 @@ INTERVALS: Mapping[str, str] = {
     "weighted means": "the same as means, with the effective number of rows of the linearised variance, at most Kish's",
     "difference, ratio of two groups": "Newcombe's hybrid (MOVER) on those limits; ratios on the log scale",
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
-    "to overall": "the group against everybody else, shrunk by the group's share, which is taken as fixed",
-    "means, losses": "Student t, with one imagined row at the end of the scale; far out where it has none (see below)",
+    "to overall": "the group against all other rows, scaled by the fraction of rows outside the group, which is "
+    "taken as fixed",
+    "means, losses": "Student t, with one imagined row at the end of the scale, or far out where the scale has "
+    "no end (see below)",
     "log loss given scores": (
-        "beside means without a limit: Chernoff's bound of rows of two known values, at its worst over their chances"
+        "in addition to unbounded means: Chernoff's bound for rows of two known values, at its worst over their "
+        "probabilities"
     ),
     "AUC": "Newcombe's method 5, widened where DeLong's variance is larger",
     "KS": "lower end: Kolmogorov's quantile; upper end: a normal margin, at most Hoeffding's",
-    "calibration error": "Clopper-Pearson in every bin, put together",
-    "covariance with a number": "as of means, of products of both distances from their means",
+    "calibration error": "Clopper-Pearson in every bin, combined",
+    "covariance with a number": "as for means, of the products of both distances from their means",
     "equalized odds": "each of its two gaps at half the miscoverage",
     "strata": "each stratum at the miscoverage divided by the number of strata",
 }
@@ -110,7 +113,7 @@ def explain(text: str) -> Explanation:
     ----------
     text
         A metric (``dp``), a comparison (``dp.ratio.to_overall``), a kind (``ratio``), a scope (``to_overall``), a
-        check (``dp.ratio[race]<0.9``), a word of the glossary (``slack``), a name that others have for something
+        check (``dp.ratio[race]>=0.9``), a word of the glossary (``slack``), a name that others have for something
         (``disparate impact``), a method (``ramp``), an option (``gamma``), an exit status (``3``), or the code
         of a message (``limit_inside``).
 
@@ -172,16 +175,18 @@ def _method(name: str, text: str) -> Explanation:
     if name not in methods:
         options = {one for method in methods.values() for one, _ in method.rules()}
         hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
-        raise UsageError(f"nothing is called {text!r}" + (hint or "; 'fairfix explain' lists what there is"))
+        raise UsageError(
+            f"no metric, option or term named {text!r}" + (hint or "; 'fairfix explain' lists them all")
+        )
     method = methods[name]
     needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
-    needs += ["labels"] * method().uses_labels + ["a table of the noise (`noise`)"] * method.knows_noise
+    needs += ["labels"] * method().uses_labels + ["a noise table (`noise`)"] * method.knows_noise
     lines = [
         ("is", method.summary),
         ("needs", "; ".join(needs)),
         ("labels", " or ".join(LABELS_OF[task] for task in method.tasks)),
         ("slack bounds", f"{method.criterion}, by default: {Comparison.parse(method.criterion).definition}"),
-        ("strata", "repaired within each" if method.knows_strata else "not taken"),
+        ("strata", "repaired within each stratum" if method.knows_strata else "not supported"),
     ]
     if method.solvers:
         lines.append(("solvers", ", ".join(method.solvers)))
@@ -206,7 +211,7 @@ def _metric(metric: Metric) -> Explanation:
     lines = [*words, *_of_metric(metric), ("comparisons", ", ".join(metric.comparisons))]
     lines.append(("check", example(metric, metric.comparisons[0])))
     if metric.of_groups:
-        lines.append(("check", f"{metric.name}[race=GROUP]{'>' if metric.better == 'smaller' else '<'}0.5"))
+        lines.append(("check", f"{metric.name}[race=GROUP]{'<=' if metric.better == 'smaller' else '>='}0.5"))
     return Explanation(metric.name, tuple(lines))
 
 
@@ -219,7 +224,7 @@ def _of_metric(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "made of", ", ".join(EQUALIZED_ODDS)
     yield "needs", needs_of(metric)
     if metric.undefined:
-        yield "undefined", f"{metric.undefined}; the value is null then, and no check passes over it"
+        yield "undefined", f"{metric.undefined}; the value is then null, and a check of it cannot pass"
     if metric.interval:
         yield "interval", INTERVALS[metric.interval]
     if metric.name in RATES:
@@ -300,10 +305,10 @@ def _check(text: str) -> Explanation:
     return Explanation(
         check.text,
         (
-            ("looks at", f"{of.id}, {group}{of.attribute or 'every attribute that is audited'}"),
+            ("looks at", f"{of.id}, {group}{of.attribute or 'every audited attribute'}"),
             ("is", meaning),
             ("passes", f"the whole interval is {check.operator} {check.limit:g}, and no group is undefined"),
-            ("fails", "no part of the interval is"),
+            ("fails", f"no part of the interval is {check.operator} {check.limit:g}"),
             ("undecided", "otherwise; with `gate_on=point` the value alone decides"),
         ),
     )
@@ -323,9 +328,9 @@ def overview() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return (heading, (name, what it is)) of everything there is."""
     out: dict[str, list[tuple[str, str]]] = {
         "Metrics": [],
-        "Of single persons (`individual`)": [],
+        "Metrics of single persons (`individual`)": [],
         "Comparisons": [],
-        "Of distances and flips": [],
+        "Comparisons of distances and flips": [],
     }
     groups, persons, comparisons, others = out.values()
     for metric in METRICS.values():
@@ -337,6 +342,6 @@ def overview() -> list[tuple[str, list[tuple[str, str]]]]:
 
     out["Methods"] = [(name, method.summary) for name, method in available().items()]
     out["Words"] = [pair for entries in GLOSSARY.values() for pair in entries.items()]
-    out["Names that others have"] = [(words, to) for words, (to, _) in SYNONYMS.items()]
+    out["Other names"] = [(words, to) for words, (to, _) in SYNONYMS.items()]
     out["Exit status"] = list(STATUSES.items())
     return list(out.items())

@@ -74,7 +74,7 @@ def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = 
             raise UsageError("`features=score`: there is no score column; name it with `score`")
         if excluded:
             remedy = "leave it out" if data.model is not None else "add `features=all`, or leave it out"
-            raise UsageError(f"`exclude` changes nothing: the method works on the score alone; {remedy}")
+            raise UsageError(f"`exclude` has no effect: the method uses the score alone; {remedy}")
         return FeatureChoice(None)
     free = list(dict.fromkeys(name for name in data.source.columns if name not in taken))
     if asked in ((), ("all",)):
@@ -107,7 +107,9 @@ def _excluded(patterns: Sequence[str], data: Dataset, taken: Collection[str]) ->
     out = set[str]()
     for one in patterns:
         if one in taken:
-            raise UsageError(f"`exclude={one}`: the column has a role and is no feature; leave it out here")
+            raise UsageError(
+                f"`exclude={one}`: the column has a role and is not a feature; leave it out here"
+            )
         matching = {name for name in data.source.columns if name not in taken and fnmatchcase(name, one)}
         if one in data.source.columns:
             matching = {one}

@@ -138,7 +138,7 @@ def split_rows(
     """
     if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
         raise UsageError(
-            f"`validation={validation:g}` and `holdout={holdout:g}` must be shares that leave rows to fit on; "
+            f"`validation={validation:g}` and `holdout={holdout:g}` must be fractions that leave rows to fit on; "
             "0.2 and 0.3 are usual"
         )
     stratum = table.rows.cell if alike is None else alike
@@ -161,7 +161,7 @@ def split_rows(
 def check_split(table: Table, split: Split) -> None:
     """Raise a DataError where no rows are held out, or a group has none to fit on: before anything is fitted."""
     if not split.holdout.size:
-        raise DataError(f"{len(table)} rows are too few to hold some out for the proof; raise `holdout`")
+        raise DataError(f"{len(table)} rows are too few to hold some out for the evaluation; raise `holdout`")
     groups = table.groups()
     has, fitted = (
         np.bincount(codes, minlength=len(groups.levels)) for codes in (groups.codes, groups.codes[split.fit])
@@ -170,10 +170,10 @@ def check_split(table: Table, split: Split) -> None:
     if without.size:
         k = int(without[0])
         rows = "the only row" if has[k] == 1 else f"none of the {has[k]:,} rows"
-        left = "is not left" if has[k] == 1 else "is left"
+        left = "is not left" if has[k] == 1 else "are left"
         raise DataError(
             f"{rows} of group {groups.names[k]!r} of {attribute_name(groups.columns)!r} {left} to fit on; lower "
-            "`holdout` or `validation`, or fold the group into another"
+            "`holdout` or `validation`, or merge the group into another"
         )
 
 
@@ -181,12 +181,12 @@ def _check_choice(table: Table, split: Split, parameter: str, validation: float)
     """Raise a DataError where values of a parameter have nothing to be chosen by."""
     if table.rows.label is None:
         raise DataError(
-            f"selecting among values of `{parameter}` needs labels; name the column with `label`, or give one value"
+            f"choosing among values of `{parameter}` needs labels; name the column with `label`, or give one value"
         )
     if not split.validation.size:
         raise DataError(
-            f"`validation={validation:g}` of {len(table):,} rows leaves none in any group to choose among values of "
-            f"`{parameter}` by; raise `validation`, or give one value"
+            f"`validation={validation:g}` of {len(table):,} rows leaves no row in any group to choose among values of "
+            f"`{parameter}`; raise `validation`, or give one value"
         )
 
 
@@ -455,12 +455,12 @@ def repair_stream(
     hangs on the seed and their numbers. Returned with the outcome are the counts of the whole source.
     """
     if not 0 < holdout < 1:
-        raise UsageError(f"`holdout={holdout:g}` must be a share that leaves rows to fit on; 0.3 is usual")
+        raise UsageError(f"`holdout={holdout:g}` must be a fraction that leaves rows to fit on; 0.3 is usual")
     if not repairer.solver_in_force.streams:
         raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
     if reading.columns.strata:
         raise UsageError(
-            "learning from a stream does not go with `strata`; take a solver that reads all rows"
+            "learning from a stream cannot be combined with `strata`; use a solver that reads all rows"
         )
     settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
     counted = scan(source, reading, exact=False, losses=False)
@@ -506,10 +506,10 @@ def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Ga
         return held, []
     if not answered.any():
         raise DataError(
-            "every held-out row is of a group that the rows of the fit lack; add rows, or raise `holdout`"
+            "every held-out row belongs to a group that the training rows lack; add rows, or raise `holdout`"
         )
     lost = held.take(np.flatnonzero(~answered))
-    why = f"{len(lost):,} held-out rows are of groups that the rows of the fit lack: they prove nothing"
+    why = f"{len(lost):,} held-out rows belong to groups that the training rows lack: they are not evaluated"
     gaps = without_rule(held.reading.columns.protected, levels_of(lost), why)
     return held.take(np.flatnonzero(answered)), gaps
 
@@ -526,7 +526,9 @@ def _sampled(
             if part.num_rows:
                 rows.append(part)
     if not all(kept):
-        raise DataError(f"{source.name} has too few rows to hold some out for the proof; raise `holdout`")
+        raise DataError(
+            f"{source.name} has too few rows to hold some out for the evaluation; raise `holdout`"
+        )
     return [assemble(rows, reading, source.name) for rows in kept]
 
 

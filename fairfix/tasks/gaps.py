@@ -53,7 +53,7 @@ def unproven(protected: tuple[str, ...], fitted: Levels, held: Levels) -> Iterat
                 own.append(level)
         if own:
             has, them = ("has", "it") if len(own) == 1 else ("have", "them")
-            why = f"{groups_in_words(own, columns)} {has} no held-out rows: nothing is proven for {them}"
+            why = f"{groups_in_words(own, columns)} {has} no held-out rows: nothing was evaluated for {them}"
             by_why[why] = own
             part |= {(columns[0], level[0]): why for level in own if len(columns) == 1}
         for why, levels in by_why.items():
@@ -76,7 +76,7 @@ def without_passes(proof: Proof, gaps: Sequence[Gap]) -> Proof:
             if gap.columns == one.columns and (not asked or not gap.groups or asked in gap.groups):
                 why = why or gap.why
         if one.verdict == "pass" and why:
-            reason = f"not proven for everybody: {why}; for the others {one.ruling.reason}"
+            reason = f"not evaluated for all groups: {why}; for the others {one.ruling.reason}"
             checks.append(replace(one, ruling=Ruling("undecided", "not_proven", reason)))
         else:
             checks.append(one)

@@ -73,10 +73,10 @@ AGAIN = 1.1
 """As many times the rows there are as are said to be needed where chance alone was against them."""
 
 NAME_IT = {
-    "slack": "name the largest gap that is allowed with `slack`, such as `slack=0.05`",
-    "group_slack": "name the largest gap of each group with `group_slack`",
-    "min_ratio": "name a smaller `min_ratio`, such as `min_ratio=0.8`",
-    "bound": "name the largest loss that is allowed with `bound`",
+    "slack": "set the largest allowed gap with `slack`, such as `slack=0.05`",
+    "group_slack": "set the largest allowed gap of each group with `group_slack`",
+    "min_ratio": "set a smaller `min_ratio`, such as `min_ratio=0.8`",
+    "bound": "set the largest allowed loss with `bound`",
 }
 """By the parameter that asks, what to ask instead."""
 
@@ -507,7 +507,7 @@ def promise_of(
     flips = Comparison.parse(criterion).scope == "under_flips"
     if flips and features is None and not repairer.solver_in_force.averages:
         why = (
-            "nobody knows what a change of the protected columns does to a score; name columns to learn from with "
+            "the effect of a change of the protected columns on a score is unknown; name columns to learn from with "
             "`features`"
         )
     if why:
@@ -524,13 +524,11 @@ def _impossible(promise: Promise) -> str:
     name, of_ratio = promise.repairer.asked_by, promise.of.kind == "ratio"
     finite = promise.gaps[np.isfinite(promise.gaps)]
     if not finite.size:
-        return f"a gap of at most inf among people who are not in the data is no promise; {NAME_IT[name]}"
+        return f"a gap of at most inf is no guarantee; {NAME_IT[name]}"
     if finite.min() > 0 or promise.of.scope == "under_flips":  # which may be none, whatever the rows
         return ""
     what = "a ratio of 1" if of_ratio else f"a {'loss' if promise.of.kind == 'max' else 'gap'} of at most 0"
-    return (
-        f"{what} among people who are not in the data cannot be shown by any number of rows; {NAME_IT[name]}"
-    )
+    return f"{what} in the whole population cannot be shown by any number of rows; {NAME_IT[name]}"
 
 
 def require_plain(table: Table) -> None:
@@ -538,16 +536,18 @@ def require_plain(table: Table) -> None:
     columns = table.reading.columns
     if table.weighted:
         raise UsageError(
-            f"`guarantee`: rows have weights ({columns.weight!r}), so they are not alike draws of people, and no bound "
-            "here is about such; leave out `weight`, and the promise is about people as they are drawn"
+            f"`guarantee`: rows have weights ({columns.weight!r}), so they are not identically distributed "
+            "draws, and no bound "
+            "here covers that; leave out `weight`, and the guarantee is about the population that the rows are "
+            "sampled from"
         )
     if columns.id is not None and columns.id in table.features.column_names:
         ids = texts_of(table.features.column(columns.id).combine_chunks()).to_pandas()
         again = int(ids.duplicated().sum())
         if again:
             raise UsageError(
-                f"`guarantee`: {again:,} rows repeat an id of {columns.id!r}: rows of one person are not independent; "
-                "keep one row of each"
+                f"`guarantee`: {again:,} rows repeat an ID in {columns.id!r}: rows of one person are not independent; "
+                "keep one row per ID"
             )
 
 
@@ -557,8 +557,8 @@ def check_bands(bands: Iterable[object]) -> None:
         name, _, edges = one.partition("=")
         if edges and edges.strip()[-1:].isalpha() and edges.strip() != "values":
             raise UsageError(
-                f"`guarantee`: `bands={one}` cuts groups of {name!r} where these rows have their {edges.strip()}, so "
-                "that groups are not those of other people; name the numbers to cut at"
+                f"`guarantee`: `bands={one}` sets the edges of {name!r} from the {edges.strip()} of these rows, so "
+                "the groups depend on the data; give the edges as numbers"
             )
 
 

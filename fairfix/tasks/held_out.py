@@ -61,7 +61,7 @@ def cost_of_rounding(
     )
     accuracy = "" if math.isnan(right) else f", accuracy {rounded_right:.4f} instead of {right:.4f}"
     yield Note(
-        f"without randomisation, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
+        f"without randomization, on held-out rows: {name} {rounded_gap:.4f} instead of {gap:.4f}{accuracy}",
         "rounded",
     )
 
@@ -217,15 +217,16 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
     many = int(drawn.sum())
     alike = table.draw.repeated(np.flatnonzero(drawn)) if isinstance(table.draw, RowDraws) else 0
     if name is None and alike:
-        remedy = "name a column of identities with `id`"
+        remedy = "name an ID column with `id`"
         if table.reading.columns.count:
-            remedy = f"leave out `count`, give a row for each person, and {remedy}"
+            remedy = f"leave out `count`, give one row per person, and {remedy}"
         kind = Caution if alike >= MANY_EQUAL * many else Note
         yield kind(
-            f"no ID tells people apart: {alike:,} of the {many:,} rows whose result is randomized equal another in "
-            "every column that the rule reads. In one file, their order decides which of them gets which result "
-            "(results as drawn take each part for such a file). Rows predicted one at a time all get the same result. "
-            f"To draw for each person, {remedy}",
+            f"no ID identifies rows: {alike:,} of the {many:,} rows with a randomized result equal another row in "
+            "every column that the rule reads. In one file, their order determines which row gets which result "
+            "(randomized results here treat each part as such a file). Rows predicted one at a time all get the "
+            "same result. "
+            f"To draw for each person separately, {remedy}",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:

@@ -34,6 +34,6 @@ def merge(counts: Sequence[str | CountFile], name: str | None = None) -> CountFi
         seen.add(where)
     files = [(c.name, c) if isinstance(c, CountFile) else (str(c), CountFile.load(c)) for c in counts]
     if twins := repeated(files):
-        twice = f"{' and '.join(twins)} hold the very same counts; were the same rows counted twice?"
+        twice = f"{' and '.join(twins)} contain identical counts; were the same rows counted twice?"
         warnings.warn(FairfixWarning(twice, "same_counts"), stacklevel=2)
     return merged(files, name)

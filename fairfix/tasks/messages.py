@@ -34,16 +34,17 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
     if auc is None or not auc.high < 0.5:
         return
     if reading.columns.score == MODEL_SCORE:
-        remedy = "look whether the label is what the model was fitted to, and name another one with `label`"
+        remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     else:
         remedy = (
-            f"if it is the score of the other label, say {_other_value(reading)}; else name the model's score with "
-            "`score`"
+            f"if it is the score of the other label, use {_other_value(reading)}; otherwise name the model's "
+            "score with `score`"
         )
     positive = _positive_value(reading)
     which = "" if name is None else f" {name!r}"
     yield Caution(
-        f"the score{which} points the wrong way: its AUC is {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}], so rows "
+        f"the score{which} points in the wrong direction: its AUC is {auc.value:.3f} [{auc.low:.3f}, "
+        f"{auc.high:.3f}], so rows "
         f"of label {positive} have lower scores than the others; {remedy}",
         "score_direction",
     )
@@ -77,24 +78,24 @@ def of_decisions(metrics: Mapping[str, Value], reading: Reading) -> Iterator[Cau
         remedy = "check that the label is what the model was fitted to, or name another one with `label`"
     elif columns.prediction:
         remedy = (
-            f"if they are of the other label, say {_other_value(reading)}, or name the positive decision with "
-            f"`prediction={with_values(columns.prediction, ['VALUE'])}`; else name the model's decisions with "
+            f"if they are of the other label, use {_other_value(reading)}, or name the positive decision with "
+            f"`prediction={with_values(columns.prediction, ['VALUE'])}`; otherwise name the model's decisions with "
             "`prediction`"
         )
     elif columns.probability:
         remedy = (
-            f"if they are probabilities of the other label, say {_other_value(reading)}; else name the right column "
-            "with `probability`"
+            f"if they are probabilities of the other label, use {_other_value(reading)}; otherwise name the "
+            "right column with `probability`"
         )
     else:
-        remedy = "check the label and the score, and name others with `label` and `score`"
+        remedy = "check the label and the score, or name others with `label` and `score`"
     shown = (
         f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in map(metrics.__getitem__, EQUALIZED_ODDS)
     )
     tpr, fpr = shown
     yield Caution(
-        f"the decisions point the wrong way: the TPR is {tpr} and the FPR {fpr}, so rows of label "
-        f"{_positive_value(reading)} have a positive decision less often than the others; {remedy}",
+        f"the decisions point in the wrong direction: the TPR is {tpr} and the FPR {fpr}, so rows of label "
+        f"{_positive_value(reading)} get a positive decision less often than the others; {remedy}",
         "decision_direction",
     )
 
@@ -106,7 +107,7 @@ def of_class_decisions(classes: Mapping[str, Mapping[str, Value]]) -> Iterator[C
         shown = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         yield Caution(
             f"predicted less often for rows of that class than for others: {shown}; check that label and prediction "
-            "name their classes alike",
+            "spell their classes alike",
             "decision_direction",
         )
 
@@ -131,9 +132,10 @@ def of_weights(report: AuditReport) -> Iterator[Note]:
     whole = all(abs(mass - round(mass)) <= WHOLE * mass for mass in masses)
     if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
         yield Note(
-            f"the weights {columns.weight!r} are whole numbers, and each row is of another kind of people: if they say "
-            f"how many people a row is for, read them as `count={columns.weight}` instead; intervals take a row with a "
-            "weight for one person",
+            f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of "
+            "people: if they give "
+            f"the number of people in a row, read them as `count={columns.weight}` instead; intervals treat a "
+            "row with a weight as one person",
             "weights_or_counts",
         )
 
@@ -154,9 +156,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
     for column, own in levels.items():
         stated = reading.merge.get(column, {})
         for name in sorted({*stated.values()} - {*own, MISSING}):
-            yield Caution(
-                f"no row of {column!r} has a name that `merge` takes for {name!r}", "merged_nothing"
-            )
+            yield Caution(f"no row of {column!r} has a name that `merge` maps to {name!r}", "merged_nothing")
         for names in look_alikes(own, stated):
             first = max(names, key=lambda name: own[name])
             merge = written_merge(column, (first, *(name for name in names if name != first)))
@@ -187,8 +187,8 @@ def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
     if names:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
-            f"predicted, but no row's label: {shown}; such a class has no true positive rate, and no gap over the "
-            "classes can be shown to be small; if it is one that labels have, spell it alike",
+            f"predicted, but not the label of any row: {shown}; such a class has no true positive rate, and no "
+            "gap over the classes can be shown to be small; if the labels have this class, spell it the same way",
             "unknown_classes",
         )
 
@@ -199,9 +199,10 @@ def of_shared_ids(
     """Yield how many of the rows whose result is drawn share their id, and with it their draw, and with whom."""
     if alike:
         yield Caution(
-            f"ids repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows whose result is drawn share their "
-            f"{name!r} with {whom}, and with it one draw, so they are not decided each for itself: where their "
-            "chances are equal, so are their results",
+            f"row IDs repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows with a randomized "
+            "decision share their "
+            f"{name!r} with {whom}, and therefore one draw, so they are not decided independently: where their "
+            "probabilities are equal, so are their results",
             "shared_ids",
         )
 

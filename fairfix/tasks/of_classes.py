@@ -51,9 +51,9 @@ GAPS = tuple(
 SHOWN = (*GAPS, "accuracy.min", *CHANGES)
 """Comparisons that the table shows for every attribute."""
 
-NOT_ASKED = "predictions that came with the rows do not tell what their model makes of changed rows"
+NOT_ASKED = "predictions in the data do not show what their model predicts for changed rows"
 
-OF_FIT = "no interval of this change: the rule was made of these rows"
+OF_FIT = "no interval for this change: the rule was fitted to these rows"
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def check_knows_classes(repairer: Repairer) -> None:
     ]
     this = f"`method={repairer.name}`" + (f" with {solver.option}" if solver.option else "")
     raise UsageError(
-        f"`task=multiclass`: {this} repairs two classes; take {' or '.join(ways)}, or name one class with "
-        "`label=COLUMN=VALUE` in place of the task, and all others will be negative"
+        f"`task=multiclass`: {this} repairs two classes; use {' or '.join(ways)}, or name one class with "
+        "`label=COLUMN=VALUE` instead of the task, and all others will be negative"
     )
 
 
@@ -146,8 +146,8 @@ def repair_classes(
     check_split(table, split)
     if choices and not split.validation.size:
         raise DataError(
-            f"`validation={validation:g}` of {len(table):,} rows leaves none to choose among values of "
-            f"`{next(iter(choices))}` by; raise `validation`, or give one value"
+            f"`validation={validation:g}` of {len(table):,} rows leaves no rows to choose among values of "
+            f"`{next(iter(choices))}`; raise `validation`, or give one value"
         )
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
     with recorded() as caught:
@@ -327,9 +327,7 @@ def _doubts(
     """Yield what comes first to say of a repair of classes."""
     constant = {*_named(held, predictor)}
     if len(constant) == 1:
-        yield Caution(
-            f"the repaired rule predicts {constant.pop()!r} for everybody on held-out rows", "constant"
-        )
+        yield Caution(f"the repaired rule predicts {constant.pop()!r} for all held-out rows", "constant")
     attribute = [block.attribute for block in proof.after.blocks if not block.stratum][-1]
 
     def row(of: ClassesProof) -> ProofRow | None:
@@ -345,7 +343,8 @@ def _doubts(
     if new := sorted(labels - {*predictor.classes}):
         shown = ", ".join(map(repr, new[:3])) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
         yield Caution(
-            f"labels of held-out rows that no row of the fit has, so they are never predicted: {shown}; their rows "
+            "some labels of held-out rows are missing in the training rows, so they are never predicted: "
+            f"{shown}; their rows "
             "count as wrong",
             "unknown_classes",
         )

@@ -79,7 +79,7 @@ def predict_files(request: PredictRequest, folder: str, cluster: str | None) -> 
         stored = scheme_of(one.target)
         if (one.target.partition("://")[2] if stored else os.path.realpath(one.target)) in taken:
             raise UsageError(
-                f"`output={folder}` would replace {one.where}, a file of the data; name another folder"
+                f"`output={folder}` would replace {one.where}, an input file; name another folder"
             )
     for one in files:
         if scheme_of(one.target):
@@ -108,7 +108,7 @@ def _write(repaired: Repaired, request: PredictRequest, one: FileOfMany) -> tupl
 def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     """Return the predictor and the rows, scored by the model if need be."""
     if request.artifact is None or request.data is None:
-        raise UsageError("name the `artifact` and the `data` that it decides on")
+        raise UsageError("name the `artifact` and the `data` to decide on")
     repaired = repaired_of(request.artifact)
     if request.unseen_group:
         repaired = replace(repaired, unseen_group=request.unseen_group)
@@ -117,7 +117,7 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
         rule = repaired.predictor
         names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
         what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]
-        log.info("%s of groups in the fit use the protected attribute (%s)", what, ", ".join(names))
+        log.info("%s of groups in the training rows use the protected attribute (%s)", what, ", ".join(names))
     return repaired, source
 
 
@@ -151,8 +151,8 @@ def repaired_of(artifact: Any) -> Repaired:
         return artifact
     if not isinstance(artifact, (str, os.PathLike)):
         raise UsageError(
-            f"`artifact`: a value of type {type(artifact).__name__} is no repair; give the result of fairfix.repair, "
-            "or a path"
+            f"`artifact`: a value of type {type(artifact).__name__} is not a repair; give the result of "
+            "fairfix.repair, or a path"
         )
     return _loaded(artifact)
 
@@ -189,7 +189,7 @@ def _predict(request: PredictRequest) -> Any:
         The artifact is damaged, or the data is not like that of the repair.
     """
     if request.artifact is None or request.data is None:
-        raise UsageError("name the `artifact` and the `data` that it decides on")
+        raise UsageError("name the `artifact` and the `data` to decide on")
     asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen_group")}
     repaired, rows = repaired_of(request.artifact), request.data
     share, tally = request.duplicate_ids == "share", SharedDraws()

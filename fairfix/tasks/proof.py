@@ -86,15 +86,13 @@ LOSSES = ("log_loss", "square_loss", "absolute_loss")
 """Losses over everybody that the table shows."""
 
 
-UNLIKE = (
-    "before, the score is judged as a probability of the label; after, the chance of a positive decision is"
-)
+UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
 """Why losses before and after a repair of decisions are not compared."""
 
-NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is no probability")
+NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is not a probability")
 
 
-NO_CHANGE_OF_BINS = "no interval of this change: counts do not tell scores of a bin apart"
+NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the scores within a bin"
 
 
 @dataclass(frozen=True)
@@ -347,7 +345,7 @@ def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tupl
     """Return the rows with base and with repaired decisions, and which of these are random."""
     base = _base(table, predictor, of_fit)
     if base.reading.threshold is None:
-        raise DataError("the base decisions need a threshold on the score; give one with `threshold`")
+        raise DataError("the original decisions need a threshold on the score; set one with `threshold`")
     chance = predictor.predict(table)
     return base, table.with_decision(chance), is_random(chance)
 
@@ -419,15 +417,15 @@ class _Pairs:
             own = [scale for scale in self.scales if scale.column == block.attribute]
             was, now = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
             return Value(value, now.low - was.high, now.high - was.low)
-        ends: Any = "true groups are not seen row by row"
+        ends: Any = "true groups are not known row by row"
         if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
             return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
         if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
-            ends = "a few rows can make the whole of a loss without an upper end"
+            ends = "an unbounded loss can come from a few rows alone"
         elif not of.of_true_groups:
             ends = self.changes.limits(of, block.columns)
         if isinstance(ends, str):
-            return Value(value, math.nan, math.nan, f"no interval of this change: {ends}")
+            return Value(value, math.nan, math.nan, f"no interval for this change: {ends}")
         return replace(on_same_rows(change_between(before, after), *ends), bound=0.0)
 
 
@@ -439,7 +437,7 @@ def _of_number(was: Trend, now: Trend) -> Note:
         "undefined" if math.isnan(one.correlation) else f"{one.correlation:z.2f}" for one in (was, now)
     ]
     return Note(
-        f"on held-out rows the covariance of positive decisions with {scale.column}, per standard deviation "
+        f"on held-out rows, the covariance of positive decisions with {scale.column}, per standard deviation "
         f"({scale.deviation:g}), is {before} points before the repair and {after} after it (correlation "
         f"{correlated[0]} and {correlated[1]})",
         "numbers",
@@ -461,7 +459,7 @@ def _comparison_rows(
                 if pairs is not None and not math.isnan(value):
                     change = pairs.change(identifier, block, was, now)
                 elif not math.isnan(value):
-                    why = "no interval of this change: the rule was made of these rows"
+                    why = "no interval for this change: the rule was fitted to these rows"
                     change = Value(value, math.nan, math.nan, why)
                 yield ProofRow(identifier, was, now, change, block.attribute)
 
@@ -493,7 +491,7 @@ def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) 
     assert chance is not None
     right = np.where(table.rows.label == 1, chance, 1 - chance)
     if wrong := int(table.stands_for[right == 0].sum()):
-        why = f"infinite: {wrong:,} rows are decided against their label with certainty, as every threshold does"
+        why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
         loss = Value(math.nan, math.nan, math.nan, why)
     else:
         loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))

@@ -257,8 +257,8 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     )
     if taken := [name for name in repaired.required if name in repaired.output.names]:
         raise DataError(
-            f"the rule needs column {taken[0]!r}, and a prediction adds one of this name, so that it could decide no "
-            "rows; rename the column, or leave it out"
+            f"the rule needs column {taken[0]!r}, and predicting adds a column of this name, so it could not "
+            "decide any rows; rename the column, or leave it out"
         )
     content = repair_dict(outcome, repaired, made.source, made.rows, made.inferred, made.fingerprint)
     content |= made.more
@@ -311,7 +311,7 @@ def chosen_method(
             value = joined_names(map(str, value))
         parts = value if isinstance(value, (list, tuple)) else [value]
         if not parts:
-            raise UsageError(f"`{one}` takes a value, and this list has none")
+            raise UsageError(f"`{one}` takes a value, and this list is empty")
         fixed[one], *others = parsed = [
             rule.parse(method.name, one, part if hasattr(part, "fit") else str(part)) for part in parts
         ]
@@ -340,12 +340,13 @@ def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     noise = noise_of(request)
     if noise is None and repairer.knows_noise:
         raise UsageError(
-            f"`method={repairer.name}` repairs true groups behind recorded ones: describe how they differ with "
+            f"`method={repairer.name}` repairs true groups that differ from recorded ones: describe the "
+            "difference with "
             "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise_radius` or `noise_membership`"
         )
     if noise is not None and not repairer.knows_noise:
         raise UsageError(
-            f"`method={repairer.name}` takes groups as they are; leave out `{_given(request)}`, or take "
+            f"`method={repairer.name}` takes groups as recorded; leave out `{_given(request)}`, or use "
             "`method=robust`"
         )
     return noise
@@ -419,7 +420,7 @@ def _from_stream(
         raise UsageError(f"`guarantee`: {why}")
     if choices:
         raise UsageError(
-            f"`{next(iter(choices))}` takes one value with a solver that learns from a stream: nothing is set aside to "
+            f"`{next(iter(choices))}` takes one value with a solver that learns from a stream: no rows are held out to "
             "choose by"
         )
     if request.unlabelled is not None:
@@ -453,7 +454,9 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
     if not out:
         raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out `pairs`")
     if same := [a for a, b in out if a == b]:
-        raise DataError(f"{source.name} has a pair of {same[0]!r} with itself, which says nothing; remove it")
+        raise DataError(
+            f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it"
+        )
     return out
 
 
@@ -502,7 +505,7 @@ def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
     source, model, protected = data.source, data.model, data.reading.columns.protected
     if model is None or not isinstance(source, ScoredSource):
         raise UsageError(
-            f"{repairer.name}: to average scores over flips, rows have to be scored again; give the model with `model`"
+            f"{repairer.name}: averaging scores over flips needs the model to score rows again; give it with `model`"
         )
     if model.score_scale == "decision":
         raise UsageError(f"{repairer.name}: the model gives decisions; only scores can be averaged")
@@ -511,8 +514,8 @@ def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
     columns = [name for name in protected if name in model.feature_names]
     if not columns and not repairer.comparables:
         raise UsageError(
-            f"{repairer.name}: the model does not look at {', '.join(protected)}, so its scores are constant under "
-            "flips as they are; name comparable values with `comparable`, or repair something else"
+            f"{repairer.name}: the model does not use {', '.join(protected)}, so its scores are already constant under "
+            "flips; name comparable values with `comparable`, or repair something else"
         )
     averaged = Averaged(model, changes_of(table, columns, repairer.comparables))
     return replace(data, source=ScoredSource(source.unscored, averaged)), averaged

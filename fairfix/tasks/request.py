@@ -387,7 +387,8 @@ class DataRequest(FilesRequest):
     )
     noise_radius: str | Mapping[str, float] | None = parameter(
         None,
-        "Total variation distance between a true group and its recorded group, or another: TRUE near RECORDED=NUMBER.",
+        "Total variation distance between each true group and its recorded group, or another: TRUE near "
+        "RECORDED=NUMBER.",
         "GROUP=NUMBER,...",
     )
     noise_epsilon: float | None = parameter(
@@ -443,11 +444,11 @@ class AuditRequest(GateRequest):
         "one_pass": (("data",), "counts were made in one pass"),
         "id": (
             ("baseline_data", "share", "counterfactuals"),
-            "rows are told apart for `baseline_data`, `share` and `counterfactuals` alone",
+            "row IDs are used only by `baseline_data`, `share` and `counterfactuals`",
         ),
         "seed": (
             ("individual", "noise", "noise_radius", "noise_membership", "counterfactuals"),
-            "nothing is drawn without `individual` or a description of noise",
+            "nothing is random without `individual` or a description of noise",
         ),
     }
 
@@ -596,7 +597,7 @@ class CompareRequest(DataRequest):
     """The parameters of ``compare``."""
 
     reads: ClassVar = {
-        "seed": (("a fit",), "nothing is drawn to compare two models"),
+        "seed": (("a fit",), "comparing two models is not random"),
         "id": (("a fit", "against_data"), "both scores are in one row"),
         "threads": (("a fit",), "nothing is fitted to compare two models"),
     }
@@ -692,7 +693,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
     ("counterfactuals", ("id",), "people are named by their ids"),
-    ("share", ("counts_out",), "a share is for counts"),
+    ("share", ("counts_out",), "a share applies to counts"),
     ("proof_counts", ("from_counts",), "it proves a repair that is made of counts"),
 )
 """(parameter, one of these is needed too, why)."""
@@ -724,7 +725,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model makes the scores"),
     ("noise_columns", ("noise_probability",), "persons are counted"),
     *(
-        (name, ("suppress_below",), "true groups are told of whatever their size")
+        (name, ("suppress_below",), "numbers of true groups are shown whatever their size")
         for name in ("noise", "noise_radius", "noise_membership")
     ),
     *(
@@ -735,7 +736,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     (
         "noise_membership",
         ("noise_class_conditional",),
-        "of probabilities of membership say `noise_independent`",
+        "with membership probabilities, use `noise_independent`",
     ),
     ("noise_membership", ("profile",), "its tables are about recorded groups"),
     (
@@ -775,7 +776,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("unlabelled", ("from_counts",), ROWS),
     ("guarantee", ("from_counts",), "the bound is made of rows; repair from `data`"),
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
-    ("guarantee", ("pairs",), "people who are paired are not drawn independently"),
+    ("guarantee", ("pairs",), "paired people are not independent"),
     ("guarantee", ("counterfactuals",), "it is about flips, and copies change something else"),
     *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
     ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
@@ -801,7 +802,7 @@ def check_together(request: Request) -> None:
     for name, needed, why in REQUIRES:
         if request.has(name) and not any(map(request.has, needed)):
             options = " or ".join(f"`{one}`" for one in needed)
-            raise UsageError(f"`{name}` goes with {options}" + (f": {why}" if why else ""))
+            raise UsageError(f"`{name}` needs {options}" + (f": {why}" if why else ""))
 
 
 # ---------------------------------------------------------------------- functions of requests

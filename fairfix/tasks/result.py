@@ -85,7 +85,7 @@ class Result:
     def _whole(self) -> Mapping[str, Any]:
         """Return the content, or raise where there is none to report."""
         if not self.content:
-            raise UsageError("there is no report here, only counts: merge them, and audit with `from_counts`")
+            raise UsageError("this result has counts but no report: merge them, and audit with `from_counts`")
         return self.content
 
     @property

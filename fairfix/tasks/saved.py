@@ -38,7 +38,8 @@ def check_saved(result: Mapping[str, Any]) -> None:
     if checks and "verdict" in result:
         right = worst(check["verdict"] for check in checks)
         need(
-            result["verdict"] == right, f"the verdict is {result['verdict']!r}, that of the checks {right!r}"
+            result["verdict"] == right,
+            f"the verdict is {result['verdict']!r}, but that of the checks is {right!r}",
         )
     for entry in _entries(result):
         _check_order(entry)
@@ -46,7 +47,7 @@ def check_saved(result: Mapping[str, Any]) -> None:
         for name, keys in NAMED_BY.items():
             if isinstance(of := entry.get(name), list) and all(isinstance(one, dict) for one in of):
                 names = [tuple(str(one.get(key)) for key in keys) for one in of]
-                need(len({*names}) == len(names), f"an entry of {name} is there twice")
+                need(len({*names}) == len(names), f"an entry of {name} occurs twice")
         if isinstance(entry.get("people"), list):
             _check_people(entry["people"], entry.get("rows", rows["used"]))
 

@@ -17,9 +17,9 @@ from fairfix.models.trace import Caution, Note
 Way = Literal["uniform", "held-out", "construction"]
 
 BY = {
-    "uniform": "uniform over all rules of this kind, by the inequality of Dvoretzky, Kiefer and Wolfowitz",
-    "held-out": "the finished rule on held-out rows, by {tail}",
-    "construction": "by construction: the rule does not look at what is changed",
+    "uniform": "uniform over all rules of this kind, by the Dvoretzky-Kiefer-Wolfowitz inequality",
+    "held-out": "measured on held-out rows after the fit, by {tail}",
+    "construction": "by construction: the rule does not use what is changed",
 }
 """How a bound is known, in words."""
 
@@ -107,12 +107,12 @@ class Guarantee:
     def says(self) -> str:
         """The promise, to be read alone."""
         shown = (_down if self.is_ratio else _up) if self.way != "construction" else _up
-        sure = f"with {in_percent(self.confidence)} confidence over the draw of these rows"
+        sure = f"with {in_percent(self.confidence)} confidence over the sampling of these rows"
         end = "at least" if self.is_ratio else "at most"
         limits = [shown(one.bound) for one in self.limits]
         least = [shown(one.asked if self.holds else one.bound) for one in self.limits]
         bound = f"bound {limits[0]}" if len(limits) == 1 else f"bounds {_listed(limits)}"
-        of_fit = "the rows of the fit" if self.way == "uniform" else "held-out rows"
+        of_fit = "the training rows" if self.way == "uniform" else "held-out rows"
         nobody = "0, or 0/0 where no group has any"
         seen = _listed(
             [nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits]
@@ -124,11 +124,14 @@ class Guarantee:
                 [f"{end} {much} for {one.group!r}" for much, one in zip(least, self.limits, strict=True)]
             )
         text = (
-            f"{sure}, by {self.attribute}, the {self.title} of this rule is {what} among people like them "
+            f"{sure}, by {self.attribute}, the {self.title} of this rule is {what} in the population that they "
+            "were sampled from "
             f"({bound}, {self.by}{measured})"
         )
         if self.way != "construction":
-            text += f". This takes the rows for independent draws of the people it is about{self._conditions}"
+            text += (
+                f". This assumes that the rows are independent draws from that population{self._conditions}"
+            )
         if self.holds:
             return f"{text[0].upper()}{text[1:]}."
         one = self.nearest
@@ -139,10 +142,10 @@ class Guarantee:
     @property
     def _conditions(self) -> str:
         """What the promise rests on besides."""
-        text = "" if self.learned else ", and the score for one that was not learned from them"
+        text = "" if self.learned else ", and that the score was not learned from them"
         text += self.granted
         if self.left_out:
-            text += f"; nothing is promised of people like the {self.left_out:,} rows that were left out"
+            text += f"; it does not cover people like the {self.left_out:,} rows that were left out"
         return text
 
     @property
@@ -150,10 +153,10 @@ class Guarantee:
         """What would make it proven."""
         allow = f"allow {'less' if self.is_ratio else 'more'} `{self.parameter}`"
         if self.needed is None:
-            return f"More rows that show the same would not prove it; {allow}"
+            return f"More rows with the same values would not prove it; {allow}"
         groups, many = self.needed
         there = {name: round(used / self.share) for name, used in self.rows}
-        text = f"It takes about {many:,} rows in the data"
+        text = f"About {many:,} rows in the data are needed"
         if groups != ("everybody",):
             named = ", ".join(f"{name!r} ({there[name]:,} here)" for name in groups[:3])
             more = f" and {len(groups) - 3:,} more" if len(groups) > 3 else ""
@@ -172,8 +175,9 @@ class Guarantee:
         if given:
             name = self.parameter.replace("_", " ")
             inner = (
-                f"for the guarantee the fit was given a {name} of {_listed(given)}, and what it says of its {name} and "
-                "its optimum is of that one"
+                f"to meet the guarantee, the repair was fitted with a {name} of {_listed(given)}; what it "
+                f"reports about its {name} and "
+                "its optimum refers to that value"
             )
             out.append(Note(inner, "guarantee"))
         return tuple(out)

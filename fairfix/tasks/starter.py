@@ -81,7 +81,7 @@ def first_configuration(
     chosen = columns.protected or usual or others[:1]
     if not chosen:
         raise UsageError(
-            f"no column of {source.name} looks like groups (2 to {FEW} values); name one with `protected=COLUMN`"
+            f"no column of {source.name} looks like a group (2 to {FEW} values); name one with `protected=COLUMN`"
         )
     reading = _reading(replace(columns, protected=chosen), seen, positive_label)
     counts = scan(source, reading, exact=False, losses=False).counts
@@ -89,7 +89,7 @@ def first_configuration(
         levels = {cell[i] for cell in counts.cells}
         if len(levels) < 2:
             raise ColumnError(
-                f"column {name!r} has the single group {min(levels)!r}; an audit compares at least two"
+                f"column {name!r} has only the group {min(levels)!r}; an audit compares at least two"
             )
     ids = [name for name in source.columns if INDEX.search(name.lower()) and name not in columns.roles]
     draft = Draft(reading, usual, others, [*ids, "COLUMN"][0], seen, not columns.protected and not usual)
@@ -165,7 +165,7 @@ def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: tuple
         if not np.isfinite(label.low):
             shown = ", ".join(map(repr, sorted(few)[:SHOWN])) if few else "many values"
             raise UsageError(
-                f"the label {columns.label!r} holds {shown}; name the positive value with "
+                f"the label {columns.label!r} contains {shown}; name the positive value with "
                 f"`label={with_values(str(columns.label), ['VALUE'])}`, or another column with `label`"
             )
         task = "regression"
@@ -187,10 +187,10 @@ def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: tuple
 
 
 TEXT = """\
-# Settings of fairfix for this folder, begun by 'fairfix init' from {source}.
-# Now '{line}' needs nothing else. Keys are the long options of the commands; a flag beats an
-# environment variable (FAIRFIX_LABEL), which beats this file. 'fairfix audit --show-settings' prints what
-# holds.
+# fairfix settings for this folder, written by 'fairfix init' from {source}.
+# '{line}' now needs no options. Keys are the long options of the commands; a flag overrides an
+# environment variable (FAIRFIX_LABEL), which overrides this file. 'fairfix audit --show-settings' prints the
+# settings in effect.
 
 data = {data}
 
@@ -201,13 +201,13 @@ data = {data}
 {scores}
 
 [audit]
-# A check states what must hold; else the audit ends with exit status 1. The limits are yours to set.
-# 'fairfix explain' lists the quantities that can be limited.
+# If a check fails, the audit ends with exit status 1. You choose the limits.
+# 'fairfix explain' lists the metrics and comparisons that a check can limit.
 # check = ["{check}<=LIMIT"]
 {crossed}# strata = ["COLUMN"]   # also compare within each level of this column
 
 [repair]
-# id = {identity}   # identifies a row; draws randomised decisions
+# id = {identity}   # identifies a row; seeds randomized decisions
 # output = "repaired.fairfix"
 """
 
@@ -222,39 +222,37 @@ def _text(draft: Draft, source: str, data: str, line: str) -> str:
         label="\n".join(_of_label(draft)),
         scores="\n".join((*_of_scores(draft), *_of_gaps(draft))),
         check="ks" if draft.reading.task == "regression" else "dp.difference",
-        crossed="# intersect = true   # also the cells of all protected columns together\n"
-        if several
-        else "",
+        crossed="# intersect = true   # also the intersections of all protected columns\n" if several else "",
         identity=_toml(draft.identity),
     )
 
 
 def _of_groups(draft: Draft) -> Iterator[str]:
     chosen = draft.reading.columns.protected
-    yield "# Columns whose groups are compared. Which ones matter is for you to say, not for their names or values."
+    yield "# Columns whose groups are compared. Check this list: names and values do not show which columns matter."
     if draft.guessed:
-        yield "# No column has a usual name, so this is the first one of text with few values: CHECK IT."
+        yield "# No column has a usual name, so this is the first text column with few values: CHECK IT."
     for title, names in (("By their names", draft.usual), ("Others with few values", draft.others)):
         if names:
             yield f"# {title}:"
             yield from (f"#   {_plain(name)}: {_content(draft.seen[name])}" for name in names)
     yield f"protected = [{', '.join(_toml(quoted_name(name)) for name in chosen)}]"
     if count := draft.reading.columns.count:
-        yield f"\n# The number of people that a row is for.\ncount = {_toml(count)}"
+        yield f"\n# The number of people in a row.\ncount = {_toml(count)}"
 
 
 def _of_label(draft: Draft) -> Iterator[str]:
     reading = draft.reading
     label = reading.columns.label
     if label is None:
-        yield "# No column has a usual name of a label, so only what needs none is measured."
+        yield "# No column has a usual label name, so only metrics without a label are computed."
         yield '# label = "COLUMN"   # the observed outcome, 0/1'
         return
     yield f"# The observed outcome: {_content(draft.seen[label])}."
     positive = reading.positive_label
     yield f"label = {_toml(with_values(label, positive) if positive else label)}"
     if reading.task == "regression":
-        yield 'task = "regression"   # it is a number, not 0/1'
+        yield 'task = "regression"   # the label is a number, not 0/1'
 
 
 def _of_scores(draft: Draft) -> Iterator[str]:
@@ -262,7 +260,7 @@ def _of_scores(draft: Draft) -> Iterator[str]:
     if columns.score is None:
         yield "# The decisions, 0/1."
         yield f"prediction = {_toml(str(columns.prediction))}"
-        yield '# score = "COLUMN"   # the model\'s score, for distances between distributions'
+        yield '# score = "COLUMN"   # the model\'s score, for distances between score distributions'
         return
     seen = draft.seen[columns.score]
     yield f"# The model's score, from {seen.low:g} to {seen.high:g}."
@@ -270,7 +268,7 @@ def _of_scores(draft: Draft) -> Iterator[str]:
     if reading.task == "regression":
         return
     if reading.score_scale == "raw":
-        yield "# These are no probabilities. If they are 100p, 2p-1 or log-odds, say percent, margin or logit; a raw"
+        yield "# These are not probabilities. For 100p, 2p-1 or log-odds, write percent, margin or logit; a raw"
         yield "# score needs a threshold for decisions."
         yield 'score-scale = "raw"'
     default = "; 0.5 if left out" if reading.score_scale == "probability" else ""
@@ -280,10 +278,10 @@ def _of_scores(draft: Draft) -> Iterator[str]:
 def _of_gaps(draft: Draft) -> Iterator[str]:
     reading = draft.reading
     if reading.missing_rows == "drop":
-        yield '# Scores or labels are missing. Rows without are left out and counted; "error" stops instead.'
+        yield '# Some scores or labels are missing. Such rows are left out and counted; "error" stops instead.'
         yield 'missing = "drop"'
     if reading.missing_group == "group":
-        yield '# Groups are missing. They are a group of their own; "error" stops, "drop" leaves the rows out.'
+        yield '# Some groups are missing. They form their own group; "error" stops, "drop" leaves the rows out.'
         yield 'missing-group = "group"'
 
 

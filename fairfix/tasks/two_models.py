@@ -62,7 +62,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         )
     if request.against == columns.score and request.against_data is None:
         raise UsageError(
-            f"`against={request.against}`: that is the score itself; name the column of the other model"
+            f"`against={request.against}` is the score itself; name the column of the other model"
         )
     reading = data.reading.with_threshold()
     other = replace(reading, columns=replace(reading.columns, score=request.against or columns.score))
@@ -123,7 +123,7 @@ def _beside(old: Table, new: Table) -> Matched:
     """Return the rows of one file, which have both scores; a DataError where one of them is missing."""
     if any("missing score" in table.rows.excluded for table in (old, new)):
         raise DataError(
-            "a row has a score of one model and none of the other; leave such rows out of the data, so that both are "
+            "a row has a score from one model and none from the other; remove such rows, so that both models are "
             "compared on the same people"
         )
     return Matched(old, new, 0, 0, 0)

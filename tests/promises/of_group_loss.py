@@ -166,7 +166,7 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     where = f"unit {world.unit:.1e}, {factor} times the least bound, {len(truth.names)} groups"
     if done.status == 2:
         found = "no linear model (square loss) holds --bound" in done.err and factor < 1
-        named = re.search(r"every group is ([-+\d.e]+)", done.err)
+        named = re.search(r"every group can meet is ([-+\d.e]+)", done.err)
         if named and found:
             least = truth.least(shape)
             found = least * (1 - 1e-6) <= float(named[1]) <= least * (1 + 1e-4)

@@ -240,7 +240,7 @@ EVENTS = {
 
 SAID = re.compile(
     r"rates of the true groups differ by [\d.]+ if .*? \(N4; "
-    r".*?with sampling error by at most ([\d.]+) and ([\d.]+)"
+    r".*?with sampling error, by at most ([\d.]+) and ([\d.]+)"
 )
 """What a repair by probabilities says of held-out rows: its limits under N4, and whatever ties group and decision."""
 

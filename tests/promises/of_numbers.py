@@ -44,7 +44,7 @@ def people(rng: np.random.Generator, kind: str, tied: float, bent: float, rows: 
     return frame.assign(id=np.arange(rows))
 
 
-COUNTED = re.compile(r"x counts in standard deviations of (\S+), from (\S+) to ([^\s;]+);")
+COUNTED = re.compile(r"x is measured in standard deviations of (\S+), from (\S+) to ([^\s;]+);")
 """How the report says that the number counts."""
 
 

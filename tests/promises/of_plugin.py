@@ -243,8 +243,8 @@ def warning_of_what_it_costs(rng: np.random.Generator, shell: Shell) -> Tried:
     fit = rows_of_the_fit(frame, "")
     values = copied(shell, frame.iloc[fit], 20)
     given = float(((values - score[fit]) ** 2).mean() / score[fit].var())
-    said = [one for one in done.result["warnings"] if "tells of the label" in one]
-    hidden = any("gives away" in one and "`slack`" in one for one in said)
+    said = [one for one in done.result["warnings"] if "about the label" in one]
+    hidden = any("loses" in one and "`slack`" in one for one in said)
     selected = float((values >= 0.5).mean()), float((score[fit] >= 0.5).mean())
     nobody = any("the threshold" in one for one in done.result["warnings"])
     fine = (given < 0.3 or hidden) and (selected[0] > 0 or selected[1] == 0 or nobody)

@@ -318,7 +318,7 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     parts = [shell.predict("r.fairfix", shell.write(one)) for one in parts_of(frame, data, HOW)]
     same = any(chance_of(one).nunique() == 1 for one in parts)
     told = [one["text"] for one in done.result["messages"] if one.get("code") in ("selection", "constant")]
-    alike = [text for text in told if "everybody" in text or "nobody" in text]
+    alike = [text for text in told if "all rows" in text or "no row" in text]
     return judged(bool(alike) == same, f"{method}: all the same {same}, and said was {told}")
 
 

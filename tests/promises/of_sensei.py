@@ -246,7 +246,9 @@ def rows_of_the_fit(frame: pd.DataFrame, path: str) -> tuple[Any, np.ndarray[Any
     return table, split_rows(table, split_rng, validation=0.0, holdout=0.3).fit, fit_rng
 
 
-@promise("equal rates are within this of everybody's on the rows of the fit", level=0.0, quick=3, full=150)
+@promise(
+    "equal rates are within this of the overall rates on the training rows", level=0.0, quick=3, full=150
+)
 def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng, int(rng.integers(2, 12)))
     frame = world.people(rng, few_or_many(rng, 4000) + 200)
@@ -254,7 +256,7 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
     try:
         done, made = repaired(shell, frame, "--solver", "equal-rates", "--slack", slack)
     except AssertionError as error:
-        if "so that it has no rate to be made equal" in str(error):
+        if "so it has no rate to equalize" in str(error):
             return NOT_SAID
         raise
     path = shell.write(frame)
@@ -270,10 +272,10 @@ def gap_of_equal_rates(rng: np.random.Generator, shell: Shell) -> Tried:
         for label in (0, 1)
         for one in np.unique(sex)
     )
-    told = re.search(r"within ([0-9.]+) of everybody's on the rows of the fit", said(done))
+    told = re.search(r"within ([0-9.]+) of the overall rates on the training rows", said(done))
     printed = float(told[1]) if told else slack
     holds = abs(printed - gap) <= 1e-4 if told else gap <= slack + 1e-6
-    fits = gap <= slack + 1e-5 or "the slack does not hold" in said(done)
+    fits = gap <= slack + 1e-5 or "exceeds the slack" in said(done)
     return judged(holds and fits, f"gap {gap:.4f}, said {printed}, slack {slack}, {len(fit)} rows")
 
 
@@ -292,7 +294,9 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
         radius,
     )
     done, made = repaired(shell, frame, *more)
-    told = re.search(r"at least ([0-9.e+-]+), by a plan .* at most ([0-9.e+-]+), by a bound", said(done))
+    told = re.search(
+        r"at least ([0-9.e+-]+), by a transport plan .* at most ([0-9.e+-]+), by a bound", said(done)
+    )
     if not told:
         return NOT_SAID
     low, high = float(told[1]), float(told[2])
@@ -331,7 +335,9 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     if rng.random() < 0.4:
         more += ["--set", "directions=pooled", "--set", f"direction_cost={rng.choice([0.0, 0.01, 1.0])}"]
     done, made = repaired(shell, frame, *more)
-    found = re.search(r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) among", said(done))
+    found = re.search(
+        r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) in the population", said(done)
+    )
     if not found:
         return NOT_SAID
     many = PEOPLE if solver == "linear" else PEOPLE // 10

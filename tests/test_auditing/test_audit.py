@@ -433,11 +433,11 @@ def test_a_file_a_frame_and_a_table_give_one_report(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("dp.difference[age]<=0", "'age' is not audited; audited are race, sex"),
+        ("dp.difference[age]<=0", "'age' is not audited; this audit has race, sex"),
         ("tpr[race=q]>=0.5", "race has no group 'q'; it has a, b, c"),
         ("dp.difference.to_reference<=0", "name the reference group with `reference=race=GROUP`"),
         ("dp.difference.within_strata<=0", "name the strata with `strata"),
-        ("calibration_gap.ratio>=0.8", "makes no sense for this metric"),
+        ("calibration_gap.ratio>=0.8", "does not support it"),
     ],
 )
 def test_checks_over_what_is_not_there_are_refused(expression: str, words: str) -> None:

@@ -60,9 +60,9 @@ def test_checks_are_read(text: str) -> None:
         ("selection_rat.difference<=0", "did you mean 'selection_rate'"),
         ("ks.ratio<=0.1", "ks is a difference"),
         ("tpr.min[race=a]>=0.5", "drop '.min'"),
-        ("ks[race=a]<=0.5", "ks compares groups, one group has none"),
+        ("ks[race=a]<=0.5", "ks compares groups, so it has no value for one group"),
         ("eo[race=a]<=0.5", "equalized_odds compares groups"),
-        ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. Known are"),
+        ("zzzzzz<=0.5", "unknown metric 'zzzzzz'. The metrics are"),
     ],
 )
 def test_what_is_no_check_is_refused(text: str, words: str) -> None:

@@ -294,7 +294,7 @@ def test_what_does_not_fit_together_is_refused(damage: str, tmp_path: Path) -> N
     DAMAGES[damage](manifest, arrays)
     artifact.write(tmp_path / "b.counts", Artifact(manifest, arrays), COUNTS)
 
-    with pytest.raises(ArtifactError, match=r"b\.counts is not a sound file of counts"):
+    with pytest.raises(ArtifactError, match=r"b\.counts is not a valid file of counts"):
         CountFile.load(tmp_path / "b.counts")
 
 
@@ -325,7 +325,7 @@ def test_weights_that_contradict_their_squares_are_refused(damage: dict[str, Any
     artifact.write(tmp_path / "b.counts", Artifact(held.manifest, arrays), COUNTS)
 
     with pytest.raises(
-        ArtifactError, match=r"b\.counts is not a sound file of counts: .*count the data again"
+        ArtifactError, match=r"b\.counts is not a valid file of counts: .*count the data again"
     ):
         CountFile.load(tmp_path / "b.counts")
 
@@ -416,7 +416,7 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
 
     assert run(["audit", "a.parquet", *given, "a.counts", "--check", "ks<=0.5"]) == 2
     assert run(["audit", "a.parquet", *given[:2], "--counts-out", "a.counts"]) == 0
-    assert "the counts are saved, but they make no report of their own" in capsys.readouterr().err
+    assert "the counts are saved, but there is no report" in capsys.readouterr().err
     assert run(["audit", "b.parquet", *given, "b.counts"]) == 0
     assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts"]) == 0
     assert run(["audit", "--from-counts", "ab.counts"]) == 0
@@ -426,10 +426,10 @@ def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFix
     ("more", "told"),
     [
         (["data"], "leave out DATA"),
-        (["--label", "yes"], "--label is yes, but the counts were taken with label"),
-        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were taken with 0.5"),
-        (["--protected", "sex"], "--protected is sex, but the counts were taken with race"),
-        (["--weight", "weight"], "--weight is weight, but the counts were taken with none"),
+        (["--label", "yes"], "--label is yes, but the counts were made with label"),
+        (["--threshold", "0.7"], "--threshold is 0.7, but the counts were made with 0.5"),
+        (["--protected", "sex"], "--protected is sex, but the counts were made with race"),
+        (["--weight", "weight"], "--weight is weight, but the counts were made with none"),
         (["--individual"], "leave out --individual"),
         (["--counts-out", "x"], "leave out --counts-out"),
         (["--reference", "race=z"], "'race' has no group 'z'"),
@@ -478,7 +478,7 @@ def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.Ca
 
     for wrong, told in (
         (["a.counts", "./a.counts", "-o", "x"], "named twice"),
-        (["a.counts", "data/0.csv", "-o", "x"], "0.csv is not a sound file of counts"),
+        (["a.counts", "data/0.csv", "-o", "x"], "0.csv is not a valid file of counts"),
         (["a.counts", "gone.counts", "-o", "x"], "gone.counts cannot be read"),
         (
             ["a.counts", "other.fairfix", "-o", "x"],
@@ -491,12 +491,12 @@ def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.Ca
         assert not Path("x").exists()
     assert run(["audit", "data", "--protected", "race", "--counts-out", "nowhere/x"]) == 2
     assert run(["merge", "a.counts", "twin.counts", "-o", "both.counts"]) == 0
-    assert "a.counts and twin.counts hold the very same counts" in capsys.readouterr().err
+    assert "a.counts and twin.counts contain identical counts" in capsys.readouterr().err
     assert run(["audit", "data/1.csv", "--protected", "race", "--counts-out", "b.counts", "--quiet"]) == 0
     assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
     assert run(["merge", "b.counts", "ab.counts", "-o", "bab.counts"]) == 0
-    assert "b.counts and ab.counts hold the very same counts" in capsys.readouterr().err
+    assert "b.counts and ab.counts contain identical counts" in capsys.readouterr().err
 
 
 def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -303,16 +303,16 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--check", "change<=0.02"), "goes with --baseline or --baseline-data"),
+        (("--check", "change<=0.02"), "it needs --baseline or --baseline-data"),
         (("--baseline", "no.json"), "does not exist"),
         (("--baseline", "new.parquet"), "is not a JSON result"),
-        (("--baseline", "empty.json"), "is no result of 'fairfix audit'"),
+        (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
         (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
         (
             ("--baseline", "old.json", "--label", "label=0"),
             "the positive values 1 of label, this audit with 0",
         ),
-        (("--baseline", "old.json", "--check", "change<=-1"), "where nothing has changed"),
+        (("--baseline", "old.json", "--check", "change<=-1"), "without any change"),
         (("--baseline", "old.json", "--check", "ks.change[sex]<=0.1"), "not audited"),
     ],
 )
@@ -343,7 +343,7 @@ def test_a_damaged_baseline_is_refused(call: Call, old: str) -> None:
     ("part", "entry", "where"),
     [
         ("value", 7.5, "attributes: 0: groups: 0: metrics: selection_rate"),
-        ("low", 0.99, "are no value between its limits"),
+        ("low", 0.99, "are not a value between its limits"),
         ("high", "1", "high: '1' is no number"),
         ("value", True, "value: True is no number"),
     ],
@@ -582,9 +582,9 @@ def test_sarif_suppresses_what_is_waived(call: Call, data: str) -> None:
     [
         ('check = "dp.difference"\nexpires = 2027-01-01', "needs a reason"),
         ('check = "dp.difference"\nreason = " "\nexpires = 2027-01-01', "needs a reason"),
-        ('check = "dp.difference"\nreason = "x"', "needs the last day"),
-        ('check = "dp.difference"\nreason = "x"\nexpires = "soon"', "needs the last day"),
-        ('check = "dp.difference"\nreason = "x"\nexpires = 2027-01-01T10:00:00', "needs the last day"),
+        ('check = "dp.difference"\nreason = "x"', "needs its last valid day"),
+        ('check = "dp.difference"\nreason = "x"\nexpires = "soon"', "needs its last valid day"),
+        ('check = "dp.difference"\nreason = "x"\nexpires = 2027-01-01T10:00:00', "needs its last valid day"),
         ('reason = "x"\nexpires = 2027-01-01', "names its check"),
         ('check = "wobble"\nreason = "x"\nexpires = 2027-01-01', "unknown metric"),
         ('check = "ks"\nreason = "x"\nexpires = 2027-01-01\nuntil = 1', "no key 'until'"),
@@ -653,7 +653,7 @@ def test_today_comes_from_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     assert today() == date(1970, 1, 2)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "x")
-    with pytest.raises(UsageError, match="is no day"):
+    with pytest.raises(UsageError, match="is not a date"):
         today()
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     assert today().year > 2024

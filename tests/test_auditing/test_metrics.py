@@ -180,7 +180,7 @@ TITLES = {
     "selection_rate": "selection rate",
     "selection_rate.difference.between_groups": "demographic parity difference",
     "selection_rate.ratio.to_reference": "demographic parity ratio, to reference",
-    "selection_rate.difference.true_groups.worst_case": "demographic parity difference, true groups at worst",
+    "selection_rate.difference.true_groups.worst_case": "demographic parity difference, true groups, worst case",
     "true_positive_rate.difference.within_strata": "equal opportunity difference, within strata",
     "log_loss.max": "largest group log loss",
     "ks.to_overall": "KS distance, to overall",

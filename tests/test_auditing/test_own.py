@@ -151,9 +151,9 @@ def test_changes_of_the_same_rows_are_paired(rows: pd.DataFrame, more: dict[str,
 REFUSED: Mapping[str, tuple[Any, str]] = {
     "a product": (lambda c: c.selected * c.positives / c.rows, "multiplies counts"),
     "a root": (lambda c: np.sqrt(c.selected) / c.rows, "sqrt"),
-    "a power": (lambda c: c.selected**2 / c.rows, "how large a count is"),
-    "a larger one": (lambda c: max(c.selected, c.rejected) / c.rows, "how large a count is"),
-    "a condition": (lambda c: c.selected / c.rows if c.rows else 0, "how large a count is"),
+    "a power": (lambda c: c.selected**2 / c.rows, "compares the size of a count"),
+    "a larger one": (lambda c: max(c.selected, c.rejected) / c.rows, "compares the size of a count"),
+    "a condition": (lambda c: c.selected / c.rows if c.rows else 0, "compares the size of a count"),
     "odds": (lambda c: c.false_positives / c.false_negatives, "numerator counts rows"),
     "two denominators": (lambda c: c.selected / c.rows + c.true_positives / c.positives, "different denominators"),
     "a sum": (lambda c: c.selected, "returns no quotient"),
@@ -180,9 +180,9 @@ def test_what_has_no_interval_to_trust_is_refused(case: str, rows: pd.DataFrame)
 @pytest.mark.parametrize(
     ("metrics", "reason"),
     [
-        ({"accuracy": OWN["cost"]}, "is a metric of fairfix already"),
-        ({"dp": OWN["cost"]}, "is a metric of fairfix already"),
-        ({"my cost": OWN["cost"]}, "is no name"),
+        ({"accuracy": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"dp": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"my cost": OWN["cost"]}, "is not a name"),
         ({"cost": 3}, "must be a function"),
     ],
 )

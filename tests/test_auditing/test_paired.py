@@ -361,7 +361,7 @@ def test_few_rows_in_both_decide_nothing(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--baseline-data", "old.parquet"), "goes with --id"),
+        (("--baseline-data", "old.parquet"), "needs --id"),
         (("--id", "id", "--baseline-data", "old.parquet", "--baseline", "old.json"), "leave out --baseline;"),
         (
             ("--id", "id", "--baseline-data", "old.parquet", "--suppress-below", "10"),

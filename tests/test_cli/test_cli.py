@@ -164,7 +164,7 @@ BAD_CALLS = {
     "no such file": ("audit nothing.parquet --protected race", "does not exist"),
     "no protected": ("audit data.parquet", "--protected"),
     "wrong column": ("audit data.parquet --protected rase", "did you mean 'race'"),
-    "one column twice": (f"{AUDIT} --label race", "one part"),
+    "one column twice": (f"{AUDIT} --label race", "one role"),
     "text as score": (f"{AUDIT} --score sex", "numbers are needed"),
     "real labels": (f"{AUDIT} --label score --prediction label", "binary"),
     "bad check": (f"{AUDIT} --check 'dp<<1'", "cannot read the check"),
@@ -193,7 +193,7 @@ BAD_CALLS = {
     "no holdout": (f"{REPAIR} --holdout 0", "--holdout"),
     "no artifact": ("predict nothing.fairfix data.parquet -o x.csv", "cannot be read"),
     "no artifact to see": ("inspect nothing.fairfix", "cannot be read"),
-    "not an artifact": ("inspect data.parquet", "not a sound"),
+    "not an artifact": ("inspect data.parquet", "not a valid"),
     "no result": ("report nothing.json", "does not exist"),
     "config missing": ("audit data.parquet --config nothing.toml", "does not exist"),
 }
@@ -237,7 +237,7 @@ BAD_DATA = {
     "missing label": (changed("label", [None, None]), "missing label in 2 of 300 rows"),
     "three labels": (changed("label", [0, 2]), "holds '2' at row 2"),
     "missing group": (changed("race", [None]), "missing group (race) in 1 of 300 rows"),
-    "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "single group 'red'"),
+    "single group": (people(300).set_column(1, "race", pa.array(["red"] * 300)), "only the group 'red'"),
 }
 
 
@@ -329,7 +329,7 @@ def test_two_fitting_names_are_an_error(call: Call) -> None:
     status, _, err = call("audit", "two.parquet", "--protected", "race")
 
     assert status == 2
-    assert "say which with --score" in err
+    assert "choose with --score" in err
 
 
 def test_one_scan_several_outputs(call: Call, data: str) -> None:
@@ -488,7 +488,7 @@ def test_repair_predict_audit(call: Call, data: str) -> None:
     """The whole way: repair, prove, apply, audit what was decided."""
     status, out, _ = call(REPAIR, "--id", "id")
     assert status == 0
-    assert "Proof on held-out rows" in out
+    assert "Evaluation on held-out rows" in out
     assert call("predict", "repaired.fairfix", data, "-o", "out.parquet")[0] == 0
     table = decided("out.parquet")
 
@@ -973,8 +973,8 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
             assert f"{kind}: {text}" in out
             assert f"{kind:<18}{text}" in shown.splitlines()
     assert not set(result["warnings"]) & set(result["notes"])
-    assert [text for text in result["warnings"] if "nothing is proven" in text]
-    assert [text for text in result["notes"] if text.startswith("without randomisation")]
+    assert [text for text in result["warnings"] if "nothing was evaluated" in text]
+    assert [text for text in result["notes"] if text.startswith("without randomization")]
 
 
 # ---------------------------------------------------------------------- files
@@ -983,10 +983,10 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--out", "json=data.parquet"), "this file is also that of DATA"),
-        (("--counts-out", "below/../data.parquet"), "also that of DATA"),
-        (("--out", "json=x", "--out", "html=x"), "also that of --out json=x"),
-        (("--baseline", "old.json", "--out", "json=old.json"), "also that of --baseline"),
+        (("--out", "json=data.parquet"), "this file is also used by DATA"),
+        (("--counts-out", "below/../data.parquet"), "also used by DATA"),
+        (("--out", "json=x", "--out", "html=x"), "also used by --out json=x"),
+        (("--baseline", "old.json", "--out", "json=old.json"), "also used by --baseline"),
     ],
 )
 def test_nothing_that_is_read_is_written(

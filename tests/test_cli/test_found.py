@@ -82,7 +82,7 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
     status, out, err = call("audit")
 
     assert (status, out) == (2, "")
-    assert "was found, not named, so it cannot say " in err
+    assert "was found, not named, so it cannot set " in err
     assert "--config ../" in err
     assert names(clone.parent / "outside") == ["d.parquet"]
     assert names(Path()) == []
@@ -116,7 +116,7 @@ def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone
     config.write_text(f'{PLAIN}{more}{key} = "{PATTERNS[name]}"\n')
     status, out, err = call("audit")
     assert (status, out) == (2, "")
-    assert "was found, not named, so it cannot say " in err
+    assert "was found, not named, so it cannot set " in err
     config.write_text(f'{PLAIN}data = "[d]*.parquet"\n')
     assert call("audit", "-q")[0] == 0
     assert call("audit", "../mixed", "-q")[0] == 0
@@ -258,7 +258,7 @@ def test_what_was_found_writes_no_code(
 
     status, _, err = call(*line)
     assert status == 2
-    assert "was found, not named, so it cannot say --out" in err
+    assert "was found, not named, so it cannot set --out" in err
     (trapped / "fairfix.toml").write_text(text + "nonsense = 1\n")
     assert call(*line)[0] == 2
     (trapped / "fairfix.toml").write_text(text)

@@ -396,7 +396,7 @@ def test_a_script_is_its_own_text_alone(folder: Path) -> None:
     assert run(["export", "r.fairfix", "--to", "python", "-o", "rule.py", "--quiet"]) == 0
     done = subprocess.run([sys.executable, "rule.py", "--check"], capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout) == (0, "all results are those of fairfix\n")
+    assert (done.returncode, done.stdout) == (0, "all results equal those of fairfix\n")
     assert Path("rule.py").read_text(encoding="utf-8").isascii() or not UNSEEN.search(
         Path("rule.py").read_text()
     )

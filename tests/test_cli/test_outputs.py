@@ -94,7 +94,8 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
     assert log.read_bytes().startswith(b"kept\n")
     if name in PRINTING or way == "log.csv":
         assert (done.returncode, log.read_text()) == (2, "kept\n")
-        assert f"{said_of(option, way)[1]}: stdout " in done.stderr
+        assert f"{said_of(option, way)[1]}: " in done.stderr
+        assert "stdout" in done.stderr
     elif name != "predict":  # it knows kinds of file by their endings only
         assert done.returncode == 0
         assert log.stat().st_size > 100
@@ -330,7 +331,7 @@ def test_what_stands_for_a_result_is_none(reported: None, call: Call) -> None:
     for line in (("report", "a.json"), (*AUDIT, "--baseline", "a.json")):
         status, _, err = call(*line)
         assert status == 2
-        assert "its run did not happen: check 'nothing>1': unknown metric" in err
+        assert "its run failed: check 'nothing" in err
 
 
 def test_nothing_that_is_printed_steers_a_terminal(away: None, call: Call) -> None:

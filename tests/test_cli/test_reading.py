@@ -234,7 +234,7 @@ def test_a_scale_is_kept_by_the_artifact(rows: pd.DataFrame, call: Call) -> None
 # ---------------------------------------------------------------------- direction
 
 
-WRONG = "the score points the wrong way"
+WRONG = "the score points in the wrong direction"
 
 
 @pytest.fixture(scope="module")

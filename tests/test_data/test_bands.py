@@ -356,9 +356,9 @@ def test_compare_and_missing_ages(people: pd.DataFrame, call: Call) -> None:
     ("more", "words"),
     [
         (["--bands", "sex=3"], "'f' at row"),
-        (["--bands", "score=0.5"], "it is no column of groups; those are age, sex"),
+        (["--bands", "score=0.5"], "it is not a group column; the group columns are age, sex"),
         (["--bands", "age=quarters"], "quartiles"),
-        ([], " or --bands age=quartiles, or take each number as a group with --bands age=values"),
+        ([], " or --bands age=quartiles, or treat each number as a group with --bands age=values"),
     ],
 )
 @pytest.mark.usefixtures("people")

@@ -243,7 +243,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "code": (plus("model.py"), "unknown member"),
     "another format": (change_manifest(format="pickle/1"), "its format is 'pickle/1'"),
     "no format": (change_manifest(format=None), "its format is None"),
-    "format zero": (change_manifest(format="fairfix.artifact/0"), "never was"),
+    "format zero": (change_manifest(format="fairfix.artifact/0"), "does not exist"),
     "a newer format": (change_manifest(format="fairfix.artifact/2"), "use a newer one"),
     "no table": (change_manifest(arrays=None), "no table of arrays"),
     "a table that is a list": (change_manifest(arrays=[]), "no table of arrays"),
@@ -260,7 +260,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
         "another hash",
     ),
     "an object array": (with_array(npy(np.array([Bomb()])), np.array([None])), "of type object"),
-    "a bare pickle": (with_array(pickle.dumps(Bomb()), np.zeros(2)), "not a sound"),
+    "a bare pickle": (with_array(pickle.dumps(Bomb()), np.zeros(2)), "not a valid"),
     "a text array": (with_array(npy(np.array(["ab"])), np.array(["ab"])), "of type"),
     "a big-endian array": (with_array(npy(np.ones(2, ">f8")), np.ones(2, ">f8")), "of type"),
     "Fortran order": (with_array(npy(np.asfortranarray(np.ones((2, 3)))), np.ones((2, 3))), "Fortran"),
@@ -275,7 +275,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "NaN": (plus("manifest.json", b'{"a": NaN}'), "holds NaN"),
     "a number beyond all": (plus("manifest.json", b'{"a": 1e999}'), "1e999"),
     "half of a pair": (plus("manifest.json", rb'{"a": "\ud800"}'), "surrogates"),
-    "deep nesting": (plus("manifest.json", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "not a sound"),
+    "deep nesting": (plus("manifest.json", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "not a valid"),
     "no UTF-8": (plus("manifest.json", b"\xff\xfe"), "not JSON"),
 }
 

@@ -402,7 +402,7 @@ def test_what_is_secret_is_known_in_both_spellings() -> None:
 @pytest.mark.parametrize(("arguments", "words"), [
     (("--table", "loanz"), "did you mean 'loans'?"),
     (("--table", "loans", "--sql", "SELECT 1"), "leave out --sql"), (("--sql", "SELECT * FROM nope"), "nope"),
-    (("--table", "loans", "--delimiter", ";"), "--delimiter is of CSV files"),
+    (("--table", "loans", "--delimiter", ";"), "--delimiter is for CSV files"),
     (("--sql", "SELECT race, race, label, score FROM loans"), "'race' more than once"),
     (("--table", "loans", "--protected", "rase"), "did you mean 'race'?"),
 ])  # fmt: skip
@@ -423,7 +423,7 @@ def test_errors_say_what_to_do(
     ("postgresql://u:h3mlig@127.0.0.1:1/db#t", "Connection refused"),
     ("postgresql://u:h3/mlig@127.0.0.1:1/db#t", "write / as %2F"), ("mysql://u:h3[mlig@127.0.0.1/db#t", "[ as %5B"),
     ("duckdb:///{base}#loan", "did you mean 'loans'?"),
-    ("mongodb://u:h3mlig@host/db", "has a scheme that fairfix does not know"),
+    ("mongodb://u:h3mlig@host/db", "has an unknown scheme"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_named_without_secrets(
     url: str, words: str, data: tuple[str, str], call: Call
@@ -598,8 +598,7 @@ def test_a_name_with_a_dot_is_read_where_it_stands_for_one_table(tmp_path: Path,
 
     assert status == 2
     assert (
-        "'risk.new' is a table of that name, and the table 'new' of the schema 'risk'; say which by --sql"
-        in err
+        "'risk.new' is a table of that name, and the table 'new' of the schema 'risk'; choose by --sql" in err
     )
     assert (open_source(f"{url}#main.risk.new").rows, open_source(f"{url}#out.risk.new").rows) == (600, 900)
 

@@ -146,14 +146,14 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
     drawn = decided.randomized
     both = int(decided.person[drawn].duplicated(keep=False).sum())
     assert (
-        f": {both:,} of the {drawn.sum():,} rows whose result is drawn share their 'person' with another"
+        f": {both:,} of the {drawn.sum():,} rows with a randomized decision share their 'person' with another"
         in err
     )
     assert "[shared_ids]" in err
     for name in ("own", "rounded"):
         artifact, data = str(crowd / f"{name}.fairfix"), str(path.with_stem(name))
         given = ("predict", artifact, data, "--duplicate-ids", "share", "-o", str(crowd / "silent.csv"))
-        assert "ids repeat" not in call(*given)[2]
+        assert "row IDs repeat" not in call(*given)[2]
     alike = decided[drawn].groupby(["person", "p_positive"]).decision
 
     assert f": {drawn.sum():,} of the {drawn.sum():,} rows" in shared["pairs"][0]
@@ -217,5 +217,5 @@ def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: C
         assert not decided.randomized[decided.sex == "other"].any()
         told += [line for line in err.splitlines() if "[shared_ids]" in line]
 
-    assert f"of the {decided.randomized.sum():,} rows whose result is drawn" in told[0]
+    assert f"of the {decided.randomized.sum():,} rows with a randomized decision" in told[0]
     assert told[0] == told[1]

@@ -294,7 +294,7 @@ PACKED = gzip.compress(b"g,s\n" + b"a,0.5\n" * 1000, mtime=0)
         ("d.parquet", WHOLE[:50] + b"\0" * 400 + WHOLE[450:], "cannot be read as Parquet"),
         ("d.arrow", b"", "cannot be read as Arrow"),
         ("d.feather", b"FEA1" + WHOLE, "is a Feather file of version 1"),
-        ("d.xyz", b"\0\1", r"d\.xyz is of no kind that fairfix knows; .*Parquet"),
+        ("d.xyz", b"\0\1", r"d\.xyz is of an unknown kind; .*Parquet"),
     ],
 )
 def test_damaged_files_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -330,9 +330,9 @@ def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
     [
         ("nope.csv", "nope.csv does not exist"),
         ("nope*.csv", r"nope\*.csv matches no file"),
-        ("empty", "holds no ARFF, .* or Stata file"),
-        ("both", r"holds CSV and Parquet files.*ends in \.csv or \.parquet$"),
-        ("ftp://host/d.parquet", "ftp://host/d.parquet has a scheme that fairfix does not know"),
+        ("empty", "contains no ARFF, .* or Stata file"),
+        ("both", r"contains CSV and Parquet files.*ending in \.csv or \.parquet$"),
+        ("ftp://host/d.parquet", "ftp://host/d.parquet has an unknown scheme"),
     ],
 )
 def test_what_is_not_there_is_said(

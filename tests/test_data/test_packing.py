@@ -448,9 +448,9 @@ def test_what_is_no_table_is_named(at: int, sign: bytes, what: str, name: str, t
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"<!DOCTYPE html><table>", "page of the web"),
-        (b"\xef\xbb\xbf\n <HTML>", "page of the web"),
-        (b"\0\1\2\3", "no kind that fairfix knows"),
+        (b"<!DOCTYPE html><table>", "web page"),
+        (b"\xef\xbb\xbf\n <HTML>", "web page"),
+        (b"\0\1\2\3", "an unknown kind"),
         (b"", "is empty"),
     ],
 )
@@ -492,7 +492,7 @@ def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
     written(tmp_path / "d.parquet").rename(tmp_path / "d.csv")
     with pytest.raises(UsageError, match="of CSV files"):
         open_source(tmp_path / "d.csv", delimiter=";")
-    with pytest.raises(UsageError, match="of databases"):
+    with pytest.raises(UsageError, match="for databases"):
         open_source(tmp_path / "d.csv", table="x")
 
 

@@ -131,7 +131,7 @@ def test_a_comparison_and_saved_counts_are_those_of_the_people(call: Call) -> No
     assert found[:4] == found[4:]
     status, _, err = call("audit", "--from-counts", "n.csv.counts", "--count", "weight")
     assert status == 2
-    assert "--count is weight, but the counts were taken with n" in err
+    assert "--count is weight, but the counts were made with n" in err
 
 
 def test_databases_settings_and_first_settings_know_counts(call: Call) -> None:

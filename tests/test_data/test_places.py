@@ -394,7 +394,7 @@ def test_a_change_between_the_passes_of_an_audit_ends_it(store: Server, frames: 
     status, _, said = call("audit", "s3://loans/d.csv", *AUDIT)
 
     assert status == 2, said
-    assert "s3://loans/d.csv changed while it was read; run again when nothing writes to it" in said
+    assert "s3://loans/d.csv changed while it was read; run again when no process writes to it" in said
 
 
 # ---------------------------------------------------------------------- writing
@@ -537,13 +537,13 @@ def test_a_web_server_gives_the_same_rows(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("503", "failed after 4 tries: the server says 503"),
+        ("503", "failed after 4 tries: the server returns 503"),
         ("cut", "failed after 4 tries: "),
         ("silent", "failed after 4 tries: "),
         ("403", "no permission for reading"),
         ("401", "no permission for reading"),
         ("404", "does not exist"),
-        ("400", "failed: the server says 400"),
+        ("400", "failed: the server returns 400"),
     ],
 )
 def test_a_web_server_that_fails_is_named(
@@ -659,9 +659,9 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
         "s3:///d.csv": "names no bucket; write s3://BUCKET/PATH",
         f"s3://{KEY}:{SECRET[:5]}/x@loans/d.csv": "write a slash in a user or a password of a URL as %2F",
         f"s3://loans/d.csv?access_key={SECRET}": "Unexpected query parameter in S3 URI: 'access_key'",
-        "ftp://u:pw@host/d.csv": r"^ftp://host/d\.csv has a scheme that fairfix does not know; it reads s3://, gs://",
+        "ftp://u:pw@host/d.csv": r"^ftp://host/d\.csv has an unknown scheme; fairfix reads s3://, gs://",
         f"{server.url}/d.csv": "/d.csv does not exist",
-        f"{server.url}/*.csv": "a web server lists no files",
+        f"{server.url}/*.csv": "a web server cannot list files",
         f"{server.url}/d.xyz": r"d\.xyz is of no kind",
     }.items():
         with pytest.raises(DataError, match=words) as error:

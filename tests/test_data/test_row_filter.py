@@ -163,7 +163,7 @@ def test_a_condition_keeps_the_rows_that_pandas_keeps(kind: str, rows: list[Any]
         try:
             chosen = filtered(source, parse_condition(text))
         except UsageError as error:
-            if "can meet no row" not in str(error):  # of a column whose entries are all of another kind
+            if "matches no row" not in str(error):  # of a column whose entries are all of another kind
                 raise
             return
         except DataError:
@@ -336,8 +336,8 @@ def test_a_baseline_of_other_rows_warns(frame: pd.DataFrame) -> None:
     ("condition", "words"),
     [
         ("yaer==2024", "'year'"),
-        ("year=='old'", "can meet no row"),
-        ("product>3", "can meet no row"),
+        ("year=='old'", "matches no row"),
+        ("product>3", "matches no row"),
         ("product=='cra'", "'car'"),
         ("year==1999", "none of the 900 rows"),
     ],

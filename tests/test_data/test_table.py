@@ -426,7 +426,7 @@ def test_probabilities_of_every_scale(frames: Frames) -> None:
         reading = Reading(Columns(("race",), score="score"), score_scale=scale)
         table = read_table(data.assign(score=score), reading)
         if scale == "raw":
-            with pytest.raises(DataError, match="stands for no probability"):
+            with pytest.raises(DataError, match="is not a probability"):
                 _ = table.probability
         else:
             np.testing.assert_allclose(table.probability, p, rtol=1e-12)

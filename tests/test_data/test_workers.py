@@ -218,8 +218,8 @@ def test_what_is_wrong_with_a_part_is_said_as_by_one_process(
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("local", "say how many processes, as in local:4"),
-        ("local:0", "say how many processes, as in local:4"),
+        ("local", "give the number of processes, as in local:4"),
+        ("local:0", "give the number of processes, as in local:4"),
         ("somewhere", "give the scheduler's address, as tcp://HOST:8786"),
         ("tcp://127.0.0.1:1", "no scheduler answers there"),
         ("xyz://127.0.0.1:1", "no scheduler answers there"),
@@ -241,7 +241,7 @@ def test_workers_of_another_version_are_refused(cluster: str, monkeypatch: pytes
     """Their bytes could be others."""
     monkeypatch.setattr("fairfix.data.workers.platform.python_version", lambda: "2.7")
     with (
-        pytest.raises(Exception, match=r"has python 3\.\d+\.\d+, this process has 2\.7; take the same"),
+        pytest.raises(Exception, match=r"has python 3\.\d+\.\d+, this process has 2\.7; install the same"),
         workers_of(cluster),
     ):
         pass
@@ -261,7 +261,7 @@ def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> N
     status, _, err = call("audit", "--from-counts", str(counts), "--cluster", "local:2")
 
     assert status == 2
-    assert "--cluster counts data, and --from-counts is counted already" in err
+    assert "--cluster needs rows, and --from-counts has none" in err
 
 
 def test_a_database_needs_no_cluster(cluster: str, tmp_path: Path, call: Call) -> None:
@@ -332,5 +332,5 @@ def test_a_file_that_cannot_be_predicted_leaves_the_others_whole(
 
     assert status == 2
     assert "of 1.parquet" in err
-    assert "; files written whole before it: 1 [data]" in err
+    assert "; files completed before the error: 1 [data]" in err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]

@@ -152,7 +152,7 @@ def test_values_that_are_not_there_are_named(comparable: Any, error: type[Except
 def test_the_scan_proposes_values_that_tell_the_group() -> None:
     """Husband and wife in one column; nothing of columns that tell little."""
     assert list(proxies(table_of(couples(many=900)), ("sex", "race"))) == [
-        "role=husband,wife (they tell sex)"
+        "role=husband,wife (they predict sex)"
     ]
     mixed = couples(many=900)
     mixed["role"] = np.roll(mixed["role"], 1)
@@ -387,18 +387,18 @@ def test_an_audit_with_a_model_gates_on_flips(
         "decision_flips.under_comparable[sex x race]": "pass",
     }
     assert run(["audit", str(path), *options, "--individual"]) == 0
-    assert "not used: role=husband,wife (they tell sex)" in capsys.readouterr().err
+    assert "not used: role=husband,wife (they predict sex)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--comparable", "role=husband,wife"], "--comparable goes with --individual"),
+        (["--comparable", "role=husband,wife"], "--comparable needs --individual"),
         (["--individual", "--comparable", "role=husband,boss"], "no row has the value 'boss'"),
-        (["--radius", "0.1"], "--radius goes with --individual"),
-        (["--check", "decision_flips<=0.1"], "ask for it with --individual"),
+        (["--radius", "0.1"], "--radius needs --individual"),
+        (["--check", "decision_flips<=0.1"], "add --individual"),
         (["--individual", "--check", "decision_flips.under_comparable<=0.1"], "name comparable values"),
-        (["--individual", "--check", "matched_effect<=0.1"], "ask for it with --individual"),
+        (["--individual", "--check", "matched_effect<=0.1"], "add --individual"),
     ],
 )
 def test_what_cannot_be_asked_is_said(
@@ -429,7 +429,7 @@ def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     change = float(np.mean(p[1] - p[0]))
 
     assert status == 0
-    assert "left aside, since nothing is learned from them: person" in out.err
+    assert "ignored, since nothing is learned from them: person" in out.err
     matched, left = found["sex"]["matched_effect"], found["sex"]["residual_effect"]
     assert matched["groups"] == ["m", "f"]
     assert matched["low"] - 0.02 < change < matched["high"] + 0.02
@@ -440,5 +440,5 @@ def test_effects_need_a_score() -> None:
     """Without a score and a decision there is nothing to look at."""
     from fairfix.errors import DataError
 
-    with pytest.raises(DataError, match="neither a score nor a decision"):
+    with pytest.raises(DataError, match="no score and no decision"):
         of_scores(table_of(couples(many=900)), 0.95)

@@ -146,7 +146,7 @@ def test_copies_have_all_that_says_what_people_get(by: str, lacking: str) -> Non
         by: "decided",
     }
     whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
-    with pytest.raises(FairfixError, match=f"no column '{lacking}', which says what people get"):
+    with pytest.raises(FairfixError, match=f"no column '{lacking}', which has the results of people"):
         fairfix.audit(data, counterfactuals=whole.drop(columns=lacking), **usual)
     seen = comparisons(fairfix.audit(data, counterfactuals=whole, **usual))
 
@@ -165,7 +165,7 @@ def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
 
     assert failed.content["verdict"] == "fail"
     assert passed.content["verdict"] == "pass"
-    assert "does not look at" in comparisons(passed)["counterfactual_gap.under_counterfactuals"].reason
+    assert "does not use" in comparisons(passed)["counterfactual_gap.under_counterfactuals"].reason
 
 
 def test_people_weigh_alike_whatever_their_copies() -> None:
@@ -215,7 +215,7 @@ def test_lists_are_changed_too() -> None:
 
 WRONG = {
     "has no column 'person'": lambda c: c.drop(columns="person"),
-    "no column that is looked at": lambda c: c[["person"]],
+    "no used column": lambda c: c[["person"]],
     "'label' has a role": lambda c: c.assign(label=1),
     "'hobbi', which the data lack; did you mean 'hobby'": lambda c: c.rename(columns={"hobby": "hobbi"}),
     "'age' is not learned from": lambda c: c.assign(age=1),
@@ -226,9 +226,9 @@ WRONG = {
     "'sex' is missing": lambda c: c.assign(sex=None),
     "'town' holds 'west'": lambda c: c.assign(town="west"),
     "copy 1 has no 'person'": lambda c: c.assign(person=None),
-    "copies of 'q' alone": lambda c: c.assign(person="q"),
+    "only copies of 'q'": lambda c: c.assign(person="q"),
     "has no copies": lambda c: c[:0],
-    f"at most {MOST} are looked at": lambda c: pd.concat([c] * (MOST + 1)),
+    f"at most {MOST} are used": lambda c: pd.concat([c] * (MOST + 1)),
 }
 
 
@@ -286,12 +286,12 @@ def test_solvers_that_know_no_copies_say_so() -> None:
     data = people(80).assign(score=0.5)
     more: dict[str, Any] = {"protected": "sex", "id": "person", "counterfactuals": copies_of(data)}
     for given in ({"method": "ramp"}, {"method": "sensei", "features": NAMES}):
-        with pytest.raises(UsageError, match=r"knows no counterfactual copies.*solver=linear"):
+        with pytest.raises(UsageError, match=r"does not use counterfactual copies.*solver=linear"):
             fairfix.repair(data, **given, **more)
     with pytest.raises(UsageError, match="learns from the score alone"):
         fairfix.repair(data, method="sensei", solver="linear", **more)
     more["counterfactuals"] = more["counterfactuals"][["person", "sex"]]
-    with pytest.raises(UsageError, match="differ in sex, which the model does not look at"):
+    with pytest.raises(UsageError, match="differ in sex, which the model does not use"):
         fairfix.repair(data, method="sensei", solver="linear", rho=1, features=NAMES, **more)
 
 
@@ -330,7 +330,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
     gap, flips = gap_and_flips(own, copies["person"].to_numpy(), score(whole))
 
     assert result.content["criterion"] == "decision_flips.under_counterfactuals"
-    assert "what the copies in" in result.content["does_not_count"]
+    assert "the columns that the copies in" in result.content["does_not_count"]
     assert row["before"]["value"] > 0.15 > 0.1 > flips
     assert row["after"]["low"] - 0.02 <= flips <= row["after"]["high"] + 0.02
     other = table["counterfactual_gap.under_counterfactuals [sex]"]["after"]

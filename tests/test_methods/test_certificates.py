@@ -25,7 +25,7 @@ from fairfix.report.repairs import solution_facts
 def test_a_trace_comes_back_from_its_json() -> None:
     """All that is saved is read again; what is not finite is null on the way."""
     proven = Certificate("mean square loss", 0.5, 0.4, "linear models within the bounds")
-    price = Quantity("multiplier", 0.25, "what a unit more of the bound would save", "a")
+    price = Quantity("multiplier", 0.25, "saving in the objective per unit", "a")
     trace = FitTrace(False, 12, 0.5, 0.1, ("a note",), certificates=(proven,), quantities=(price,))
     state = json.loads(json.dumps(trace.state(), allow_nan=False))
     again = FitTrace.from_state(state)
@@ -37,7 +37,8 @@ def test_a_trace_comes_back_from_its_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"), [(0.5, "at most 0.1 above the least of"), (0.3, "not above the least of")]
+    ("value", "says"),
+    [(0.5, "at most 0.1 above the smallest possible for"), (0.3, "not above the smallest possible for")],
 )
 def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
     """The sentence names objective, class and rows; a rule outside the class may be better than all inside."""
@@ -45,7 +46,7 @@ def test_a_certificate_says_what_it_bounds(value: float, says: str) -> None:
 
     assert proven.gap == pytest.approx(max(value - 0.4, 0.0))
     assert proven.sentence.startswith(
-        f"the mean square loss, {value}, is {says} linear models, on the rows of"
+        f"the mean square loss, {value}, is {says} linear models, on the training"
     )
     assert proven.sentence in list(solution_facts(FitTrace(True, 1, 0.5, certificates=(proven,)).state()))[1]
 
@@ -78,7 +79,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
     one = result["solution"]["certificates"][0]
     price = max(q["value"] for q in result["solution"]["quantities"] if q["name"] == "multiplier")
 
-    assert one["among"] == "linear models that hold the bounds"
+    assert one["among"] == "linear models that meet the bounds"
     assert 0 <= one["gap"] <= 1e-6
     assert price > 0
     assert "certified:" not in shown["short"]

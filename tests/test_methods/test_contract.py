@@ -400,7 +400,7 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
     except UsageError as refused:
         refusal = str(refused)
     if refusal:
-        assert re.search("take|name|give|leave out|Repair|describe", refusal)
+        assert re.search("use|set|name|give|leave out|Repair|describe", refusal)
         return
     one, fresh = result.content["guarantee"], table_of(scored(6, 20_000))
     repaired = results_on(fresh, result.repaired.predictor)[1]
@@ -534,7 +534,7 @@ def test_one_group_is_named(method: type[Repairer]) -> None:
     law("one group")(method)
     table = table_of(scored(groups=1))
 
-    with pytest.raises(DataError, match="single group 'g0'"):
+    with pytest.raises(DataError, match="only the group 'g0'"):
         fit(method(), table)
 
 

@@ -130,8 +130,8 @@ def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
 def test_what_is_no_sum_is_refused_by_name(way: dict[str, Any]) -> None:
     """Where a cell has a rule of its own, or a group has no rows at all, there is none for the intersection."""
     made = fairfix.repair(people(3), **{**EACH, **way}).repaired
-    with pytest.raises(DataError, match="was not there in the fit"):
+    with pytest.raises(DataError, match="was not in the training rows"):
         made.predict(corner(np.array([0.5])))
     other = fairfix.repair(people(3), **EACH).repaired
-    with pytest.raises(DataError, match="was not there in the fit"):
+    with pytest.raises(DataError, match="was not in the training rows"):
         other.predict(corner(np.array([0.5])).assign(race="d"))

@@ -262,10 +262,10 @@ def test_a_threshold_that_drawn_decisions_do_not_heed_is_told() -> None:
 
     np.testing.assert_array_equal(usual.predict(plain), drawn.predict(strict))
     assert usual.trace.notes == ()
-    assert not any("no part" in note for note in rounded.trace.notes)
+    assert not any("ignore the threshold" in note for note in rounded.trace.notes)
     (note,) = drawn.trace.notes
     assert isinstance(note, Caution)
-    assert "the threshold of 0.7 has no part in them" in note
+    assert "ignore the threshold of 0.7" in note
 
 
 def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
@@ -282,7 +282,7 @@ def test_rounding_that_leaves_a_group_no_choice_is_told() -> None:
     (note,) = rounded.trace.notes
 
     assert (lifted >= 0.5).all()
-    assert "rounded at 0.5, every row of the fit in 'g0'" in note
+    assert "rounded at 0.5, every training row in 'g0'" in note
     assert "gets decision 1" in note
     assert drawn.trace.notes == ()
     logits = replace(table, reading=replace(table.reading, score_scale="logit", thresholds=(0.0,)))
@@ -312,7 +312,7 @@ def test_cross_validation_without_a_usable_fold_says_so() -> None:
     usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
 
     assert alone.trace.notes[0].startswith(
-        "cross validation chose no l2, so it is 0.001: without a fold of 5 some group"
+        "cross validation could not choose l2, so it is 0.001: without one of the 5 folds, some group"
     )
     assert alone.state()[1]["prices"].tobytes() == usual.state()[1]["prices"].tobytes()
 
@@ -359,11 +359,11 @@ def test_real_labels_are_refused() -> None:
         ({"decisions": "never"}, "decisions must be one of"),
         (
             {"holds": "given-label"},
-            "`holds=given-label` is of constraints about labels, and demographic_parity is not",
+            "`holds=given-label` applies to constraints about labels, and demographic_parity is not",
         ),
         (
             {"holds": "given-label", "group": "estimated", "constraint": "equalized_odds"},
-            "`holds=given-label` goes with `group=recorded`",
+            "`holds=given-label` needs `group=recorded`",
         ),
     ],
 )
@@ -432,7 +432,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         one["text"] for one in told["messages"] if one["text"].startswith("without 'race', on held-out")
     )
     assert f"log loss {held['log_loss']:.4f} instead of" in cost
-    assert f"{PARITY} of drawn decisions {held[f'{PARITY} [race]']:.4f} instead of" in cost
+    assert f"{PARITY} of randomized decisions {held[f'{PARITY} [race]']:.4f} instead of" in cost
     assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
     assert cost in " ".join(
         capsys.readouterr().out.split()
@@ -448,7 +448,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
 
     assert run([*basic, "--protected-as-feature"]) == 2
     assert (
-        "--group estimated sees no protected column; leave out --protected-as-feature"
+        "--group estimated uses no protected column; leave out --protected-as-feature"
         in capsys.readouterr().err
     )
 
@@ -460,9 +460,9 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         (
             0.51,
             0.47,
-            "gives away 30% of what the features tell .* one that looks at it 10%: take `group=recorded`",
+            "loses 30% of the information in the features .* loses 10%: use `group=recorded`",
         ),
-        (0.60, 0.58, "gives away 75% .* one that looks at it 65%: allow more `slack`"),
+        (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
     ],
 )
 def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, warning: str | None) -> None:
@@ -523,7 +523,7 @@ def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
     if policy == "error":
         assert status == 2
-        assert "group 'g2' of 'race' was not there in the fit" in capsys.readouterr().err
+        assert "group 'g2' of 'race' was not in the training rows" in capsys.readouterr().err
         return
     found = pq.read_table(tmp_path / "out.parquet").to_pandas()
     other = found[found["race"] == "g2"]

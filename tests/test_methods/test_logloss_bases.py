@@ -141,7 +141,7 @@ def test_trees_are_not_believed_where_they_have_learned_noise() -> None:
 
 
 def test_the_certificate_of_trees_is_the_optimum_of_its_scores() -> None:
-    """Given the scores of the finished rule, no probabilities that hold the slack have less loss in the worst case."""
+    """Given the scores of the finished rule, no probabilities that meet the slack have less loss in the worst case."""
     data = frame(many=200)
     table = table_of(data)
     rule = fit(table, basis="trees", slack=0.02)
@@ -155,7 +155,7 @@ def test_the_certificate_of_trees_is_the_optimum_of_its_scores() -> None:
 
     assert told.value == pytest.approx(best, abs=1e-6)
     assert told.value - told.bound < 1e-8
-    assert "probabilities with these scores that hold the slack" in told.among
+    assert "probabilities with these scores that meet the slack" in told.among
     assert fit(table, basis="trees", slack=1.0).trace.certificates == ()
 
 
@@ -239,7 +239,7 @@ def test_what_has_no_feature_columns_is_refused() -> None:
     table = read_table(data, Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,)), ())
     for basis in CURVED:
         with pytest.raises(
-            UsageError, match=f"`basis={basis}` is made of feature columns.*name columns with `features`"
+            UsageError, match=f"`basis={basis}` is built from feature columns.*name columns with `features`"
         ):
             LogLoss(basis=basis).fit(RepairProblem(table), rng=np.random.default_rng(0))
         assert "leave out `basis`" in LogLoss(basis=basis).needs_rows

@@ -114,13 +114,8 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     told = " ".join(capsys.readouterr().out.split())
     for column in ("age", "income"):
         assert f"By {column}, the covariance with decisions per standard deviation is" in told
-        assert (
-            f"between the groups of {column}, fifths of the rows unless numbers tie, selection rates" in told
-        )
-    assert (
-        "The slack, the gap that was allowed, is 2.0 points; on the rows of the fit the gap is 2.0 points"
-        in told
-    )
+        assert f"Between fifths of the rows by {column}, selection rates differ by up to" in told
+    assert "The allowed gap is 2.0 points, and the gap on the training rows is 2.0 points" in told
 
     assert run(["predict", artifact, data, "-o", decided, "--no-config"]) == 0
     assert "use the protected attribute (age, income)" in capsys.readouterr().err
@@ -267,31 +262,34 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"gamma": 0.0}, "take a `gamma` above 0"),
+        ({"gamma": 0.0}, "use a `gamma` above 0"),
         ({"constraint": "equal_opportunity"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
         ({"rho": "mean"}, "leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
-        ({"solver": "sgd"}, "goes with `solver=exact`"),
+        ({"solver": "sgd"}, "needs `solver=exact`"),
         ({"noise_membership": "age,income"}, "leave out `protected_number`"),
         ({"protected_number": "age,age"}, "name each column once"),
         ({"protected_number": "age,"}, "name each column once"),
-        ({"protected_number": "score"}, "plays another part"),
+        ({"protected_number": "score"}, "has another role"),
         ({"protected_number": "nobody"}, "no column 'nobody'"),
-        ({"protected_number": "name"}, "column 'name' is of type .*string; it must hold numbers"),
+        ({"protected_number": "name"}, "column 'name' has type .*string; it must contain numbers"),
         ({"protected_number": "same"}, "column 'same' has the number 3 in all rows"),
         ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing_group=drop`"),
         ({"protected_number": "gaps", "missing_group": "group"}, "missing number .*`missing_group=drop`"),
         ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
-        ({"protected": "name"}, "`protected_number` does not go with `protected`; leave one of them out"),
+        (
+            {"protected": "name"},
+            "`protected_number` cannot be combined with `protected`; leave one of them out",
+        ),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
         ({"strata": "name"}, "`protected_number`: leave out `strata`"),
         ({"bands": "age=40"}, "`protected_number`: leave out `bands`"),
-        ({"constraint": "equal_opportunity"}, "bounds a covariance with numbers.*leave out `constraint`"),
-        ({"calibrate": "isotonic"}, "bounds a covariance with numbers.*leave out `calibrate`"),
+        ({"constraint": "equal_opportunity"}, "limits a covariance with numbers.*leave out `constraint`"),
+        ({"calibrate": "isotonic"}, "limits a covariance with numbers.*leave out `calibrate`"),
         ({"protected_number": "negative"}, "column 'negative' has the number 0 in all rows"),
     ],
 )
@@ -340,7 +338,7 @@ def test_counts_hold_no_numbers(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: np.where(rows["age"] > 50, "x", "y"))
     fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
-    with pytest.raises(UsageError, match="counts have no entries of `protected_number`; repair from `data`"):
+    with pytest.raises(UsageError, match="counts have no values of `protected_number`; repair from `data`"):
         fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", protected_number="age")
 
 
@@ -351,15 +349,15 @@ def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> N
     (plain,) = notes_of(fairfix.repair(data.drop(columns="w"), **GIVEN))
     (light,) = notes_of(fairfix.repair(data, weight="w", **GIVEN))
 
-    assert "less than one in a hundred of the rows of the fit at either" in plain
-    assert "less than one in a hundred of the weight of the rows of the fit at either" in light
+    assert "less than one in a hundred of the rows used to fit at either end" in plain
+    assert "less than one in a hundred of the weight of the rows used to fit at either end" in light
     assert int(re.findall(r"\((\d+) of 280 rows\)", light)[0]) > 28
     assert int(re.findall(r"\((\d+) of 280 rows\)", plain)[0]) < 6
 
 
 def notes_of(result: Any) -> list[str]:
     """Return what is said of how numbers count."""
-    return [note for note in result.content["notes"] if "counts in standard deviations" in note]
+    return [note for note in result.content["notes"] if "is measured in standard deviations" in note]
 
 
 def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(

@@ -399,7 +399,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     assert outcome.holdout.randomized == 0
     assert not outcome.predictor.trace.certificates, "what is proven is of the rule before it was rounded"
     assert np.isnan(outcome.predictor.trace.gap)
-    note = next(n for n in outcome.notes if n.startswith("without randomisation"))
+    note = next(n for n in outcome.notes if n.startswith("without randomization"))
     held = table.take(outcome.split.holdout)
     value = gap(Ramp(constraint=constraint), held, outcome.predictor.predict(held))
     assert f"{value:.4f} instead of" in note
@@ -427,9 +427,9 @@ def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]
     rates = np.array([chance[(group == name) & (label == 0)].mean() for name in ("g0", "g1")])
     said = next(note for note in rounded.trace.notes if note.startswith("deterministic"))
     if "min_ratio" in parameters:
-        assert f"the smallest ratio of what is held alike is {rates.min() / rates.max():.2g}," in said
+        assert f"the smallest ratio of the constrained rates is {rates.min() / rates.max():.2g}," in said
     elif parameters["constraint"] == "predictive_equality":
-        assert f"the largest gap of what is made alike is {np.ptp(rates):.2g}," in said
+        assert f"the largest gap in the constrained rates is {np.ptp(rates):.2g}," in said
     mine = group == "g2"
     assert chance[mine].mean() == pytest.approx(drawn.predict(table)[mine].mean(), abs=2 / mine.sum())
 
@@ -571,7 +571,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
         repair_stream(open_source(data), reading, Ramp())
     with pytest.raises(UsageError, match="strata"):
         repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="sgd"))
-    with pytest.raises(DataError, match="single group 'g0'"):
+    with pytest.raises(DataError, match="only the group 'g0'"):
         Ramp(solver="sgd").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
 
 
@@ -587,7 +587,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 )
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
-    with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it goes with `solver=exact`"):
+    with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it needs `solver=exact`"):
         Ramp(solver="sgd", **given)
 
 
@@ -674,7 +674,9 @@ def test_each_column_alone_from_the_shell(
         assert rates.max() - rates.min() < max(held, rows["fit", name]["after"]["value"])
         assert rows["fit", name]["after"]["value"] <= 0.02 + (1e-9 if decisions == "randomized" else 0.01)
     left = max(rows["fit", name]["after"]["value"] for name in ("race", "sex"))
-    assert (f"the largest gap of what is made alike is {left:.2g}," in text) == (decisions == "deterministic")
+    assert (f"the largest gap in the constrained rates is {left:.2g}," in text) == (
+        decisions == "deterministic"
+    )
     left = max(rows["holdout", name]["after"]["value"] for name in ("race", "sex"))
     assert (f"selection_rate.difference.between_groups {left:.4f} instead" in text) == (
         decisions == "deterministic"
@@ -697,13 +699,13 @@ def test_each_column_alone_from_the_shell(
         ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),
         ({"constraint": "fairness"}, "constraint must be one of"),
         ({"min_ratio": 1.2}, "min_ratio must be at most 1"),
-        ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` takes the place of `slack=0.1`; leave out one"),
-        ({"min_ratio": 0.8, "rho": 0.4}, "does not go with `rho=0.4`"),
-        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance is not about; take `constraint="),
-        ({"min_ratio": 0.8, "solver": "sgd"}, "it goes with `solver=exact`"),
-        ({"attributes": "each", "solver": "sgd"}, "it goes with `solver=exact`"),
-        ({"attributes": "each", "rho": 0.4}, "does not go with `rho=0.4`"),
-        ({"attributes": "each", "min_ratio": 0.8}, "does not go with `min_ratio=0.8`; take a `slack`"),
+        ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` replaces `slack=0.1`; leave out one"),
+        ({"min_ratio": 0.8, "rho": 0.4}, "cannot be combined with `rho=0.4`"),
+        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance does not; use `constraint="),
+        ({"min_ratio": 0.8, "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"attributes": "each", "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"attributes": "each", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
+        ({"attributes": "each", "min_ratio": 0.8}, "cannot be combined with `min_ratio=0.8`; use a `slack`"),
         (
             {"attributes": "each", "constraint": "equalized_odds"},
             "not go with `constraint=equalized_odds`; take",

@@ -163,7 +163,9 @@ def test_minimax_where_nothing_is_noisy_is_the_least_of_known_groups() -> None:
 )
 def test_minimax_has_no_slack_and_no_other_solver(parameters: dict[str, Any]) -> None:
     """What does not go with the least largest error is refused by its name."""
-    with pytest.raises(UsageError, match=f"{next(iter(parameters))}=.*does not go with `constraint=minimax`"):
+    with pytest.raises(
+        UsageError, match=f"{next(iter(parameters))}=.*cannot be combined with `constraint=minimax`"
+    ):
         Robust(constraint="minimax", **parameters)
 
 
@@ -177,13 +179,11 @@ def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption
     rule = fit(Robust(solver="oracle", **what), table, told, features=("x",))
     chance = rule.predict(table)
     wrong = np.where(data["label"] == 1, 1 - chance, chance)
-    (text,) = [str(note) for note in rule.trace.notes if "the largest error rate of a true group, on" in note]
+    (text,) = [str(note) for note in rule.trace.notes if "assumption, the largest error rate" in note]
     said = float(re.findall(r"is at most (\d\.\d{4});", text)[0])
     assert max(wrong[data["true"] == j].mean() for j in range(3)) <= said + 1e-4
     blind = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
-    (text,) = [
-        str(note) for note in blind.trace.notes if "the largest error rate of a true group, on" in note
-    ]
+    (text,) = [str(note) for note in blind.trace.notes if "assumption, the largest error rate" in note]
     assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
 
 
@@ -344,7 +344,7 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
     assert "N2 (certified)" in relies(Noise(told, class_conditional=True), assumption="certified")
     radii = Noise(radii={"a": 0.1, "b": 0.2, "c": 0.2})
     assert "N0 (radii)" in relies(radii, solver="ideal", bins=5.0)
-    assert "by the radii given" in relies(radii, solver="ideal", bins=5.0)
+    assert "by the given radii" in relies(radii, solver="ideal", bins=5.0)
     search = Robust(solver="ideal", assumption="radii", bins=5.0)
     alone, beside = (fit(search, table, noise) for noise in (radii, Noise(told, radii.radii)))
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
@@ -354,10 +354,10 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
         fit(Robust(assumption="radii"), table, Noise(told, radii.radii)),
     )
     np.testing.assert_array_equal(alone.predict(table), beside.predict(table))
-    said = "`noise_radius` alone does not tell what `assumption=soft` needs; .*take `assumption=radii`"
+    said = "`noise_radius` alone does not give the information that `assumption=soft` needs; .*use `assumption=radii`"
     with pytest.raises(UsageError, match=said):
         fit(Robust(assumption="soft"), table, radii)
-    with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` say different things"):
+    with pytest.raises(UsageError, match=r"`epsilon=0.1` and `noise_epsilon=0.2` contradict each other"):
         fit(Robust(assumption="epsilon", epsilon=0.1), table, Noise(told, epsilon=0.2))
     assert Robust(assumption="identified").noise_in_force(Noise(told)).class_conditional
     assert Robust(assumption="epsilon").noise_in_force(Noise(told)).epsilon == 0.05
@@ -377,7 +377,7 @@ def test_more_true_than_recorded_groups() -> None:
     rule = fit(Robust(slack=0.1), table, told)
     assert excess(data, rule.predict(table), "demographic_parity", 0.1) <= 1e-6
     assert any("there is no eps*" in note for note in rule.trace.notes)
-    with pytest.raises(DataError, match="does not tell how large the true groups are"):
+    with pytest.raises(DataError, match="does not give the sizes of the true groups"):
         fit(Robust(assumption="epsilon"), table, told)
 
 
@@ -389,7 +389,9 @@ def test_identified_thresholds_are_broken_by_noise_that_depends_on_more() -> Non
     repairer = Robust(constraint="equal_opportunity", assumption="identified", z=0.0, slack=0.02)
 
     assert excess(data, fit(repairer, table, told).predict(table), "equal_opportunity", 0.02) > 0.05
-    with pytest.raises(DataError, match=r"refute .* least eps they allow is 0\.\d+; take a larger `epsilon`"):
+    with pytest.raises(
+        DataError, match=r"refute .* smallest eps they allow is 0\.\d+; use a larger `epsilon`"
+    ):
         fit(Robust(constraint="equal_opportunity", assumption="epsilon", epsilon=0.001), table, told)
 
 
@@ -530,7 +532,7 @@ def test_groups_without_rows_are_left_out() -> None:
     table = NoiseTable("table", ("a", "b"), ("a", "b", "z"), masses, "count")
     for fitted in carried(Noise(table), ("a", "b"), np.array([[0.3, 0.3], [0.2, 0.2]])):
         np.testing.assert_allclose(fitted, [[[0.3, 0.0], [0.0, 0.3]], [[0.2, 0.2], [0.0, 0.0]]], atol=1e-8)
-    with pytest.raises(DataError, match="says nothing of the group 'y'"):
+    with pytest.raises(DataError, match="lacks the group 'y'"):
         carried(Noise(table), ("a", "y"), np.array([[0.3, 0.3], [0.2, 0.2]]))
 
 
@@ -576,9 +578,9 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
             "Add a column label to the table, or choose `assumption",
         ),
         ({"assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"protected_as_feature": True, "features": ("x",)}, True, "sees no protected column"),
-        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model looks at group"),
-        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model looks at group"),
+        ({"protected_as_feature": True, "features": ("x",)}, True, "uses no protected column"),
+        ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model uses group"),
+        ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model uses group"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
@@ -597,21 +599,21 @@ TRAINED = {"solver": "dro", "features": ("x",)}
 @pytest.mark.parametrize(
     ("given", "label", "message"),
     [
-        ({"features": None}, True, "a score alone is nothing to train on; name columns with `features`"),
+        ({"features": None}, True, "which needs more than a score; name columns with `features`"),
         (
             {"features": ("x", "group")},
             True,
-            "may see the recorded group group by `protected_as_feature` alone",
+            "may use the recorded group group only with `protected_as_feature`",
         ),
-        ({"features": (), "protected_as_feature": True}, True, "nothing to train on; name columns"),
-        ({"learner": "trees"}, True, "`learner=trees` does not go with `solver=dro`"),
-        ({"assumption": "identified"}, True, "`assumption=identified` does not go with `solver=dro`"),
-        ({"assumption": "soft"}, True, "`assumption=soft` does not go with `solver=dro`"),
-        ({"solver": "soft", "assumption": "epsilon"}, True, "it goes with `solver=thresholds`"),
+        ({"features": (), "protected_as_feature": True}, True, "needs more than a score; name columns"),
+        ({"learner": "trees"}, True, "`learner=trees` conflicts with `solver=dro`"),
+        ({"assumption": "identified"}, True, "`assumption=identified` conflicts with `solver=dro`"),
+        ({"assumption": "soft"}, True, "`assumption=soft` conflicts with `solver=dro`"),
+        ({"solver": "soft", "assumption": "epsilon"}, True, "it needs `solver=thresholds`"),
         ({"solver": "soft", "assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"bins": 50}, True, "it goes with `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
-        ({"solver": "soft", "z": 2.0}, True, "`z=2` does not go with `solver=soft`"),
-        ({"epsilon": 0.1}, True, "it goes with `solver=thresholds`"),
+        ({"bins": 50}, True, "it needs `solver=ideal` or `solver=oracle` or `solver=thresholds`"),
+        ({"solver": "soft", "z": 2.0}, True, "`z=2` conflicts with `solver=soft`"),
+        ({"epsilon": 0.1}, True, "it needs `solver=thresholds`"),
     ],
 )
 def test_what_does_not_go_with_training_is_refused(given: dict[str, Any], label: bool, message: str) -> None:
@@ -664,7 +666,7 @@ def test_a_mixture_of_models_holds_for_the_true_groups_whatever_the_noise(
     cut = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
     if assumption != "radii":  # whose thresholds know that decisions are drawn later
         assert rule.trace.objective <= cut.trace.objective + 0.03
-    assert any("the learner was asked for" in note for note in rule.trace.notes)
+    assert any("the learner fitted" in note for note in rule.trace.notes)
 
 
 def test_a_mixture_needs_features_and_no_group_among_them() -> None:
@@ -673,8 +675,12 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=False)
     for more, given, said in (
-        ({}, {}, "`solver=oracle` trains a model, and a score alone is nothing to train on"),
-        ({"assumption": "identified"}, {"features": ("x",)}, "`assumption=identified` does not go with"),
+        ({}, {}, "`solver=oracle` trains a model, which needs more than a score"),
+        (
+            {"assumption": "identified"},
+            {"features": ("x",)},
+            "`assumption=identified` conflicts with",
+        ),
         ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
         ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
@@ -682,7 +688,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
             fit(Robust(solver="oracle", **more), table, told, **given)
     radii = Noise(radii=dict.fromkeys(NAMES, 0.1))
     for solver in ("oracle", "soft"):
-        with pytest.raises(UsageError, match="`noise_radius` alone does not tell"):
+        with pytest.raises(UsageError, match="`noise_radius` alone does not give"):
             fit(Robust(solver=solver, assumption="soft"), table, radii, features=("x",))
 
 
@@ -708,7 +714,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
     worst = {name: float(value) for value, name in found}
     assert worst[code] <= 0.1 + 1e-4
-    assert "not the best that there is" in notes
+    assert "not necessarily the best possible" in notes
     settings, arrays = rule.state()
     again = ScoreCurves.from_state(json.loads(json.dumps(settings)), arrays)
     np.testing.assert_array_equal(again.predict(table), chance)
@@ -845,15 +851,18 @@ def test_the_search_of_a_small_class_is_the_program_over_the_same_bins() -> None
     [
         (
             {"solver": "ideal", "bins": 100.0},
-            "100 bins in 3 recorded groups make 1,030,301; it takes 200,000 at most",
+            "100 bins in 3 recorded groups make 1,030,301; it searches 200,000 at most",
         ),
         (
             {"solver": "ideal", "assumption": "identified"},
-            "`assumption=identified` does not go with `solver=ideal`",
+            "`assumption=identified` conflicts with `solver=ideal`",
         ),
-        ({"solver": "ideal", "assumption": "epsilon"}, "it goes with `solver=thresholds`"),
-        ({"decisions": "deterministic"}, "it goes with `solver=ideal`"),
-        ({"solver": "soft", "assumption": "radii"}, "`assumption=radii` does not go with `solver=soft`"),
+        ({"solver": "ideal", "assumption": "epsilon"}, "it needs `solver=thresholds`"),
+        ({"decisions": "deterministic"}, "it needs `solver=ideal`"),
+        (
+            {"solver": "soft", "assumption": "radii"},
+            "`assumption=radii` conflicts with `solver=soft`",
+        ),
     ],
 )
 def test_what_does_not_go_with_the_search_is_refused(more: dict[str, Any], said: str) -> None:
@@ -918,7 +927,7 @@ def test_tables_that_do_not_fit_the_data_are_refused() -> None:
     noisy = recorded(data, "uniform")
     table = table_of(data, noisy)
 
-    with pytest.raises(DataError, match=r"says nothing of the group 'c'; its noisy groups are a, b"):
+    with pytest.raises(DataError, match=r"lacks the group 'c'; its noisy groups are a, b"):
         fit(Robust(), table, NoiseTable("table", ("a", "b"), ("a", "b"), np.eye(2), "count"))
     with pytest.raises(DataError, match="gives no true group for rows recorded as 'c'"):
         fit(Robust(), table, NoiseTable("table", ("a", "b"), NAMES, np.eye(2, 3), "count"))
@@ -937,9 +946,9 @@ def test_who_knows_no_noise_refuses_it_and_robust_needs_it() -> None:
     data = people(many=600)
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    with pytest.raises(UsageError, match="ramp takes groups as they are; leave out `noise`"):
+    with pytest.raises(UsageError, match="ramp takes groups as recorded; leave out `noise`"):
         Ramp().fit(RepairProblem(table, noise=Noise(told)), rng=np.random.default_rng(0))
-    with pytest.raises(UsageError, match="robust needs to know the noise"):
+    with pytest.raises(UsageError, match="robust needs a description of the group noise"):
         Robust().fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
@@ -1059,9 +1068,9 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     cases = {
         ("--constraint", "equal_opportunity"): "the noise table has no labels",
         ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
-        ("--features", "income", "--protected-as-feature"): "sees no protected column",
+        ("--features", "income", "--protected-as-feature"): "uses no protected column",
         ("--set", "bins=1"): "bins must be at least 2",
-        ("--solver", "dro"): "a score alone is nothing to train on; name columns with --features",
+        ("--solver", "dro"): "which needs more than a score; name columns with --features",
         (
             "--solver",
             "soft",
@@ -1069,7 +1078,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             "income",
             "--learner",
             "trees",
-        ): "--learner trees does not go with --solver soft",
+        ): "--learner trees conflicts with --solver soft",
         ("--solver", "dro", "--features", "income,race_recorded"): "race_recorded",
         ("--noise", str(tmp_path / "nothing.csv")): "nothing.csv",
     }
@@ -1078,9 +1087,9 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert message in capsys.readouterr().err
     plain = ["repair", DATA, "--protected", "race_recorded", "--no-config", "-q"]
     assert run([*plain, "--method", "robust"]) == 2
-    assert "describe how they differ with --noise FILE" in capsys.readouterr().err
+    assert "describe the difference with --noise FILE" in capsys.readouterr().err
     assert run([*plain, "--method", "ramp", "--noise", BASIC[3]]) == 2
-    assert "ramp takes groups as they are" in capsys.readouterr().err
+    assert "ramp takes groups as recorded" in capsys.readouterr().err
 
 
 def test_a_model_file_that_looks_at_the_recorded_group(
@@ -1116,7 +1125,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
     trust = ["--trust-model", pin[0]]
 
     assert run([*base, *trust, "--assumption", "identified"]) == 2
-    assert "the model looks at group" in capsys.readouterr().err
+    assert "the model uses group" in capsys.readouterr().err
     assert run([*base, *trust]) == 0
     told = json.loads(capsys.readouterr().out)
     assert any("(N1)" in note for note in (*told["warnings"], *told["notes"]))
@@ -1135,7 +1144,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not any(point.get("failure") for point in points.values())
 
     assert run(["compare", data, *what, "--methods", "robust"]) == 2
-    assert "--methods robust: it needs to know the noise" in capsys.readouterr().err
+    assert "--methods robust: it needs a description of the group noise" in capsys.readouterr().err
     titles = {title for title, _ in Robust.contenders(Reading(Columns(("g",))), Noise(_labelled()))}
     assert titles - set(points) == {"robust, equal opportunity"}
 
@@ -1189,9 +1198,7 @@ def test_a_survey_holds_for_the_true_groups_at_its_confidence(parity: str) -> No
         plain += beyond(data, noisy, naive.predict(table), truth, parity) <= 0.1 + 1e-6
     assert held == 4
     assert plain < 4
-    assert "the table known by a survey of 1,000 rows, at 90 % confidence over its draw" in " ".join(
-        rule.trace.notes
-    )
+    assert "the table is known from a survey of 1,000 rows, at 90% confidence" in " ".join(rule.trace.notes)
 
 
 @pytest.mark.parametrize("solver", ["ideal", "oracle", "soft", "dro"])
@@ -1224,7 +1231,7 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
         assert worst <= 0.2 + 1e-6
         (said,) = [str(note) for note in rule.trace.notes if " (N1); " in str(note)]
         assert f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'if any noise that fits'}" in said
-        assert "known by a survey of 1,200 rows, at 90 % confidence" in "".join(map(str, rule.trace.notes))
+        assert "known from a survey of 1,200 rows, at 90% confidence" in "".join(map(str, rule.trace.notes))
 
 
 def test_what_has_no_survey_refuses_its_confidence() -> None:
@@ -1235,10 +1242,10 @@ def test_what_has_no_survey_refuses_its_confidence() -> None:
     share = NoiseTable("t", NAMES, NAMES, told.entries / told.entries.sum(), "joint")
     radii = dict.fromkeys(NAMES, 0.1)
     for noise, more, said in (
-        (Noise(share), {}, "is about a noise table of counts"),
-        (Noise(radii=radii), {}, "is about a noise table of counts"),
-        (Noise(told, radii), {"assumption": "radii"}, "`noise_radius` is no survey"),
-        (Noise(told), {"assumption": "identified"}, "does not go with `assumption=identified`"),
+        (Noise(share), {}, "needs a noise table of counts"),
+        (Noise(radii=radii), {}, "needs a noise table of counts"),
+        (Noise(told, radii), {"assumption": "radii"}, "`noise_radius` is not a survey"),
+        (Noise(told), {"assumption": "identified"}, "cannot be combined with `assumption=identified`"),
     ):
         with pytest.raises(UsageError, match=re.escape(said)):
             fit(Robust(survey_confidence=0.9, **more), table, noise)
@@ -1306,7 +1313,7 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
     assert run([*base, "--noise", str(tmp_path / "cells.csv"), "--slack", "0.1"]) == 0
     result = json.loads(capsys.readouterr().out)
     claim = next(
-        note for note in (*result["warnings"], *result["notes"]) if "on held-out rows the worst" in note
+        note for note in (*result["warnings"], *result["notes"]) if "on held-out rows, the worst" in note
     )
     assert "under N1 (up to" in claim
     names = {row["name"] for row in result["proof"]["holdout"]["table"]}
@@ -1317,6 +1324,6 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
     for cell in set(true):
         assert abs(chance[true == cell].mean() - chance.mean()) < 0.1
     assert run([*base, "--noise", str(tmp_path / "one.csv")]) == 2
-    assert "name the one column that it is about" in capsys.readouterr().err
+    assert "name the one column that it describes" in capsys.readouterr().err
     assert run([*base, "--noise-radius", "a=0.1,b=0.1"]) == 2
-    assert "such as 'a & x', and --noise-radius says nothing of these" in capsys.readouterr().err
+    assert "such as 'a & x', and --noise-radius does not describe them" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
             str(note) for note in rule.trace.notes if "any noise that fits the probabilities" in str(note)
         ]
         assert f"{worst(frame, chance, parity, own):.4f} if any noise that fits the probabilities" in said
-        with pytest.raises(UsageError, match="is about a noise table of counts"):
+        with pytest.raises(UsageError, match="needs a noise table of counts"):
             replace(method, survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
 
 
@@ -228,11 +228,11 @@ def test_what_is_relied_on_is_said() -> None:
     """N1 if nothing is said, N4 where independence is; and the worst case under the other."""
     frame = people(1)
     for said, method, code in (
-        ({}, Robust(), "N1 (soft): whoever of the rows with like probabilities of membership in p_a, p_b"),
+        ({}, Robust(), "N1 (soft): any rows with the same membership probabilities in p_a, p_b"),
         (
             {"independent": True},
             Robust(),
-            "N4 (identified): given the probabilities of membership in p_a, p_b",
+            "N4 (identified): given the membership probabilities in p_a, p_b",
         ),
         ({"independent": True}, Robust(assumption="soft"), "N1 (soft)"),
         ({}, Robust(assumption="identified"), "N4 (identified)"),
@@ -249,30 +249,30 @@ def test_what_is_relied_on_is_said() -> None:
         frame.assign(p_a=0.3, p_b=0.7),
         **said,
     )
-    assert "the probabilities of membership guarantee 'a' nothing" in " ".join(vague.trace.notes)
+    assert "the membership probabilities guarantee 'a' nothing" in " ".join(vague.trace.notes)
 
 
 def test_what_probabilities_do_not_say_is_refused() -> None:
     """By name, with the remedy."""
     frame = people(2, 400)
     for method, said in (
-        (Robust(assumption="certified"), "`assumption=certified` is about recorded groups"),
-        (Robust(assumption="epsilon"), "take `assumption=soft` or identified"),
-        (Robust(assumption="radii"), "`assumption=radii` is about recorded groups"),
-        (Robust(constraint="equal_opportunity"), "says nothing of labels"),
-        (Robust(solver="dro"), "`solver=dro` knows no probabilities of membership"),
+        (Robust(assumption="certified"), "`assumption=certified` needs recorded groups"),
+        (Robust(assumption="epsilon"), "use `assumption=soft` or identified"),
+        (Robust(assumption="radii"), "`assumption=radii` needs recorded groups"),
+        (Robust(constraint="equal_opportunity"), "has no labels"),
+        (Robust(solver="dro"), "`solver=dro` does not support membership probabilities"),
         (
             Robust(solver="ideal"),
-            "`solver=ideal` knows no probabilities of membership; take `solver=thresholds`",
+            "`solver=ideal` does not support membership probabilities; use `solver=thresholds`",
         ),
     ):
         with pytest.raises(UsageError, match=said):
             fit(method, frame)
     problem = RepairProblem(table_of(frame), noise=Noise(membership=COLUMNS), features=("score",))
-    with pytest.raises(UsageError, match="`solver=soft` knows no probabilities of membership"):
+    with pytest.raises(UsageError, match="`solver=soft` does not support membership probabilities"):
         Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
     mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
-    with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Take `thresholds=blind`"):
+    with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Use `thresholds=blind`"):
         fit(Robust(), mixed)
     fit(Robust(thresholds="blind", slack=0.2), mixed)
     with pytest.raises(DataError, match=r"p_a, p_b sum to 0.5 in row 3"):
@@ -288,9 +288,9 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
             RepairProblem(table_of(frame), noise=Noise(membership={"a": "p_a", "c": "p_c"})),
             rng=np.random.default_rng(0),
         )
-    with pytest.raises(UsageError, match="leave out what is said of recorded groups"):
+    with pytest.raises(UsageError, match="leave out the options on recorded groups"):
         Noise(membership=COLUMNS, epsilon=0.1)
-    with pytest.raises(UsageError, match="goes with `noise_membership`"):
+    with pytest.raises(UsageError, match="needs `noise_membership`"):
         Noise(radii={"a": 0.1}, independent=True)
 
 
@@ -309,7 +309,7 @@ def test_in_a_shell(
     told = json.loads(capsys.readouterr().out)
     assert told["requires"]["columns"] == ["likely", "score", "id"]
     claim = next(
-        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows the worst")
+        note for note in (*told["warnings"], *told["notes"]) if note.startswith("on held-out rows, the worst")
     )
     assert "under N1 (up to" in claim
     assert told["checks"][0]["verdict"] == "pass"
@@ -343,12 +343,12 @@ def test_in_a_shell(
     )
     for more, said in (
         (["--noise-radius", "a=0.1,b=0.1"], "leave out --noise-radius"),
-        (["--noise-class-conditional"], "say --noise-independent"),
+        (["--noise-class-conditional"], "use --noise-independent"),
         (["--features", "p_a"], "the column has a role already"),
-        (["--method", "logloss"], "leave out --noise-membership, or take --method robust"),
-        (["--method", "ramp"], "ramp: --noise-membership does not go with --protected"),
-        (["--noise-membership", "p_a,label"], "plays another part"),
-        (["--noise-membership", "p_a,likely"], "plays another part"),
+        (["--method", "logloss"], "leave out --noise-membership, or use --method robust"),
+        (["--method", "ramp"], "ramp: --noise-membership cannot be combined with --protected"),
+        (["--noise-membership", "p_a,label"], "has another role"),
+        (["--noise-membership", "p_a,likely"], "has another role"),
     ):
         given = (
             base

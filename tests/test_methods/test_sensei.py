@@ -275,7 +275,9 @@ def test_equal_rates_hold_where_many_rows_are_equal(slack: float, tmp_path: Path
     assert gap <= slack + 1e-6
     assert predictor.trace.converged
     assert predictor.randomized
-    assert f"are within {gap:.4f} of everybody's on the rows of the fit" in " ".join(predictor.trace.notes)
+    assert f"are within {gap:.4f} of the overall rates on the training rows" in " ".join(
+        predictor.trace.notes
+    )
     np.testing.assert_array_equal(again.predict(table), predictor.predict(table))
 
 
@@ -313,7 +315,7 @@ def test_trees_that_know_their_rows_say_what_the_shipped_rule_does() -> None:
         predictor = fit(Sensei(solver="equal-rates", slack=0.01, learner="trees"), table)
     gap, (first, *_) = to_overall(predictor, table), predictor.trace.notes
 
-    assert f"within {gap:.4f} of everybody's on the rows of the fit" in first
+    assert f"within {gap:.4f} of the overall rates on the training rows" in first
     assert predictor.trace.converged == (gap <= 0.01 + 1e-6) == (not isinstance(first, Caution))
 
 
@@ -328,7 +330,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
     declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
 
-    assert any(note.startswith("ALARM: equal rates are bought with role") for note in free.trace.notes)
+    assert any(note.startswith("ALARM: equal rates are reached through role") for note in free.trace.notes)
     assert not any("ALARM" in note for note in declared.trace.notes)
     values = changes(declared, table, (("role", ("husband", "wife")),))
     assert (values == values[0]).all()
@@ -355,7 +357,7 @@ def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> 
         )
     )
 
-    assert f"{after:.1%} of decisions would change, instead of {before:.1%} of the plain model's" in alarm
+    assert f"{after:.1%} of decisions would change, compared with {before:.1%} for the plain model" in alarm
 
 
 @pytest.mark.parametrize("directions", ["logistic", "means", "pooled"])
@@ -374,7 +376,7 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
             for label in (0, 1)
         )
 
-    assert any(note.startswith("directions that do not count cost ") for note in predictor.trace.notes)
+    assert any(note.startswith("directions that must not count cost ") for note in predictor.trace.notes)
     if directions == "means":
         assert between(predictor) < 1e-6
     if directions == "pooled":
@@ -467,7 +469,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     basic += ["-o", str(tmp_path / "a.fairfix"), "--no-config", "-q", "--pairs", str(tmp_path / "pairs.csv")]
     assert run([*basic, "--id", "person", "--solver", "linear"]) == 0
     assert run([*basic, "--id", "person"]) == 2
-    assert "knows no comparable pairs" in capsys.readouterr().err
+    assert "uses no comparable pairs" in capsys.readouterr().err
     assert run([*basic, "--solver", "linear"]) == 2
     assert "--id" in capsys.readouterr().err
     for pairs, said in (
@@ -517,15 +519,15 @@ def test_a_regression_can_be_merged() -> None:
     ("given", "message"),
     [
         ({"comparable": "role"}, "`comparable`"),
-        ({"solver": "network", "rho": np.inf}, "`rho=inf` does not go with `solver=network`"),
-        ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant is left"),
-        ({"directions": "means"}, "it goes with `solver=linear` or `solver=network`"),
-        ({"hidden": 5}, "it goes with `solver=network`"),
-        ({"solver": "linear", "batch": 5}, "it goes with `solver=network`"),
-        ({"balance": "labels"}, "it goes with `solver=linear` or `solver=network`"),
+        ({"solver": "network", "rho": np.inf}, "`rho=inf` conflicts with `solver=network`"),
+        ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
+        ({"directions": "means"}, "it needs `solver=linear` or `solver=network`"),
+        ({"hidden": 5}, "it needs `solver=network`"),
+        ({"solver": "linear", "batch": 5}, "it needs `solver=network`"),
+        ({"balance": "labels"}, "it needs `solver=linear` or `solver=network`"),
         ({"solver": "network", "hidden": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"radius": 0.1}, "it goes with `solver=linear` or `solver=network`"),
-        ({"solver": "linear", "learner": "trees"}, "it goes with `solver=equal-rates` or `solver=merge`"),
+        ({"radius": 0.1}, "it needs `solver=linear` or `solver=network`"),
+        ({"solver": "linear", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
     ],
 )
@@ -538,14 +540,14 @@ def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], mes
 def test_problems_that_do_not_fit_are_named() -> None:
     """Columns and values that are not there, and protected columns where none is seen."""
     table = table_of(couples())
-    with pytest.raises(UsageError, match="sees no protected column"):
+    with pytest.raises(UsageError, match="uses no protected column"):
         fit(Sensei(), table, protected_as_feature=True)
     with pytest.raises(ColumnError, match="`comparable=job`"):
         fit(Sensei(comparable="job=a,b"), table)
     with pytest.raises(UsageError, match="is not learned from"):
         Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
     numbers = table_of(couples().assign(age=lambda d: d["age"].round().astype(int)))
-    with pytest.raises(ColumnError, match="only texts can be taken for one"):
+    with pytest.raises(ColumnError, match="only texts can replace them"):
         fit(Sensei(comparable="age=40,41"), numbers)
     one = couples()
     one.loc[one["race"] == "c", "label"] = 1
@@ -726,7 +728,7 @@ def test_a_model_that_sees_no_group_is_not_averaged(
     status = run(["repair", str(tmp_path / "data.parquet"), *options, *model, *to])
 
     assert status == 2
-    assert "does not look at sex" in capsys.readouterr().err
+    assert "does not use sex" in capsys.readouterr().err
     assert not (tmp_path / "a.fairfix").exists()
 
 
@@ -741,7 +743,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert status == 0
     assert points["sensei, linear", 0.0]["gaps"][gap]["value"] < 0.01
     assert 0.01 < points["sensei, linear", 0.1]["gaps"][gap]["value"] < 0.2
-    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: `solver=equal-rates` sees no")
+    assert points["sensei, equal rates", 0.0]["failure"].startswith("sensei: `solver=equal-rates` uses no")
     assert "failure" in points["sensei", None]
 
 

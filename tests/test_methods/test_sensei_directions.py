@@ -113,7 +113,7 @@ def test_directions_that_say_nothing_are_refused(tmp_path: Path, capsys: pytest.
     ]
     line += ["--features", "age,role", "--solver", "linear", "-o", str(tmp_path / "a.fairfix"), "-q"]
     for text, message in (
-        ("role\nwife\n", "column 'role' is no feature of numbers"),
+        ("role\nwife\n", "column 'role' is not a feature of numbers"),
         ("pay\n1\n", "such features are 'age'"),
         ("age\nx\n", "'age'"),
         ("age,age2\n1,\n", "'age2'"),
@@ -138,18 +138,18 @@ def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
 
     assert abs(one[0, 0]) > 0.999
     np.testing.assert_allclose(mean[0, :2], [0.0, 0.1], atol=1e-12)
-    with pytest.raises(DataError, match="go in 2 directions; ask for no more"):
+    with pytest.raises(DataError, match="span 2 directions; ask for no more"):
         span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=3))
 
 
 def test_what_directions_need_is_said() -> None:
     """Pairs for their directions; steps and directions for a cost of steps along them."""
     problem = problem_of(many=120, pairs=20)
-    with pytest.raises(UsageError, match="name a file of these with `pairs`"):
+    with pytest.raises(UsageError, match="name a file of pairs with `pairs`"):
         fitted(replace(problem, pairs=()), solver="linear", pair_directions=1)
-    with pytest.raises(UsageError, match="with 0 there are none"):
+    with pytest.raises(UsageError, match="and `radius` is 0"):
         fitted(problem, solver="network", rho=1.0, direction_cost=0.1)
-    with pytest.raises(UsageError, match="is of directions, and there are none"):
+    with pytest.raises(UsageError, match="needs directions, and there are none"):
         fitted(replace(problem, pairs=()), solver="linear", rho=1.0, radius=0.1, direction_cost=0.1)
 
 
@@ -224,7 +224,7 @@ def test_balanced_labels_weigh_alike(solver: str) -> None:
     assert y.mean() < 0.3
     assert plain.mean() == pytest.approx(y.mean(), abs=0.03)
     assert np.average(even, weights=weight) == pytest.approx(0.5, abs=0.03)
-    assert "weigh alike" in " ".join(
+    assert "have equal weight" in " ".join(
         map(str, fitted(problem, **small(solver), rho=0.0, balance="labels")[0].trace.notes)
     )
 

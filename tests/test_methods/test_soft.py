@@ -227,7 +227,7 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
     assert rows["fit"][name]["after"]["value"] == pytest.approx(0.0, abs=1e-8)
     assert result["checks"][0]["value"] == rows["holdout"][name]["after"]["value"]
     (said,) = (
-        note for note in result["notes"] if note.startswith("on held-out rows the true positive rates")
+        note for note in result["notes"] if note.startswith("on held-out rows, the true positive rates")
     )
     assert f"differ by {rows['holdout'][name]['after']['value']:.4f}" in said
     assert "independent of label and decision (N4" in said
@@ -252,21 +252,21 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"gamma": 0.0}, "take a `gamma` above 0"),
+        ({"gamma": 0.0}, "use a `gamma` above 0"),
         ({"constraint": "covariance"}, "leave out `constraint`"),
         ({"min_ratio": 0.8}, "leave out `min_ratio`"),
         ({"attributes": "each"}, "leave out `attributes`"),
-        ({"rho": "mean"}, "differences between groups that nobody has recorded.*leave out `rho`"),
+        ({"rho": "mean"}, "for groups that are not recorded.*leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
-        ({"solver": "sgd"}, "goes with `solver=exact`"),
+        ({"solver": "sgd"}, "needs `solver=exact`"),
         ({"noise_membership": "p_a"}, "two or more"),
         ({"noise_membership": "a=p_a,a=p_b"}, "twice"),
-        ({"noise_membership": "score,p_a"}, "plays another part"),
+        ({"noise_membership": "score,p_a"}, "has another role"),
         ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
-        ({"protected": "p_a", "bands": "p_a=0.5"}, "plays another part|leave one of them out"),
+        ({"protected": "p_a", "bands": "p_a=0.5"}, "has another role|leave one of them out"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
     ],
@@ -292,7 +292,7 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
     ):
         with pytest.raises(DataError, match=f"column '{column}' is missing in row 124\\b(?! of those used)"):
             task()
-    with pytest.raises(DataError, match="no `unseen_group` decides"):
+    with pytest.raises(DataError, match="`unseen_group` does not apply"):
         fairfix.predict(made, data, unseen_group="base")
 
 
@@ -345,7 +345,7 @@ def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"p_b": np.nan}, r"column 'p_b' is missing in row 4 "),
-        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is no probability, in row 4 "),
+        ({"p_b": -0.1}, r"column 'p_b' is -0\.1, which is not a probability, in row 4 "),
         ({"p_a": 1.0, "p_b": 1.0, "p_c": 0.5}, r"sum to 2\.5 in row 4 "),
     ],
 )
@@ -367,6 +367,6 @@ def test_a_group_of_nobody_is_named() -> None:
     data = frame(rows=200)
     data["p_b"], data["p_c"] = data["p_b"] + data["p_c"], 0.0
     with pytest.raises(
-        DataError, match="group 'c' has 0 of the rows to fit on, by the probabilities in 'p_c'"
+        DataError, match="group 'c' has only 0 of the rows to fit on, by the probabilities in 'p_c'"
     ):
         fairfix.repair(data, **GIVEN)

@@ -377,14 +377,14 @@ class Altered(Wild):
 @pytest.mark.parametrize(
     ("learner", "words"),
     [
-        (Unweighted(), "takes no sample_weight in its fit"),
-        (make_pipeline(StandardScaler(), KNeighborsRegressor()), "takes no sample_weight in its fit"),
+        (Unweighted(), "has no sample_weight in its fit"),
+        (make_pipeline(StandardScaler(), KNeighborsRegressor()), "has no sample_weight in its fit"),
         (Altered(2.0), r"cannot clone .*:Altered\(level=3\.0\)"),
         (Ridge, r"Ridge is a class; give an estimator of it, Ridge\(\)"),
-        (object(), "is no estimator; it needs the methods"),
-        ("no_such_package.models:Ridge", "leads to no estimator: ModuleNotFoundError"),
-        ("sklearn.linear_model:Rdige", "leads to no estimator: AttributeError"),
-        ("math:pi", "leads to no estimator"),
+        (object(), "is not an estimator; it needs the methods"),
+        ("no_such_package.models:Ridge", "does not name an estimator: ModuleNotFoundError"),
+        ("sklearn.linear_model:Rdige", "does not name an estimator: AttributeError"),
+        ("math:pi", "does not name an estimator"),
     ],
 )
 def test_what_is_no_learner_is_refused(learner: Any, words: str) -> None:
@@ -399,7 +399,7 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     ):
         checked("xgboost")
     with pytest.raises(
-        UsageError, match=r"needs skl2onnx and onnxruntime to become a graph.*'fairfix\[learners\]'"
+        UsageError, match=r"needs skl2onnx and onnxruntime for conversion to ONNX.*'fairfix\[learners\]'"
     ):
         fit_number(Wild())
     checked("forest")
@@ -409,11 +409,11 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("learner", "loss", "error", "words"),
     [
-        (RandomForestClassifier(3), "square", UsageError, "is a classifier, and a number is to be predicted"),
+        (RandomForestClassifier(3), "square", UsageError, "is a classifier, and the repair predicts numbers"),
         (Ridge(), "logistic", UsageError, "gives no probabilities"),
         (SVC(), "logistic", UsageError, "gives no probabilities"),
-        (Wild(), "square", UsageError, "cannot be kept as data"),
-        (Wild(np.inf), "square", DataError, "predicts what is no number"),
+        (Wild(), "square", UsageError, "cannot be stored as data"),
+        (Wild(np.inf), "square", DataError, "predicts a value that is not a number"),
         (Wild(-1.0), "square", DataError, "failed: no level below 0"),
         (Ridge(alpha=1e-9), "poisson", DataError, "means of counts that are not above 0"),
     ],

@@ -333,7 +333,7 @@ def test_a_graph_is_exported_to_nothing() -> None:
     }
     made = fairfix.repair(rows(), method="fair-regression", learner=learner, **given).repaired
     with pytest.raises(
-        UsageError, match="a rule with a learner that is kept as a graph of ONNX, cannot be exported"
+        UsageError, match="a rule with a learner that is stored as an ONNX graph, cannot be exported"
     ):
         export(made, "sql", table="t")
     row = rows().drop(columns=["label"]).to_dict("records")[0]
@@ -520,7 +520,7 @@ def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert command(["inspect", str(tmp_path / "r.fairfix")]) == 0
         told.append(capsys.readouterr().out)
 
-    assert f"vectors           {len(made.facts['vectors']['draws'])} made-up rows" in told[0]
+    assert f"vectors           {len(made.facts['vectors']['draws'])} synthetic rows" in told[0]
     assert "vectors" not in told[1]
 
 

@@ -145,8 +145,8 @@ def test_decimals_dictionaries_and_whole_numbers_are_read() -> None:
         ([dt.date(2020, 1, 1), None], "holds dates or times"),
         ([dt.datetime(2020, 1, 1), None], "holds dates or times"),
         ([dt.timedelta(1), None], "holds dates or times"),
-        ([["x"], ["y"]], "neither number nor text"),
-        ([b"x", b"y"], "neither number nor text"),
+        ([["x"], ["y"]], "not a number, a text"),
+        ([b"x", b"y"], "not a number, a text"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(values: list[Any], said: str) -> None:
@@ -224,7 +224,7 @@ def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"columns": 2}, "a column is there twice"),
+        ({"columns": 2}, "a column occurs twice"),
         ({"levels": [str(i) for i in range(101)]}, "no list of the right length"),
     ],
 )
@@ -292,13 +292,17 @@ def test_a_missing_vector_is_the_mean_and_marked() -> None:
 @pytest.mark.parametrize(
     ("fitted", "text", "message"),
     [
-        (None, [[1.0, 2.0], [3.0]], r"list of 1 numbers \(row 2 of those used\) beside lists of 2"),
+        (
+            None,
+            [[1.0, 2.0], [3.0]],
+            r"list of 1 numbers \(row 2 of those used\), but other rows have lists of 2",
+        ),
         (None, [None, [1.0, None]], r"missing or infinite \(row 2 "),
         (None, [[1.0, math.inf], [1.0, 2.0]], r"missing or infinite \(row 1 "),
         (None, pa.array([[], []], pa.list_(pa.float64())), "lists of 0 numbers"),
         (None, pa.array([None, None], pa.list_(pa.float64())), "no list"),
-        (None, [["a"], ["b"]], "neither number nor text, nor a list of numbers"),
-        ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* beside lists of 2"),
+        (None, [["a"], ["b"]], "not a number, a text or a list of numbers"),
+        ([[1.0, 2.0]], [[1.0, 2.0, 3.0]], "list of 3 numbers .* but other rows have lists of 2"),
         ([[1.0, 2.0]], ["1,2"], "a list of 2 numbers as in the fit"),
     ],
 )

@@ -256,7 +256,7 @@ def test_what_does_not_reach_its_optimum_is_told() -> None:
     X = np.random.default_rng(11).normal(size=(300, 4)) * [1, 1e6, 1e-6, 1]
     y = (1e6 * X[:, 2] + X[:, 3] > 0).astype(float)
 
-    with pytest.warns(ConvergenceWarning, match="take an l2 above 0"):
+    with pytest.warns(ConvergenceWarning, match="use an l2 above 0"):
         fit_mean(X, y, None, learner="linear", loss="logistic", l2=0.0, seed=0)
 
 

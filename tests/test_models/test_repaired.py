@@ -99,7 +99,7 @@ def test_an_artifact_from_before_bands_is_read_as_it_was(saved: Path, tmp_path: 
 
 
 LIES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
-    "needs no group": (("requires", "protected_at_predict"), False, "does not require what it says"),
+    "needs no group": (("requires", "protected_at_predict"), False, "requirements contradict its content"),
     "a method with a line of SQL": (("method",), "ramp\nDROP TABLE data; --", "is no word"),
     "a threshold in words": (("policies", "threshold"), "0.5", "policies: threshold"),
     "a seed of ten": (("seed",), "10", "seed"),
@@ -173,7 +173,9 @@ def test_a_rule_that_gives_no_number_is_an_error(decided: bool) -> None:
         {},
         0,
     )
-    with pytest.raises(DataError, match=rf"the rule gives {bad:g}, which is no \w+, to one of the 300 rows"):
+    with pytest.raises(
+        DataError, match=rf"the rule gives {bad:g}, which is not a \w+, for one of the 300 rows"
+    ):
         list(repaired.predict_source(open_source(ROWS)))
 
 

@@ -107,5 +107,5 @@ def ratio_end(space: Polytope, top: Floats, bottom: Floats, sign: float) -> floa
     if found.status == 2:
         return None
     if found.status:
-        raise ArithmeticError(f"the solver gave up: {found.message}")
+        raise ArithmeticError(f"the solver failed: {found.message}")
     return sign * float(found.fun)

@@ -176,7 +176,7 @@ def test_radii_are_read_with_the_groups_they_are_around() -> None:
     assert balls_for({"b": 0.2, "a": 0.1}, ("a", "b"), "seen").true == ("a", "b")
     for radii, said in (
         ({"a": 0.1, "v near q": 0.1}, "has no group 'q'"),
-        ({"a": 0.1}, "says nothing of the group 'b'"),
+        ({"a": 0.1}, "lacks the group 'b'"),
         ({"a": 0.1, "a near b": 0.1}, "names the true group 'a' twice"),
     ):
         with pytest.raises(UsageError, match=said):

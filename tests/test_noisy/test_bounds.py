@@ -564,7 +564,7 @@ def test_transports_keep_what_they_say():
     np.testing.assert_allclose(batch[1], transport_rows(table, far))
     assert total_variation(table.sum(0), noisy) == pytest.approx(0.5 * np.abs(table.sum(0) - noisy).sum())
     table[:, 0] = 0
-    with pytest.raises(ValueError, match="knows nothing"):
+    with pytest.raises(ValueError, match="lacks a noisy group"):
         transport_columns(table, noisy)
 
 

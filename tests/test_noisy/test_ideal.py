@@ -176,7 +176,7 @@ def test_a_class_that_is_not_small_is_refused() -> None:
         solve_ideal(n, Within(table), "demographic_parity", 0.1)
     assert solve_ideal(n, Within(table), "demographic_parity", 0.1, blind=True).programs == 11
     n[..., 1] = 0.0
-    with pytest.raises(ValueError, match="no row of a label"):
+    with pytest.raises(ValueError, match="no row with a label"):
         solve_ideal(n / n.sum(), Within(table), "equal_opportunity", 0.1, blind=True)
     for groups in range(1, 12):
         bins = usual_bins(groups, 100)

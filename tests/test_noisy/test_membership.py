@@ -272,7 +272,7 @@ def test_weighted_rates_are_of_rows_not_of_bins() -> None:
     told = result["noise"]["membership"]
     assert (told["vectors"], told["smallest_bin"] >= 50, told["bins"] > 1) == (900, True, True)
     assert (told["searched"], told["held"]) == (225, 675)
-    assert any("its limits are those of the other 675 rows" in note for note in result["noise"]["notes"])
+    assert any("its limits come from the other 675 rows" in note for note in result["noise"]["notes"])
 
 
 def test_bins_have_rows_enough_and_are_few() -> None:
@@ -391,8 +391,8 @@ def test_plain_checks_are_of_protected_columns() -> None:
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ("dp.difference<=0.1", "known by chances alone"),
-        ("dp[membership=a]>0.1", "known by chances alone"),
+        ("dp.difference<=0.1", "known by probabilities alone"),
+        ("dp[membership=a]>0.1", "known by probabilities alone"),
         ("dp.true_groups[membership=z]>0.1", "no true group 'z'; it has a, b, c"),
         ("dp.difference.true_groups[race]<=0.1", "'race' is not audited"),
     ],
@@ -434,7 +434,7 @@ def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
     ("row", "said"),
     [
         ("0.5,0.4", "sum to 0.9 in row 3 of m.csv, and not to 1"),
-        ("1.5,-0.5", "column 'p_a' is 1.5, which is no probability, in row 3 of m.csv"),
+        ("1.5,-0.5", "column 'p_a' is 1.5, which is not a probability, in row 3 of m.csv"),
         (",1", "column 'p_a' is missing in row 3 of m.csv; correct it, or leave the row out"),
     ],
 )
@@ -461,17 +461,17 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
     [
         (["--noise-membership", "p_a"], "two or more"),
         (["--noise-membership", "p_a,p_z"], "'p_z'"),
-        (["--noise-membership", "p_a,label"], "plays another part"),
+        (["--noise-membership", "p_a,label"], "has another role"),
         (["--noise-membership", "p_a,p_b,p_c", "--noise", "n.csv"], "leave out --noise"),
-        (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "say --noise-independent"),
+        (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "use --noise-independent"),
         (["--noise-membership", "p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
         (["--noise-membership", "p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise-membership", "p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
-        (["--noise-membership", "p_a,p_b,p_c", "--individual"], "goes with --protected"),
-        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "goes with --protected"),
+        (["--noise-membership", "p_a,p_b,p_c", "--individual"], "needs --protected"),
+        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
         (["--noise-membership", "p_a,p_b,p_c", "--task", "regression"], "--task regression"),
         (["--noise-membership", "p_a,p_b"], "name a column for the other groups too"),
-        (["--protected", "yhat", "--noise-independent"], "goes with --noise-membership"),
+        (["--protected", "yhat", "--noise-independent"], "needs --noise-membership"),
         ([], "--protected COLUMN"),
     ],
 )
@@ -505,7 +505,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
     )
     assert status == 0
     for told in (text, Path("a.html").read_text(), Path("a.md").read_text()):
-        assert "True groups by probabilities of membership" in told
+        assert "True groups by membership probabilities" in told
     assert "membership" in Path("a.sarif").read_text() + Path("a.xml").read_text()
 
 
@@ -551,7 +551,7 @@ def test_a_model_file_decides(call: Call) -> None:
     assert noise["rests_on"] == "N4"
     assert noise["vacuous"]
     first = noise["vacuous"][0]["group"]
-    assert f"the probabilities say nothing of the TPR of {first}" in text
+    assert f"the probabilities give no bound on the TPR of {first}" in text
 
 
 def test_in_a_shell() -> None:
@@ -563,4 +563,4 @@ def test_in_a_shell() -> None:
     assert subprocess.run(base, capture_output=True, check=False).returncode == 3
     stated = subprocess.run([*base, "--noise-independent"], capture_output=True, check=False, text=True)
     assert stated.returncode == 0, stated.stdout
-    assert "rests on N4" in stated.stdout
+    assert "assumes N4" in stated.stdout

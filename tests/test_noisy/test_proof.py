@@ -132,10 +132,10 @@ def test_of_groups_that_are_recorded_right_the_distance_is_told_on_either_side(m
         data |= {"score": 1 - data["score"], "label": 1 - data["label"]}
     repairer = Robust(constraint="equal_opportunity", slack=1.0)
     outcome = repaired(repairer, data, survey(data, 3000, label=True))
-    notes = {note[:20]: note for note in told_of(outcome)}
+    notes = {note[:21].strip(): note for note in told_of(outcome)}
     for rows, note in (
         (outcome.split.fit, notes["the worst true group"]),
-        (outcome.split.holdout, notes["on held-out rows the"]),
+        (outcome.split.holdout, notes["on held-out rows, the"]),
     ):
         chance = outcome.predictor.predict(table_of(data).take(rows))
         own = {name: values[rows] for name, values in data.items()}
@@ -210,13 +210,13 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     )
     verdicts = [check.verdict for check in outcome.checks]
     assert verdicts == ["pass", "undecided", "undecided", "undecided"]
-    assert "rests on N2" in outcome.checks[0].reason
+    assert "assumes N2" in outcome.checks[0].reason
     assert "not stated" in outcome.checks[3].reason
     row = next(
         r for r in outcome.holdout.table if r.name.startswith("true_positive_rate.difference.true_groups")
     )
     assert row.before.high > row.after.high
-    (said,) = (note for note in told_of(outcome) if note.startswith("on held-out rows the worst"))
+    (said,) = (note for note in told_of(outcome) if note.startswith("on held-out rows, the worst"))
     assert "under N2 (up to" in said
     assert "N4" not in said
     assert "rows and table; the slack is 0.05" in said
@@ -224,13 +224,13 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     (said,) = (
         note
         for note in told_of(repaired(Robust(constraint="equal_opportunity"), data, shares))
-        if note.startswith("on held-out rows the worst")
+        if note.startswith("on held-out rows, the worst")
     )
     assert "error of rows; the slack" in said
     assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups<=0.9")
-    (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows the worst"))
+    (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows, the worst"))
     assert "under N4 (up to" in said  # what the fit was held to
-    assert "rests on N4" in assumed.checks[0].reason
+    assert "assumes N4" in assumed.checks[0].reason
 
 
 def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
@@ -240,7 +240,7 @@ def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
     data["noisy"][0] = 2
     noise = survey(people(4, 1500), 1500, label=True)
     outcome = repaired(Robust(constraint="equal_opportunity"), data, noise)
-    assert any("on held-out rows the worst" in note for note in told_of(outcome))
+    assert any("on held-out rows, the worst" in note for note in told_of(outcome))
     reading = Reading(Columns(("group", "sex"), label="label", score="score"), thresholds=(0.5,))
     columns = {
         "group": np.array(NAMES)[data["noisy"]],

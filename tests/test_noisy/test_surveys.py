@@ -133,7 +133,7 @@ def test_tables_between_the_ends_of_a_range_allow_all_that_it_does(labelled: boo
 
 def test_ends_of_entries_that_no_table_has_are_refused() -> None:
     narrow = Range(np.full((2, 2), 0.5), np.full((2, 2), 0.5), "noisy-given-true")
-    with pytest.raises(ValueError, match=r"P\(noisy \| true\) that the survey leaves open cannot make"):
+    with pytest.raises(ValueError, match=r"P\(noisy \| true\) that is consistent with the survey gives"):
         entry_ends(np.array([0.9, 0.1]), narrow)
 
 
@@ -215,7 +215,7 @@ def test_what_a_survey_rules_out_is_refused() -> None:
     n, C, _ = seen(q)
     share = np.array([[0.99, 0.01], [0.98, 0.02]])  # nobody is recorded as the second
     narrow = Range(np.maximum(share - 0.001, 0.0), share + 0.001, "noisy-given-true")
-    with pytest.raises(ValueError, match=r"the P\(noisy \| true\) that the survey leaves open cannot make"):
+    with pytest.raises(ValueError, match=r"no P\(noisy \| true\) that is consistent with the survey gives"):
         solve_noisy(n, narrow, "demographic_parity", 0.05, Soft())
     with pytest.raises(ValueError, match="not identified by a range"):
         solve_noisy(n, around(C, KEEPS[0], 0.1), "demographic_parity", 0.05, Identified())

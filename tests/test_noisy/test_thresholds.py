@@ -495,7 +495,7 @@ def test_what_does_not_fit_is_refused():
         solve_noisy(n, table, "equal_opportunity", 0.1, Soft())
     with pytest.raises(ValueError, match="transport"):
         solve_noisy(n, table[::-1], "equal_opportunity", 0.1, Certified())
-    with pytest.raises(ValueError, match="no row of a label"):
+    with pytest.raises(ValueError, match="no row with a label"):
         solve_noisy(
             n * [1.0, 0.0], C * 0 + (n * [1.0, 0.0]).sum((1, 2)) / 2, "equal_opportunity", 0.1, Soft()
         )

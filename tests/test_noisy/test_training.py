@@ -305,7 +305,7 @@ def test_what_cannot_be_satisfied_is_said() -> None:
     assert not found.feasible
     assert np.nanmax(found.excess) == pytest.approx(0.01)
     assert found.constant
-    with pytest.raises(ValueError, match="no row of a label"):
+    with pytest.raises(ValueError, match="no row with a label"):
         train(X, np.zeros_like(y), noisy, None, 3, Within(C), "equal_opportunity", 0.1)
 
 

@@ -69,9 +69,9 @@ def test_a_card_says_whose_model_and_how_groups_fare(kind: str, results: dict[st
     bare = renderer("card")({k: v for k, v in results[kind].items() if k != "record"})
 
     assert card.startswith("# Model card: loans \\*2\\*\n")
-    assert "who answers for it: Credit risk" in card
-    assert "Whether the model complies with any law is not among them" in card
-    assert "who answers for it: not stated" in bare
+    assert "owner: Credit risk" in card
+    assert "It does not show whether the model complies with any law" in card
+    assert "owner: not stated" in bare
     assert "date of the data: not stated" in bare
     if kind in ("audit", "repair"):
         assert all(f"| {group} |" in card for group in ("Asian", "Black", "Hispanic", "Native", "White"))

@@ -142,7 +142,9 @@ def test_a_saved_result_shows_itself_too(results: dict[str, Result], tmp_path: P
 
 def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
     """With those that there are."""
-    with pytest.raises(UsageError, match="'points' is none of groups, comparisons, checks, true_groups"):
+    with pytest.raises(
+        UsageError, match=r"unknown table 'points'; .* groups, comparisons, checks, true_groups"
+    ):
         results["audit"].to_frame("points")
 
 
@@ -150,7 +152,7 @@ def test_counts_alone_have_nothing_to_show(rows: pd.DataFrame, tmp_path: Path) -
     """One row makes counts and no report."""
     counted = fairfix.audit(rows[:1], protected="race", counts_out=str(tmp_path / "c.counts"))
     for show in (counted.to_html, counted.to_frame, counted.plot, counted._repr_html_):
-        with pytest.raises(UsageError, match="only counts"):
+        with pytest.raises(UsageError, match="counts but no report"):
             show()
 
 
@@ -183,7 +185,7 @@ def test_a_figure_of_an_audit_shows_the_numbers_of_its_groups(results: dict[str,
     assert any(r"\$x\$" in name for name in panels[0][1])
     assert drawn(results["audit"], "selection_rate")[0][2] == panels[0][2]
     assert len(drawn(results["audit"])) == 6
-    with pytest.raises(UsageError, match="'speed' is no metric"):
+    with pytest.raises(UsageError, match="'speed' is not a metric"):
         results["audit"].plot(["speed"])
 
 
@@ -195,7 +197,7 @@ def test_a_figure_of_a_repair_shows_before_and_after(results: dict[str, Result])
     assert dots[: 2 * len(names)] == [row["before"]["value"], row["after"]["value"]]
     ((_, names, _),) = drawn(results["repair"])
     assert not [name for name in names if "loss" in name]
-    with pytest.raises(UsageError, match="no number of this proof"):
+    with pytest.raises(UsageError, match="not a number of this evaluation"):
         results["repair"].plot(["speed"])
     with pytest.raises(UsageError, match="leave it out"):
         results["compare"].plot(["accuracy"])

@@ -204,8 +204,8 @@ def with_markup(value: Any, key: str = "") -> Any:
         return {name + groups: with_markup(one, name) for name, one in value.items()}
     if isinstance(value, list):
         return [with_markup(one, key) for one in value]
-    # "base" is the name by which a comparison finds the model as it is
-    return value + HOSTILE if key in FREE and isinstance(value, str) and value != "base" else value
+    # "original model" is the title by which a comparison finds it
+    return value + HOSTILE if key in FREE and isinstance(value, str) and value != "original model" else value
 
 
 @pytest.mark.parametrize("kind", ["audit", "repair", "compare", "classes"])
@@ -363,7 +363,7 @@ def test_a_comparison_without_points_says_so(saved: dict[str, Any]) -> None:
     page = assert_sound(renderer("html")({**saved["compare"], "points": failed}))
 
     assert not page.all("svg")
-    assert "There are no points to draw" in page.text()
+    assert "There are no candidates to show" in page.text()
 
 
 def test_a_group_called_like_a_verdict_is_none() -> None:

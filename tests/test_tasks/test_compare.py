@@ -102,7 +102,7 @@ def test_every_method_is_compared_on_one_split(table: Table, outcome: Comparison
     """Each contender has a point for each slack that changes it, on the same held-out rows, beside two baselines."""
     titles = [point.title for point in outcome.points]
 
-    assert titles[:2] == ["base", "constant"]
+    assert titles[:2] == ["original model", "constant"]
     assert {name: titles.count(name) for name in available()} == {
         name: 1 if method().slack_of_all is None else len(SLACKS) for name, method in available().items()
     }
@@ -235,7 +235,7 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path
         (["--methods", "ramp", "--task", "regression"], "not regression"),
         (["--picture", "front.pdf"], "must end in .png or .svg"),
         (["--picture", "nowhere/front.png"], "does not exist"),
-        (["--picture", "a.svg", "--out", "html=a.svg"], "also that of --out"),
+        (["--picture", "a.svg", "--out", "html=a.svg"], "also used by --out"),
         (["--features", "label"], "has a role already"),
     ],
 )
@@ -259,10 +259,10 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     command += ["--methods", "logloss,ramp,fair-regression"]
 
     assert run(command) == 2
-    assert "give one with --threshold" in capsys.readouterr().err
+    assert "set one with --threshold" in capsys.readouterr().err
     assert run([*command, "--threshold", "50"]) == 0
     told = {point["title"]: point for point in json.loads(capsys.readouterr().out)["points"]}
-    held = told["base"]["qualities"]
+    held = told["original model"]["qualities"]
     assert 0.5 < held["accuracy"]["value"] < 1
     assert "log_loss" not in held
     assert told["logloss"]["qualities"]["log_loss"]["value"] > 0
@@ -348,12 +348,12 @@ def test_intervals_of_advice_are_wider_and_costs_are_against_the_base(outcome: C
 def test_a_comparison_without_a_score_says_that_there_is_no_base(runs: tuple[Path, Path]) -> None:
     result = json.loads((runs[0] / "json").read_text())
     for point in result["points"]:
-        point["title"] = "another" if point["title"] == "base" else point["title"]
+        point["title"] = "another" if point["title"] == "original model" else point["title"]
 
     lines = next(iter(layout(result))).lines
 
-    assert lines[0].startswith("There is no score of a model as it is")
-    assert not any("(base)" in line for line in lines)
+    assert lines[0].startswith("There is no original model")
+    assert not any("of the original model" in line for line in lines)
 
 
 def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -> None:
@@ -362,16 +362,14 @@ def test_a_comparison_opens_with_advice_in_80_columns(runs: tuple[Path, Path]) -
     text = renderer("text")(result, width=80)
     heading = next(iter(layout(result)))
 
-    base = next(point for point in result["points"] if point["title"] == "base")
+    base = next(point for point in result["points"] if point["title"] == "original model")
     gap = base["gaps"]["selection_rate.difference.between_groups [sex]"]["value"]
-    assert heading.lines[0].startswith(
-        "By sex, the demographic parity difference of the model as it is (base)"
-    )
+    assert heading.lines[0].startswith("By sex, the demographic parity difference of the original model")
     assert f"{100 * gap:.1f} points" in heading.lines[0]
-    begins = ("For a gap of at most", "To make ", "Warning for ")
+    begins = ("For a gap of at most", "To fit ", "Warning for ")
     assert all(line.startswith(begins) for line in heading.lines[1:-1])
     assert heading.lines[1].startswith(begins[0])
-    assert "looks better here" in heading.lines[-1]
+    assert "expect somewhat worse results" in heading.lines[-1]
     chosen_point = next(one for one in result["advice"] if one["point"] is not None)
     assert named(result["points"][chosen_point["point"]]) in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80

@@ -59,7 +59,7 @@ WORLDS: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
     ),
     "values": (people(8), {"task": "regression", "label": "x"}),
     "strata": (people(9), {"strata": "sex", "methods": ["ramp"]}),
-    "wrong way": (people(10), {"label": "label=0", "methods": "ramp"}),
+    "wrong direction": (people(10), {"label": "label=0", "methods": "ramp"}),
     "seed and share": (people(11), {"seed": 7, "holdout": 0.5, "confidence": 0.9, "methods": "logloss"}),
     "noise": (
         people(12).filter(pa.compute.not_equal(people(12)["group"], "c")),
@@ -153,7 +153,7 @@ def test_selection_and_chance_are_columns_of_every_form() -> None:
 
     for form in ("text", "html", "markdown"):
         text = renderer(form)(result.content)
-        assert all(heading in text for heading in ("selected, %", "by group, %", "random"))
+        assert all(heading in text for heading in ("selected, %", "by group, %", "randomized"))
     ramp = points[points.method == "ramp"]
     assert (ramp.randomized > 0).all()
     table = result.outcome.points[2]

@@ -203,8 +203,8 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
     assert run(["repair", "--from-counts", fit, "--proof-counts", test, *asked, "-o", out, *formats]) == 0
     result, text = json.loads((people / "values.json").read_text()), " ".join(capsys.readouterr().out.split())
     jsonschema.validate(result, SCHEMA)
-    assert "distances to everybody on held-out rows, expected over the draws, are those in the table" in text
-    assert "certain: the log loss of the values over everybody on held-out rows" in text
+    assert "distances to all rows on held-out rows, expected over the draws, are those in the table" in text
+    assert "certain: the log loss of the values over all rows, on held-out rows" in text
 
     rows = pd.concat([pd.read_parquet(people / f"{name}.parquet") for name in ("north", "south")])
     rows.to_parquet(people / "every.parquet")
@@ -236,8 +236,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"constraint": "bounded_group_loss", "bound": "0.2"},
         "fits a new model of the label",
     ),
-    "plug-in": ({"solver": "plug-in"}, "take `solver=closed-form`"),
-    "reduction": ({"solver": "reduction"}, "take `solver=closed-form`"),
+    "plug-in": ({"solver": "plug-in"}, "use `solver=closed-form`"),
+    "reduction": ({"solver": "reduction"}, "use `solver=closed-form`"),
     "features": ({"features": "x"}, "leave out `features`"),
     "a feature": ({"protected_as_feature": True}, "leave out `protected_as_feature`"),
 }
@@ -255,5 +255,5 @@ def test_real_labels_have_no_log_loss_in_counts() -> None:
     """Counts do not tell whether real labels lie in [0, 1]."""
     frame = scored(0, 500).to_pandas()
     reading = Reading(Columns(("race",), label="label", score="score"), task="regression")
-    with pytest.raises(UsageError, match="take `loss=square`"):
+    with pytest.raises(UsageError, match="use `loss=square`"):
         repair(count(frame, reading), None, loss="logistic")

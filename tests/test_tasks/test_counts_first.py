@@ -45,22 +45,22 @@ CASES = {
     "a group whose rows all select or are held out": (
         people(label=[1, 1, 1]),
         ("--method", "ramp", "--gamma", "0.1,0.2", "--holdout", "0.5", "--validation", "0.4"),
-        "none of the 3 rows of group 'c' of 'race' is left to fit on; lower --holdout or --validation",
+        "none of the 3 rows of group 'c' of 'race' are left to fit on; lower --holdout or --validation",
     ),
     "nothing to choose by": (
         people(),
         ("--method", "ramp", "--gamma", "0.1,0.2", "--validation", "0.001"),
-        "--validation 0.001 of 200 rows leaves none in any group to choose among values of --gamma by",
+        "--validation 0.001 of 200 rows leaves no row in any group to choose among values of --gamma",
     ),
     "no labels to choose by": (
         people().drop(columns="label"),
         ("--method", "ramp", "--gamma", "0.1,0.2"),
-        "selecting among values of --gamma needs labels; name the column with --label",
+        "choosing among values of --gamma needs labels; name the column with --label",
     ),
     "nothing to hold out": (
         people().groupby(["race", "label"]).head(1),
         ("--method", "ramp"),
-        "4 rows are too few to hold some out for the proof; raise --holdout",
+        "4 rows are too few to hold some out for the evaluation; raise --holdout",
     ),
 }
 
@@ -106,7 +106,7 @@ def test_a_rate_without_rows_is_told_before_anything_is_learned(
     told = " ".join(capsys.readouterr().err.split())
     assert "group 'c' of 'race' has no rows" in told
     assert f"label {1 - label} to fit on" in told
-    assert "fold it into another" in told
+    assert "merge it into another" in told
 
 
 @pytest.mark.usefixtures("_no_fit")

@@ -94,9 +94,9 @@ def test_a_whole_check_is_explained() -> None:
     """What it looks at, and when it fails."""
     words = dict(explain("dp.difference[race]<=0.1").lines)
     assert words["looks at"] == "selection_rate.difference.between_groups, race"
-    assert words["fails"] == "the whole interval is > 0.1"
+    assert words["fails"] == "no part of the interval is <= 0.1"
 
-    words = dict(explain("tpr[race=Black] < 0.6").lines)
+    words = dict(explain("tpr[race=Black] >= 0.6").lines)
     assert words["looks at"] == "true_positive_rate, the group 'Black' of race"
 
 
@@ -107,7 +107,7 @@ def test_a_whole_check_is_explained() -> None:
         ("rampp", "did you mean 'ramp'"),
         ("selecton_rate", "did you mean 'selection_rate'"),
         ("to-overal", "did you mean 'to_overall'"),
-        ("xyzzy", "'fairfix explain' lists what there is"),
+        ("xyzzy", "'fairfix explain' lists them all"),
         ("dp.differense", "unknown part 'differense'"),
         ("dpp.difference<=0.1", "did you mean 'dp'"),
         ("auc.difference.to_overall", "a report has no difference.to_overall of auc"),
@@ -181,13 +181,13 @@ def test_no_word_has_two_meanings() -> None:
         ("four-fifths", "selection_rate.ratio.between_groups", "is", "smallest divided by largest"),
         ("Disparate Impact", "selection_rate.ratio.between_groups", "of", "selection_rate = P(decision = 1)"),
         ("statistical parity", "selection_rate", "is", "P(decision = 1)"),
-        ("equal opportunity", "true_positive_rate", "means", "true positive rates are alike"),
+        ("equal opportunity", "true_positive_rate", "means", "true positive rates are equal"),
         ("multi-class", "class", "note", "`task=multiclass`"),
-        ("slack", "slack", "means", "the largest gap that a repair may leave"),
-        ("slack", "slack", "option", "robust: how far the rate of a true group may be"),
+        ("slack", "slack", "means", "the largest gap allowed after a repair"),
+        ("slack", "slack", "option", "robust: largest allowed distance of a true group's rate"),
         ("N3", "N3", "means", "assumptions about how groups were recorded"),
         ("gate-on", "gate-on", "option", ""),
-        ("gamma", "gamma", "option", "ramp: width of the randomised ramp"),
+        ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
         ("3", "exit status", "3", "a gated check is undecided"),
         ("exit 1", "exit status", "1", "a gated check failed"),
     ],

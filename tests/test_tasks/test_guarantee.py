@@ -198,16 +198,19 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
                 "protected": "likely",
                 "thresholds": "blind",
             },
-            "by the true groups behind likely, .* and the probabilities of membership for right",
+            "by the true groups behind likely, .* and that the membership probabilities are right",
         ),
         (
             OLD,
-            "by age, the covariance .* and the ends and the standard deviations of numbers on the rows of the fit",
+            "by age, the covariance .* and that the ends and the standard deviations of numbers on the training rows",
         ),
-        (SOFT, "by membership, .* for right, and decisions for independent of the true group given them"),
+        (
+            SOFT,
+            "by membership, .* are right, and that decisions are independent of the true group given them",
+        ),
         (
             {**SOFT, "constraint": "equalized_odds"},
-            "for right, and decisions and labels for independent of the true",
+            "are right, and that decisions and labels are independent of the true",
         ),
     ],
 )
@@ -239,7 +242,7 @@ def test_a_ratio_is_promised_by_the_least_of_both_rates_together() -> None:
     assert one["holds"]
     assert 0.75 == one["min_ratio"] <= one["bound"] < one["measured"]
     assert one["inner_min_ratio"] > 0.75
-    assert "ratio of this rule is at least 0.75 among people like them" in one["says"]
+    assert "ratio of this rule is at least 0.75 in the population that they were sampled from" in one["says"]
 
 
 @pytest.mark.parametrize(
@@ -388,9 +391,9 @@ def test_losses_of_real_labels_have_the_end_that_was_said() -> None:
     )
 
     assert near["measured"] == far["measured"] < near["bound"] < far["bound"]
-    assert f"every label for one between {low:g} and {high:g}" in near["says"]
+    assert f"every label is between {low:g} and {high:g}" in near["says"]
     with pytest.raises(
-        DataError, match=r"which is not within `label_range=0,0\.5`; give the range of all labels"
+        DataError, match=r"which is not within `label_range=0,0\.5`; give the range of all possible labels"
     ):
         made(data, **asked, label_range="0,0.5")
     for wrong in ("3", "3,3", "a,b", "0,inf", "nan,1"):
@@ -515,30 +518,33 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
     text = result.content["guarantee"]["says"]
 
     assert text.startswith(
-        "With 95% confidence over the draw of these rows, by race, the demographic parity difference"
+        "With 95% confidence over the sampling of these rows, by race, the demographic parity difference"
     )
-    assert "at most 0.2 among people like them" in text
+    assert "at most 0.2 in the population that they were sampled from" in text
     for shown in (" ".join(str(result).split()), result.to_markdown(), result.to_html()):
-        assert "is at most 0.2 among people like them" in shown
+        assert "is at most 0.2 in the population that they were sampled from" in shown
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"slack": 0}, "cannot be shown by any number of rows; name the largest gap"),
-        ({"slack": "inf"}, "is no promise"),
+        ({"slack": 0}, "cannot be shown by any number of rows; set the largest allowed gap"),
+        ({"slack": "inf"}, "is no guarantee"),
         ({"guarantee": 1.0}, "`guarantee=1`: the confidence is at least 0.5 and below 1"),
         ({"guarantee": 0.05}, "0.95 is usual"),
         ({"weight": "weight"}, r"rows have weights \('weight'\)"),
-        ({"slack": None, "min_ratio": 1.0}, r"a ratio of 1 among people .* name a smaller `min_ratio`"),
-        ({"solver": "sgd"}, "take `solver=exact`"),
-        ({"protected": "score", "score": "p", "bands": "score=quartiles"}, "name the numbers to cut at"),
-        ({"method": "fair-regression", "group_slack": "a=0"}, "name the largest gap of each group"),
-        ({**LOSS, "bound": "0"}, r"a loss of at most 0 .* name the largest loss"),
+        (
+            {"slack": None, "min_ratio": 1.0},
+            r"a ratio of 1 in the whole population .* set a smaller `min_ratio`",
+        ),
+        ({"solver": "sgd"}, "use `solver=exact`"),
+        ({"protected": "score", "score": "p", "bands": "score=quartiles"}, "give the edges as numbers"),
+        ({"method": "fair-regression", "group_slack": "a=0"}, "set the largest allowed gap of each group"),
+        ({**LOSS, "bound": "0"}, r"a loss of at most 0 .* set the largest allowed loss"),
         ({**LOSS, "bound": "9", "task": "regression", "label": "real"}, "such as `label_range=0,100`"),
         (
             {"method": "sensei", "features": "p", "solver": "linear", "task": "regression", "label": "real"},
-            "no end",
+            "unbounded",
         ),
         ({"method": "sensei", "features": "score"}, "name columns to learn from"),
     ],
@@ -575,8 +581,11 @@ def test_true_groups_are_promised_by_what_the_assumption_allows(tmp_path: Path) 
     assert (one["way"], one["attribute"]) == ("held-out", "the true groups behind race")
     assert one["measured"] < one["bound"] <= one["slack"]
     assert one["rows"] == [{"group": "everybody", "rows": 900}]
-    assert "P(true | noisy) of the noise table for theirs, and the table for known" in one["says"]
-    assert "the table for a survey of them, whose error is counted" in many["says"]
+    assert (
+        "P(true | noisy) of the noise table also holds in the population, and that the table is exact"
+        in one["says"]
+    )
+    assert "the table is from a survey of that population, whose error is included" in many["says"]
     assert many["measured"] < many["bound"]
 
 
@@ -620,9 +629,9 @@ def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
         (
             {"assumption": "identified", "noise_keep": "true-given-noisy"},
             {},
-            "say `noise_keep=noisy-given-true`",
+            "set `noise_keep=noisy-given-true`",
         ),
-        ({"assumption": "soft"}, {"label": [0, 0, 0, 0, 1, 1, 1, 1]}, "take `assumption=certified`"),
+        ({"assumption": "soft"}, {"label": [0, 0, 0, 0, 1, 1, 1, 1]}, "use `assumption=certified`"),
         (
             {"assumption": "identified"},
             {"noisy": [*"aacb"]},
@@ -650,7 +659,7 @@ def test_ids_that_repeat_are_refused() -> None:
     data = rows(150)
     data.loc[5, "id"] = data.loc[9, "id"]
 
-    with pytest.raises(UsageError, match=r"1 rows repeat an id of 'id'.*keep one row of each"):
+    with pytest.raises(UsageError, match=r"1 rows repeat an ID in 'id'.*keep one row per ID"):
         made(data, duplicate_ids="share")
 
 
@@ -660,7 +669,7 @@ def test_people_of_rows_that_are_left_out_are_promised_nothing() -> None:
 
     text = made(data, missing_group="drop").content["guarantee"]["says"]
 
-    assert "nothing is promised of people like the 40 rows that were left out" in text
+    assert "it does not cover people like the 40 rows that were left out" in text
 
 
 def test_what_the_rule_does_not_see_cannot_change_it() -> None:

@@ -149,7 +149,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "--protected race --baseline-data old.parquet --id person --check 'change<=0.02' --suppress-below 0",
         {"protected": "race", "baseline_data": "old.parquet", "id": "person", "check": "change<=0.02"},
     ),
-    "a profile": (
+    "A profile": (
         "audit",
         "--protected race --profile ll144 --exclude-small few --one-pass",
         {"protected": "race", "profile": "ll144", "exclude_small": "few", "one_pass": True},

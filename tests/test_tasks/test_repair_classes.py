@@ -131,7 +131,7 @@ def test_copies_are_heeded_and_told_of() -> None:
     assert row(result, name)["after"]["value"] == pytest.approx((now != then).mean(), abs=1e-12)
     assert row(result, name)["before"]["value"] > 0.1
     assert result.to_dict()["criterion"] == name
-    assert any("another class in one of them" in note for note in result.to_dict()["notes"])
+    assert any("another predicted class for one of them" in note for note in result.to_dict()["notes"])
 
 
 def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
@@ -185,7 +185,7 @@ def test_one_row_is_predicted_as_among_others() -> None:
 def test_a_feature_of_the_name_of_a_chance_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     """The rule could decide no rows: they need the column, and may not have it."""
     data = people().assign(p_cook=1.0, job=lambda rows: rows["job"].replace(rows["job"].iloc[0], "cook"))
-    with pytest.raises(DataError, match=r"needs column 'p_cook', and a prediction adds one of this name"):
+    with pytest.raises(DataError, match=r"needs column 'p_cook', and predicting adds a column of this name"):
         repaired(data, features=["skill", "p_cook"], output=tmp_path / "made.fairfix")
     assert not list(tmp_path.iterdir())
 
@@ -201,7 +201,7 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
 @pytest.mark.parametrize(
     ("more", "error", "words"),
     [
-        ({"method": "ramp"}, UsageError, "`method=ramp` with `solver=exact` repairs two classes; take"),
+        ({"method": "ramp"}, UsageError, "`method=ramp` with `solver=exact` repairs two classes; use"),
         ({"method": "logloss"}, UsageError, "`method=sensei` with `solver=merge`"),
         ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
         ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
@@ -222,10 +222,10 @@ def test_what_there_is_not_is_refused(
 
 
 def test_methods_are_not_compared_and_rules_are_not_exported(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="methods are compared on two classes"):
+    with pytest.raises(UsageError, match="needs two classes"):
         fairfix.compare(people(), task="multiclass", label="job", protected="sex")
     made = repaired().repaired
-    with pytest.raises(UsageError, match="a rule of many classes"):
+    with pytest.raises(UsageError, match="a multiclass rule"):
         fairfix.export(made, to="sql")
 
 
@@ -346,11 +346,9 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
 
 def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
     """And what there is of a repair is named, with the changes that its model is asked for."""
-    with pytest.raises(
-        UsageError, match=r"there are base_rate.*decision_flips\.under_flips and decision_flips"
-    ):
+    with pytest.raises(UsageError, match=r"use base_rate.*decision_flips\.under_flips or decision_flips"):
         repaired(check=["ks<=0.1"], solver="network", hidden=1000)
-    with pytest.raises(UsageError, match=r"under_everybody and"):
+    with pytest.raises(UsageError, match=r"under_everybody or"):
         repaired(check=["ks<=0.1"], features=["skill", "role"], comparable="role=wife,husband")
 
 
@@ -358,14 +356,16 @@ def test_the_answer_says_of_which_class_other_checks_are() -> None:
     text = renderer("text")(repaired(check=["tpr.difference<=0.01"]).to_dict())
     answer = " ".join(text.split("Checks: ")[0].split())
     assert "label 1 is the class" in answer
-    assert answer.count("tpr.difference<=0.01 by sex of ") == 2
+    assert answer.count("equal opportunity difference by sex of ") == 2
 
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
     """An error that names group and ways out, nothing, or what a row of no group gets; a blind rule asks nobody."""
     made = repaired(solver="linear", protected_as_feature=True, rho=1).repaired
     rows = people().assign(sex=np.where(np.arange(800) < 3, "x", people()["sex"]))
-    with pytest.raises(DataError, match=r"group 'x' of 'sex' was not there in the fit \(3 of the 800 rows"):
+    with pytest.raises(
+        DataError, match=r"group 'x' of 'sex' was not in the training rows \(3 of the 800 rows"
+    ):
         made.predict(rows)
     with pytest.raises(DataError, match="'x'"):
         made.predict(rows.iloc[0].to_dict())

@@ -418,7 +418,7 @@ def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixt
     assert held["counts"]["no_proof"]
     assert held["messages"][0]["code"] == "nothing_proven"
     answer = renderer("text")(held).split("\n\n")[0]
-    assert "rows of the fit" in answer
+    assert "training rows" in answer
     assert "held-out rows" not in answer
 
 
@@ -451,9 +451,9 @@ def test_shares_part_the_rows_by_who_they_are(people: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "overlap": ({"proof": "0.6:1"}, "0:0.7 and 0.6:1 overlap"),
+    "overlap": ({"proof": "0.6:1"}, "`share=0:0.7` and `share=0.6:1` overlap"),
     "other seed": ({"proof": "0.7:1", "seed": 1}, "different hashes"),
-    "no share": ({"proof": None}, "counts no share of the rows"),
+    "not a share": ({"proof": None}, "counts all rows, not a `share` of them"),
 }
 
 
@@ -487,11 +487,11 @@ def test_shares_by_values_part_rows_as_they_are_written(tmp_path: Path) -> None:
 def test_counts_without_shares_are_a_matter_of_trust(people: Path) -> None:
     """The same counts are refused; others are taken, with a warning that nobody can know."""
     one, other = (count(people / f"{name}.parquet", PLAIN) for name in ("north", "south"))
-    with pytest.raises(UsageError, match="the very same counts"):
+    with pytest.raises(UsageError, match="identical counts"):
         repair(one, proof_counts=one)
     codes = [note.code for note in repair(one, proof_counts=other).outcome.messages]
     assert "held_out_unknown" in codes
-    with pytest.raises(UsageError, match="different shares"):
+    with pytest.raises(UsageError, match="different parts of the rows"):
         merged([("a", one), ("b", CountFile.load(people / "south-fit.counts"))])
 
 
@@ -504,13 +504,13 @@ def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
 # ---------------------------------------------------------------------- what counts cannot
 
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
-    "sgd": ({"method": "ramp", "solver": "sgd"}, "take `solver=exact`"),
+    "sgd": ({"method": "ramp", "solver": "sgd"}, "use `solver=exact`"),
     "several": ({"method": "ramp", "gamma": [0.01, 0.1]}, "`gamma` takes one value"),
     "folds": ({"method": "logloss", "l2": "cv"}, "give a number"),
     "features": ({"method": "logloss", "features": "x"}, "leave out `features`"),
     "group as a feature": ({"method": "logloss", "protected_as_feature": True}, "protected_as_feature"),
-    "another column": ({"method": "ramp", "protected": "sex"}, "taken with race"),
-    "another label": ({"method": "ramp", "label": "other"}, "taken with label"),
+    "another column": ({"method": "ramp", "protected": "sex"}, "made with race"),
+    "another label": ({"method": "ramp", "label": "other"}, "made with label"),
     "data": ({"method": "ramp", "data": "x.csv"}, "leave out `data`"),
     "holdout": ({"method": "ramp", "holdout": 0.5}, "`proof_counts`"),
     "noise": ({"method": "robust"}, "`noise=FILE`"),

@@ -147,7 +147,7 @@ def test_a_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("fairfix.toml").write_text("# mine\n")
 
     assert run(["init", "data.parquet"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert Path("fairfix.toml").read_text() == "# mine\n"
     assert run(["init", "data.parquet", "--force", "--quiet"]) == 0
     assert "protected" in Path("fairfix.toml").read_text()
@@ -159,7 +159,7 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
     before = Path("data.csv").read_bytes()
 
     assert run(["init", "data.csv", "--output", "data.csv", "--force"]) == 2
-    assert "--output data.csv: this file is also that of DATA" in capsys.readouterr().err
+    assert "--output data.csv: this file is also used by DATA" in capsys.readouterr().err
     assert Path("data.csv").read_bytes() == before
 
 
@@ -168,7 +168,7 @@ def test_the_data_are_not_overwritten(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ({"sex": None, "region": None}, "name one with --protected COLUMN"),
         ({"score": None}, "no score column: name it with --score COLUMN"),
-        ({"proba": 0.5}, "say which with --score COLUMN"),
+        ({"proba": 0.5}, "choose with --score COLUMN"),
         (
             {"label": np.where(np.arange(400) % 2, "good", "bad")},
             "name the positive value with --label label=VALUE",
@@ -194,6 +194,6 @@ def test_no_data_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init", "data.parquet", "--protected", "sax"]) == 2
     assert "did you mean 'sex'" in capsys.readouterr().err
     assert run(["init", "data.parquet", "--protected", "sex"]) == 2
-    assert "single group" in capsys.readouterr().err
+    assert "only the group" in capsys.readouterr().err
     assert run(["init", "data.parquet", "-o", "gone/fairfix.toml"]) == 2
     assert not Path("fairfix.toml").exists()

@@ -70,7 +70,7 @@ def _opened(place: Place) -> Iterator[Iterator[str]]:
     def lines(stream: io.BufferedReader) -> Iterator[str]:
         while raw := stream.readline(LONGEST):
             if len(raw) == LONGEST:
-                raise DataError(f"{place.name} has a line of {LONGEST >> 20} MB, which is no row")
+                raise DataError(f"{place.name} has a line of {LONGEST >> 20} MB, which is not a row")
             try:
                 line = raw.decode("utf-8").strip()
             except UnicodeDecodeError:

@@ -129,14 +129,14 @@ class CsvSource(FileSource):
             guessed = encoding is None and not dialect.encoding.startswith("utf")
             remarks = [f"read with {shown}" + (" (else: `encoding=NAME`)" if guessed else "")]
         if dialect.padded:
-            remarks.append("blanks beside separators are left out")
+            remarks.append("blanks next to separators are left out")
         if dialect.zeros:
             remarks.append("zero bytes are left out")
         remarks += layout.remarks
         for name, own in (layout.repeated or {}).items():
             if name not in self.ambiguous:
                 remarks.append(
-                    f"the name {name!r} is repeated, and so are its entries: {', '.join(map(repr, own))}"
+                    f"the name {name!r} is repeated, with the same entries:  {', '.join(map(repr, own))}"
                 )
         for name, own in self.ambiguous.items():
             remarks.append(f"the name {name!r} is repeated: its columns are {', '.join(map(repr, own))}")
@@ -191,7 +191,7 @@ class CsvSource(FileSource):
         if self.dialect.delimiter == "," and self._stated is None:
             if {*seen.decimal} == {","}:
                 return Notation(
-                    doubt=f"holds {seen.decimal[',']!r}; say `decimal=,` if the comma is its decimal sign"
+                    doubt=f"holds {seen.decimal[',']!r}; set `decimal=,` if the comma is its decimal sign"
                 )
             if shown is None and {*seen.open} == {","}:
                 shown = "."  # a comma that separates columns separates no decimals
@@ -282,7 +282,7 @@ def _examples(file: TextFile, head: Head) -> dict[str, str]:
 def _said_of(name: str, how: Notation, plain: Notation) -> Iterator[str]:
     """Yield how a column is written, if it is not as usual."""
     if how.unit:
-        yield f"{how.unit!r} beside the numbers of column {name!r} is left out"
+        yield f"{how.unit!r} next to the numbers of column {name!r} is left out"
     if how.brackets:
         yield f"numbers in brackets in column {name!r} are negative"
     if how.thousands:
@@ -319,8 +319,8 @@ def _alike(
         own = dialect.decimal or other.decimal
         if dialect.delimiter != other.delimiter or own != (other.decimal or own):
             raise DataError(
-                f"{name}: the files are not written alike: {first.name} has {dialect}, {place.name} has {other}; "
-                "name those of one kind by a pattern, or state `delimiter` and `decimal`"
+                f"{name}: these files have different formats: {first.name} has {dialect}, {place.name} has {other}; "
+                "use a pattern that matches files of one kind, or set `delimiter` and `decimal`"
             )
         dialect = replace(dialect, decimal=own)
     return dialect
@@ -334,8 +334,8 @@ def _check_columns(files: Sequence[TextFile], name: str) -> None:
             column = min(missing)
             with_it, without = (first, file) if column in first.columns else (file, first)
             raise DataError(
-                f"{name}: the files have not the same columns: {with_it.place.name} has {column!r}, "
-                f"{without.place.name} has not; name those of one kind by a pattern"
+                f"{name}: these files have different columns: {with_it.place.name} has {column!r}, "
+                f"{without.place.name} does not. Use a pattern that matches files of one kind"
             )
 
 
@@ -431,6 +431,6 @@ def _numbers(column: pa.Array, how: Notation, name: str, where: str, before: int
                 between = f" and {named(how.thousands)} between thousands" if how.thousands else ""
                 raise DataError(
                     f"column {name!r} holds {coded.dictionary[code].as_py()!r} at row {before + row + 1:,} of {where}, "
-                    f"which is no number with {how.decimal!r} as decimal sign{between}; correct the value"
+                    f"which is not a number with {how.decimal!r} as decimal sign{between}; correct the value"
                 )
     return pa.array(entries, pa.float64(), from_pandas=True).take(coded.indices)

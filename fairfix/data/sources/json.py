@@ -164,7 +164,7 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(out) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} is there twice in one object; remove one")
+        raise ValueError(f"the key {twice!r} occurs twice in one object; remove one")
     return out
 
 
@@ -212,7 +212,7 @@ def _of_lines(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block]
             if whole.strip():
                 yield [], whole
         elif len(text) > LONGEST:
-            raise DataError(f"{place.name} has a line of more than {LONGEST >> 20} MB, which is no record")
+            raise DataError(f"{place.name} has a line of more than {LONGEST >> 20} MB, which is not a record")
         text += more
 
 
@@ -241,7 +241,9 @@ def _of_array(file: pa.NativeFile, head: bytes, place: Place) -> Iterator[Block]
             ended = not more
             if ended or len(text) - begin > LONGEST:
                 why = (
-                    error if isinstance(error, json.JSONDecodeError) and not ended else "the file breaks off"
+                    error
+                    if isinstance(error, json.JSONDecodeError) and not ended
+                    else "the file ends too early"
                 )
                 raise _broken(place, row, why) from None
             text, at = text[begin:] + decode(more), 0
@@ -290,7 +292,7 @@ def _of_object(file: pa.NativeFile, text: bytes, place: Place) -> Iterator[Block
     records = _records(content)
     if records is None:
         raise DataError(
-            f"{place.name} holds no table that fairfix knows; save an array of objects, such as "
+            f"{place.name} contains no table in a supported form; save an array of objects, such as "
             '[{"group": "a", "score": 0.5}], or an object per line'
         )
     for start in range(0, max(len(records), 1), ROWS):

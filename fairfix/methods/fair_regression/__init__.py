@@ -110,14 +110,14 @@ class FairRegression(Searched, Promised):
 
     constraint: str = param(
         "statistical_parity",
-        "what is held: the distance of each group's scores to everybody's, or the loss of each group",
+        "quantity to limit: the distance of each group's scores to those of all rows, or the loss of each group",
         choices=("statistical_parity", "bounded_group_loss"),
     )
-    slack: float = param(0.05, "largest gap that is left, in the method's criterion", at_least=0.0)
-    group_slack: str = param("", "slacks of single groups instead, as GROUP=NUMBER,...", text=True)
+    slack: float = param(0.05, "largest allowed gap, in the method's criterion", at_least=0.0)
+    group_slack: str = param("", "slacks of individual groups instead, as GROUP=NUMBER,...", text=True)
     loss: str = param(
         "auto",
-        "what is minimised; auto: logistic for 0/1 labels, square for real ones",
+        "loss to minimize; auto: logistic for 0/1 labels, square for real ones",
         choices=("auto", "square", "logistic", "absolute", "quantile", "huber", "poisson"),
     )
     quantile_level: float = param(
@@ -125,70 +125,71 @@ class FairRegression(Searched, Promised):
     )
     huber_delta: float | str = param(
         "auto",
-        "error from which on loss=huber grows evenly, in units of the label; auto: the interquartile range of the "
-        "labels, which goes with their unit",
+        "error above which loss=huber grows linearly, in units of the label; auto: the interquartile range of the "
+        "labels",
         above=0.0,
         at_most=sys.float_info.max,
         words=("auto",),
     )
     solver: str = param(
         "auto",
-        "how statistical parity is reached; auto: closed-form if the protected columns are features, and from "
+        "solver for statistical parity; auto: closed-form if the protected columns are features, and from "
         "counts, else plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
     oracle: str = param(
         "auto",
-        "how the reduction finds models; auto: direct for linear ones, least-squares or risk for others",
+        "oracle that finds models in the reduction; auto: direct for linear ones, least-squares or risk for others",
         choices=("auto", "direct", "least-squares", "risk", "cost-sensitive"),
     )
     mixture: str = param(
         "drawn",
-        "the reduction's models: one drawn for each row, which has parity, or their average, which need not",
+        "use of the reduction's models: one drawn at random for each row, which has parity, or their average, "
+        "which need not",
         choices=("drawn", "averaged"),
     )
     search: str = param(
         "auto",
-        "how the reduction, and bounded_group_loss, find prices; auto: by a linear program over the models so far, or, "
-        "for linear models within bounds, the optimum directly; exponentiated-gradient: the paper's Algorithms 1 and 2",
+        "search for dual values in the reduction and bounded_group_loss; auto: a linear program over the "
+        "models so far, or for linear models within bounds the optimum; exponentiated-gradient: Algorithms 1 and 2",
         choices=("auto", "exponentiated-gradient"),
     )
     price_bound: float | str = param(
         "auto",
-        "with search exponentiated-gradient: B, the largest sum of prices, in units of loss; auto: twice what prices "
-        "can be at the optimum, and of bounded_group_loss 2",
+        "with search exponentiated-gradient: B, the largest sum of dual values, in units of loss; auto: twice "
+        "what they can be at the optimum, and of bounded_group_loss 2",
         words=("auto",),
         above=0.0,
         at_most=1e6,
     )
     nu: float = param(
         0.01,
-        "with search exponentiated-gradient: gap of the averages with which it ends, as a share of what the free model "
-        "saves over the best constant, and of bounded_group_loss of the free model's loss",
+        "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the "
+        "unconstrained model saves over the best constant, and for bounded_group_loss of that model's loss",
         above=0.0,
         at_most=1.0,
     )
     learning_rate: float | str = param(
         "auto",
-        "with search exponentiated-gradient: eta, by which exponents grow for a unit of violation; auto: "
+        "with search exponentiated-gradient: eta, the growth of exponents per unit of violation; auto: "
         "sqrt(log(constraints + 1) / round) over the largest violation",
         words=("auto",),
         above=0.0,
         at_most=1e6,
     )
     rounds: float = param(
-        200, "with search exponentiated-gradient: most rounds, a model each", at_least=1, at_most=100_000
+        200, "with search exponentiated-gradient: most rounds, one model each", at_least=1, at_most=100_000
     )
     decisions: str = param(
         "randomized",
-        "the closed form's values: drawn among those of a row's score, so that the slack holds, or one value for one "
+        "values of the closed form: randomized among those of a row's score, so the slack holds, or one value per "
         "score, whose distance and cost are reported",
         choices=("randomized", "deterministic"),
     )
     bin_rows: float = param(
         10,
-        "training rows of a group whose scores the closed form takes together, at least, so that the artifact holds no "
-        "score of fewer; 1 keeps each score",
+        "smallest number of training rows of a group whose scores the closed form pools, so that the artifact "
+        "contains no score of fewer; 1 keeps each score",
         at_least=1,
         at_most=1e6,
     )
@@ -199,8 +200,8 @@ class FairRegression(Searched, Promised):
     )
     label_range: str = param(
         "",
-        "where the real-valued labels of all people lie, as LOW,HIGH: a label of the data outside is an error; with "
-        "`guarantee` bounded_group_loss needs it",
+        "range of real-valued labels in the population, as LOW,HIGH: a label outside is an error; with "
+        "`guarantee`, bounded_group_loss needs it",
         text=True,
     )
     learner: Learner = learner_param()
@@ -219,13 +220,14 @@ class FairRegression(Searched, Promised):
             given = getattr(self, name)
             if self.loss != loss and given != getattr(type(self), name):
                 raise UsageError(
-                    f"fair-regression: `{name}={given}` does not go with `loss={self.loss}`; it goes with `loss={loss}`"
+                    f"fair-regression: `{name}={given}` cannot be combined with `loss={self.loss}`; it needs "
+                    f"`loss={loss}`"
                 )
         if not minimises(self.learner, self.loss):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
-                f"fair-regression: {makes(self.learner)} know no {loss} loss; leave out `learner={self.learner}`, or "
-                "take `loss=square`"
+                f"fair-regression: {makes(self.learner)} do not support the {loss} loss; leave out "
+                f"`learner={self.learner}`, or use `loss=square`"
             )
         if self.learner != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
@@ -251,7 +253,7 @@ class FairRegression(Searched, Promised):
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
         if not super().needs_rows and self.loss not in ("auto", *OF_MEAN):
-            return f"what is expected of `loss={self.loss}` hangs on the labels of single rows; take `loss=square`"
+            return f"the expectation of `loss={self.loss}` depends on the labels of individual rows; use `loss=square`"
         return super().needs_rows
 
     def bounds_of(self, reading: Reading) -> str:
@@ -301,7 +303,7 @@ class FairRegression(Searched, Promised):
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""
         label = table.rows.label
         if label is None:
-            raise UsageError("selecting among parameter values needs labels; name the column with `label`")
+            raise UsageError("choosing among parameter values needs labels; name the column with `label`")
         loss = row_loss(self.loss_on(table)).value(label.astype(np.float64), predicted)
         return -float(np.average(loss, weights=table.rows.weight))
 
@@ -312,7 +314,7 @@ class FairRegression(Searched, Promised):
             return
         loss, weight = row_loss(self.loss_on(fitted)), after.weight
         then, left = (float(np.average(loss.value(y, u), weights=weight)) for u in (was, now))
-        text = f"on {len(after):,} held-out rows the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
+        text = f"on {len(after):,} held-out rows, the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
         if self.loss == "quantile":
             groups = after.groups()
             mass, below = (
@@ -355,21 +357,21 @@ class FairRegression(Searched, Promised):
         if self.loss == "logistic" and regression:
             if problem.table.rows.entries is not None:
                 raise UsageError(
-                    "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not tell where real ones "
-                    "lie; take `loss=square`"
+                    "fair-regression: `loss=logistic` needs labels in [0, 1], and counts do not show the range "
+                    "of real ones; use `loss=square`"
                 )
             y = label_of(problem)
             if y.min() < 0 or y.max() > 1:
                 raise DataError(
                     f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
-                    "logistic loss needs labels in [0, 1]: take `loss=square`, or rescale it"
+                    "logistic loss needs labels in [0, 1]: use `loss=square`, or rescale it"
                 )
         self.check_ends(problem.table)
         of_numbers = self.loss in ("quantile", "huber", "poisson", "absolute")
         if of_numbers and not regression and (self.loss, self.solver) != ("absolute", "reduction"):
             raise UsageError(
-                f"fair-regression: `loss={self.loss}` is of real-valued labels, and these are 0 and 1; leave out "
-                "`loss`, or say `task=regression`"
+                f"fair-regression: `loss={self.loss}` is for real-valued labels, and these are 0 and 1; leave out "
+                "`loss`, or set `task=regression`"
             )
         if self.loss == "poisson":
             require_counts(problem)
@@ -378,7 +380,7 @@ class FairRegression(Searched, Promised):
         predictor = super()._fit(problem, rng)
         if self.loss != "huber":
             return predictor
-        meaning = "error from which on the loss grows evenly, in units of the label"
+        meaning = "error above which the loss grows linearly, in units of the label"
         delta = Quantity("huber_delta", self.delta_on(problem.table), meaning)
         return replace(
             predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
@@ -395,8 +397,8 @@ def require_counts(problem: RepairProblem) -> None:
     ):
         if column is not None and column.size and (least := float(column.min())) < 0:
             raise DataError(
-                f"{role} column {name!r} goes down to {least:g}; the Poisson deviance is of numbers that are not "
-                "negative: take `loss=square`, or leave these rows out"
+                f"{role} column {name!r} goes down to {least:g}; the Poisson deviance needs numbers that are not "
+                "negative: use `loss=square`, or leave these rows out"
             )
 
 
@@ -404,15 +406,16 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
     """Raise a UsageError where what is asked cannot be held within strata."""
     closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.reading) in OF_MEAN
     refused = {
-        "`strata` go with `constraint=statistical_parity`, by the closed form alone; leave out `strata`": (
+        "`strata` need `constraint=statistical_parity` and the closed form; leave out `strata`": (
             method.constraint != "statistical_parity" or not closed
         ),
-        "within strata the group has to be seen; add `protected_as_feature`, or leave out `strata`": (
+        "within strata, the rule must use the group; add `protected_as_feature`, or leave out `strata`": (
             not problem.protected_as_feature
         ),
-        "`group_slack` is of everybody and does not go with `strata`; give one `slack`": method.group_slack,
-        "`decisions=deterministic` does not go with `strata`; leave it out": method.decisions != "randomized",
-        "counts do not do for `strata` here; repair from rows": problem.table.rows.entries is not None,
+        "`group_slack` covers all rows and cannot be combined with `strata`; give one `slack`": method.group_slack,
+        "`decisions=deterministic` cannot be used with `strata`; leave it out": method.decisions
+        != "randomized",
+        "counts cannot be used with `strata` here; repair from rows": problem.table.rows.entries is not None,
     }
     for words, holds in refused.items():
         if holds:
@@ -425,7 +428,9 @@ def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, sign, number = part.rpartition("=")
         if not sign or name.strip() not in out:
-            raise UsageError(f"`{parameter}` {part!r}: write GROUP=NUMBER with a group of {', '.join(names)}")
+            raise UsageError(
+                f"`{parameter}` {part!r}: write GROUP=NUMBER with one of the groups {', '.join(names)}"
+            )
         try:
             out[name.strip()] = float(number)
         except ValueError:

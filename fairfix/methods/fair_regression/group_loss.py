@@ -50,8 +50,8 @@ class GroupLoss(Solver):
     method: FairRegression
     option = "`constraint=bounded_group_loss`"
     needs_rows = (
-        "bounded_group_loss fits a new model of the label, and counts tell of labels by score bin at most and have no "
-        "features; take `constraint=statistical_parity`, or repair from rows"
+        "bounded_group_loss fits a new model of the label, and counts have labels by score bin at most and no "
+        "features; use `constraint=statistical_parity`, or repair from rows"
     )
     reads: ClassVar = dict.fromkeys(
         (
@@ -83,20 +83,20 @@ class GroupLoss(Solver):
         link = links.get(loss, "identity")
         member = LinearMember(one.coef[:, None], np.array([one.intercept]), link)
         paid = [f"{name} {m:.3g}" for name, m in zip(groups.names, one.multipliers, strict=True) if m > 0]
-        binding = f"bounds that bind, with what a unit more would save: {', '.join(paid)}"
+        binding = f"binding bounds, with the saving per extra unit: {', '.join(paid)}"
         notes = [Note(binding, "binding")] if paid else []
         proven: tuple[Certificate, ...] = ()
         if math.isnan(one.bound):
             moved = (
-                "no linear model holds the bounds as it is; this one does with its values moved into [0, 1], and may "
-                "not be the best such"
+                "no linear model meets the bounds by itself; this one does with its values moved into [0, 1], and may "
+                "not be the best of these"
             )
             notes.append(Note(moved, "moved_values"))
         else:
             before = " (before values are moved into [0, 1])" if bounds is not None else ""
             per = PER.get(name_of(loss), "")
             what = f"mean {row_loss(loss).title} plus l2 times the squared coefficients{per}"
-            among = f"linear models{before} that hold the bounds"
+            among = f"linear models{before} that meet the bounds"
             proven = (Certificate(what, one.objective, one.bound, among),)
         trace = FitTrace(
             one.converged,
@@ -152,19 +152,19 @@ class GroupLoss(Solver):
             left = Quantity(
                 "gain left",
                 many.left * scale,
-                "loss that the last fit would have saved a mixture at the prices it was made for; models need not be "
-                "the best for their prices, so this is no bound",
+                "loss that the last fit would have saved a mixture at its dual values; models need not be "
+                "the best for their dual values, so this is not a bound",
             )
             of_search: tuple[Quantity, ...] = (left,)
         else:
-            over = "largest excess over a bound, as a share of the free model's loss"
+            over = "largest excess over a bound, as a fraction of the unconstrained model's loss"
             of_search = tuple(game_quantities(many.saddle, many.unit * scale, over))
         proven = Certificate(
             f"mean {row_loss(loss).title}",
             value,
             bound,
             f"averages within the bounds of the {many.rounds} models that were fitted",
-            "the rows of the fit, each predicted by models that have not seen it",
+            "the training rows, each predicted by models not fitted to it",
         )
         trace = FitTrace(
             many.converged,
@@ -218,9 +218,9 @@ def _refused(
     least = ""
     if best.excess:
         least = (
-            f"the least bound that can be held in every group is {_above(best.level)}"
+            f"the smallest bound that every group can meet is {_above(best.level)}"
             if math.isfinite(best.level)
-            else f"every one is at least {best.excess:.3g} above some bound"
+            else f"every one exceeds some bound by at least {best.excess:.3g}"
         )
         weights = ", ".join(
             f"{name} {weight:.3g}"
@@ -229,15 +229,15 @@ def _refused(
         )
         least += f" (proof: group weights {weights})"
         if not moved:
-            return DataError(f"no {what} holds `bound` on the rows of the fit: {least}; raise it")
+            return DataError(f"no {what} meets `bound` on the training rows: {least}; raise it")
     far = np.where(np.isfinite(limits), best.losses - limits, -math.inf)
     worst = int(np.argmax(far))
     reached = (
         f"the best one found has a loss of {_above(best.losses[worst])} in group {groups.names[worst]!r}"
     )
-    before = f"; before values are moved into [0, 1] there is none: {least}" if least else ""
+    before = f"; without moving values into [0, 1] there is none: {least}" if least else ""
     return DataError(
-        f"no {what} that holds `bound` on the rows of the fit was found, which does not prove that there is none: "
+        f"no {what} was found that meets `bound` on the training rows, which does not prove that there is none: "
         f"{reached}{before}; raise it"
     )
 
@@ -253,9 +253,7 @@ def _above(number: float) -> str:
 def _quantities(losses: Floats, limits: Floats, multipliers: Floats, groups: Groups) -> Iterator[Quantity]:
     """Yield loss, bound and multiplier of each group."""
     for name, loss, limit, price in zip(groups.names, losses, limits, multipliers, strict=True):
-        yield Quantity("loss", loss, "mean loss on the rows of the fit", name)
+        yield Quantity("loss", loss, "mean loss on the training rows", name)
         if math.isfinite(limit):
-            yield Quantity("bound", limit, "largest mean loss that was asked for", name)
-            yield Quantity(
-                "multiplier", price, "what a unit more of the bound would save in the objective", name
-            )
+            yield Quantity("bound", limit, "largest allowed mean loss", name)
+            yield Quantity("multiplier", price, "saving in the objective per unit of the bound", name)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
 
 MODELS_GROUPS = (
-    "without the group it has to learn from single rows who is of which; take `solver=closed-form`, "
-    "which sees the group"
+    "without the group it must learn the group from individual rows; use `solver=closed-form`, "
+    "which uses the group"
 )
 """Why counts do not do for rows."""
 
@@ -162,13 +162,13 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
 def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[Note]:
     """Yield a note on values that are drawn."""
     if fit.tube.outputs is not None:
-        yield _drawn_values(scores.spread_of(fit.tube), "; `decisions=deterministic` does without")
+        yield _drawn_values(scores.spread_of(fit.tube), "; `decisions=deterministic` avoids it")
 
 
 def _drawn_values(spread: float, without: str = "") -> Note:
     """Return that values are drawn, with their mean standard deviation, and how to do without."""
     return Note(
-        "each row's value is drawn by its identity from those that its own score stands for; it varies by "
+        "each row's value is randomized by its ID among the values for its score; it varies by "
         f"{spread:.3g} on average (standard deviation), and the slack holds in expectation over the draws{without}",
         "drawn",
     )
@@ -182,14 +182,15 @@ def _notes_without_draws(
         return
     worst = int(np.argmax(fit.ks - slack))
     yield Note(
-        f"without draws, on the rows of the fit: ks.to_overall {fit.ks.max():.4f} instead of {drawn.ks.max():.4f}, "
+        f"without randomization, on the training rows: ks.to_overall {fit.ks.max():.4f} instead of "
+        f"{drawn.ks.max():.4f}, "
         f"and the expected loss is {'higher' if cost > 0 else 'lower'} by {abs(cost):.3g}",
         "rounded",
     )
     if not fit.holds:
         yield Caution(
-            f"rows of one score have one value, so the slack does not hold: group {groups.names[worst]!r} is "
-            f"{fit.ks[worst]:.4f} from everybody, where {slack[worst]:g} was asked; `decisions=randomized` holds it",
+            f"rows with one score get one value, so the rule exceeds the slack: group {groups.names[worst]!r} is "
+            f"{fit.ks[worst]:.4f} from all rows, and the slack is {slack[worst]:g}; `decisions=randomized` meets it",
             "slack",
         )
 
@@ -213,11 +214,12 @@ def _off(problem: RepairProblem, rows: PluginProblem) -> str:
     remedy = (
         "calibrate it first, or learn a model with `features`"
         if problem.features is None
-        else "take more rows"
+        else "use more rows"
     )
     return (
-        f"the score is taken for what the {row_loss(rows.loss).title} is least at, but shifting it, by one number for "
-        f"rows of about the same score, would take away {rows.around.off:.0%} of its loss on the labels; {remedy}"
+        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, but shifting it, by one "
+        "number for "
+        f"rows with similar scores, would remove {rows.around.off:.0%} of its loss on the labels; {remedy}"
     )
 
 
@@ -246,7 +248,8 @@ class PlugIn(Solver):
                 f"{row_loss(loss).title} expected of the scores, over the draws",
                 fit.loss,
                 fit.bound,
-                "rules, drawn or not, of expected label and cell, within the slack by the same shares of groups",
+                "rules, randomized or not, of expected label and group, that meet the slack with the same group "
+                "probabilities",
             )
             trace = replace(trace, gap=fit.gap, certificates=(proven,))
         return beside_base(predictor, base, trace, problem.table, group.scores)
@@ -273,32 +276,32 @@ def _notes_on_rule(
     if not fit.rule.moves:
         return
     if not fit.solved:
-        yield Caution("the linear program was not solved, so everybody gets the mean score", "not_converged")
+        yield Caution("the linear program was not solved, so all rows get the mean score", "not_converged")
         return
     names = attribute_name(problem.cells.columns)
     free, constant = rows.losses(PluginRule.free()), rows.losses(rows.constant)
     span = constant - free
     given = (fit.loss - free) / span if span > 0 else 0.0
     if not problem.protected_as_feature:
-        what = "the score tells" if problem.features is None else "the features tell"
+        what = "the score" if problem.features is None else "the features"
         part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
-        gives = f"gives away {part} of what {what} of the label (100% is one score for everybody)"
+        gives = f"loses {part} of the information in {what} about the label (100%: one score for all rows)"
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
         else:
             aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
             remedy = (
-                f"a rule that may look at {names!r} when predicting gives away {aware:.0%}: add "
+                f"a rule that may use {names!r} when predicting loses {aware:.0%}: add "
                 "`protected_as_feature`, or allow more `slack`"
                 if aware <= given / 2
-                else f"one that looks at {names!r} would give away {aware:.0%}; allow more `slack`"
+                else f"one that uses {names!r} would lose {aware:.0%}; allow more `slack`"
             )
-            yield Caution(f"this repair, which does not look at {names!r}, {gives}; {remedy}", "cost")
+            yield Caution(f"this repair, which does not use {names!r}, {gives}; {remedy}", "cost")
     yield from _notes_on_selection(problem.table, rows, fit)
     if fit.drawn > 0:
         yield Note(
-            f"{fit.drawn:.1%} of the rows have one of a few scores, drawn by the row's identity; the slack holds on "
-            "the rows of the fit in expectation over the draws",
+            f"{fit.drawn:.1%} of the rows get one of a few scores, randomized by the row ID; the slack holds on "
+            "the training rows in expectation over the draws",
             "drawn",
         )
 
@@ -314,7 +317,7 @@ def _notes_on_selection(table: Table, rows: PluginProblem, fit: PluginFit) -> It
     before = float(rows.share @ (rows.eta >= cut))
     for was, now, word in ((before, after, "at or above"), (1 - before, 1 - after, "below")):
         if was > 1e-9 and now < RARE * was:  # less is rounding of the shares of all rows
-            left = "nobody is" if now < 1e-12 else f"{now:.2%} of the rows are"
+            left = "no row is" if now < 1e-12 else f"{now:.2%} of the rows are"
             yield Caution(
                 f"{left} {word} the threshold {cut:g} after the repair, {was:.1%} before; move it",
                 "selection",
@@ -333,7 +336,7 @@ class Reduction(Solver):
 
     method: FairRegression
     option = "`solver=reduction`"
-    needs_rows = "it learns models of single rows; take `solver=closed-form`"
+    needs_rows = "it learns models from individual rows; use `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(
         (
             *("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
@@ -418,7 +421,7 @@ class Reduction(Solver):
         if oracle != of_loss:
             others = f"direct or {of_loss}" if self.method.learner == "linear" else of_loss
             raise UsageError(
-                f"fair-regression: `oracle={oracle}` does not go with the {row_loss(loss).title}; take {others}"
+                f"fair-regression: `oracle={oracle}` cannot be combined with the {row_loss(loss).title}; use {others}"
             )
         return Heuristic(fit)
 
@@ -426,16 +429,17 @@ class Reduction(Solver):
 def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quantity]:
     """Yield what is known of a mixture, which is no certificate."""
     yield Quantity(
-        "gap seen",
+        "oracle gap",
         mixture.gap_seen * unit,
-        "loss that the oracle's cheapest models would still save; as they need not be the cheapest, this is no bound",
+        "loss that the oracle's best models would still save; they need not be the best possible, so this is not "
+        "a bound",
     )
-    yield Quantity("nu", mixture.nu * unit, "gap seen with which the search has converged")
+    yield Quantity("nu", mixture.nu * unit, "oracle gap at which the search converges")
     if mixture.saddle is not None:
         yield from game_quantities(mixture.saddle, unit, "distance beyond the slack, at 40 thresholds")
     for name, distance in zip(groups.names, mixture.ks, strict=True):
         yield Quantity(
-            "distance", distance, "of the group to everybody, over the draws, on the rows of the fit", name
+            "distance", distance, "of the group to all rows, over the draws, on the training rows", name
         )
     for i, weight in enumerate(mixture.weights):
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
@@ -448,12 +452,13 @@ def _notes_on_mixture(mixture: Mixture, span: float, averaged: bool) -> Iterator
         return
     if averaged:
         yield Caution(
-            f"the average of {many} models is taken; parity was found for the mixture and need not hold for it",
+            f"the result is the average of {many} models; parity holds for the mixture and need not hold for the "
+            "average",
             "averaged",
         )
         return
     yield Note(
-        f"each row draws one of {many} models by its identity; a row's score varies by {span * mixture.spread:.3g} on "
+        f"each row uses one of {many} models, drawn by its ID; a row's score varies by {span * mixture.spread:.3g} on "
         "average (standard deviation), and parity holds for the mixture, in expectation over the draws",
         "drawn",
     )

@@ -48,8 +48,8 @@ class Promised(Repairer):
         """Return why nothing is promised of other people: losses without an end."""
         if self.constraint == "bounded_group_loss" and self.ends_on(reading) is None:
             return (
-                "the mean loss of people who are not in the data is bounded only where labels are; say where all of "
-                "them lie, such as `label_range=0,100`: take what they can be, and not what these rows have"
+                "the mean loss in the population has a bound only if labels have one; give the range of all labels in "
+                "the population, such as `label_range=0,100`; use possible values, not those of these rows"
             )
         return ""
 
@@ -59,7 +59,7 @@ class Promised(Repairer):
         if self.label_ends is None:
             return ""
         low, high = self.label_ends
-        return f", and every label for one between {low:g} and {high:g}"
+        return f", and that every label is between {low:g} and {high:g}"
 
     @property
     def asked_by(self) -> str:
@@ -109,7 +109,7 @@ class Promised(Repairer):
             low = high = math.nan
         if not -math.inf < low < high < math.inf:
             raise UsageError(
-                f"`label_range={self.label_range}`: write two numbers, LOW,HIGH, of which the first is smaller"
+                f"`label_range={self.label_range}`: write two numbers, LOW,HIGH, the smaller one first"
             )
         return low, high
 
@@ -126,11 +126,11 @@ class Promised(Repairer):
             return
         if reading.task == "classification":
             raise UsageError(
-                "fair-regression: `label_range` is of real-valued labels, and these are 0 and 1; leave it out"
+                "fair-regression: `label_range` is for real-valued labels, and these are 0 and 1; leave it out"
             )
         (low, high), least, most = self.label_ends, float(label.min()), float(label.max())
         if least < low or most > high:
             raise DataError(
                 f"label column {reading.columns.label!r} goes from {least:g} to {most:g}, which is not within "
-                f"`label_range={self.label_range}`; give the range of all labels that there can be"
+                f"`label_range={self.label_range}`; give the range of all possible labels"
             )

@@ -31,7 +31,7 @@ class Searched(Repairer):
             for name in OF_GAME:
                 if (given := getattr(self, name)) != getattr(type(self), name):
                     raise UsageError(
-                        f"fair-regression: `{name}={given}` goes with `search=exponentiated-gradient`; add it, or "
+                        f"fair-regression: `{name}={given}` needs `search=exponentiated-gradient`; add it, or "
                         f"leave out `{name}`"
                     )
         if self.rounds != int(self.rounds):
@@ -49,8 +49,8 @@ def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity
     yield Quantity(
         "nu_t",
         saddle.gap * unit,
-        "gap of the averages of exponentiated gradient, by the models it got; as they need not be the cheapest, this "
-        "is no bound",
+        "gap of the averages of exponentiated gradient, by the models it got; they need not be the best, so this "
+        "is not a bound",
     )
     yield Quantity("loss of the averages", saddle.loss * unit, "before they are brought within the slack")
     yield Quantity("violation of the averages", saddle.excess, over)

@@ -83,7 +83,7 @@ class Ramp(Repairer):
 
     name: ClassVar[str] = "ramp"
     summary: ClassVar[str] = (
-        "randomised threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
+        "randomized threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
         "predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
@@ -99,41 +99,41 @@ class Ramp(Repairer):
 
     constraint: str = param(
         "demographic_parity",
-        "what is made alike",
+        "constraint to meet",
         choices=(*CRITERIA, "covariance"),
     )
     min_ratio: float = param(
         0.0,
-        "least ratio between the rates of two groups that is left, such as 0.8 for the four-fifths rule, in place of a "
+        "smallest allowed ratio between the rates of two groups, such as 0.8 for the four-fifths rule, instead of a "
         "largest gap; 0: `slack` bounds the gap",
         at_least=0.0,
         at_most=1.0,
     )
     attributes: str = param(
         "crossed",
-        "whose groups are alike where several columns are protected: the cells of all of them (crossed), or the groups "
-        "of each column alone (each)",
+        "groups to make equal where several columns are protected: the intersections of all columns (crossed), "
+        "or the groups of each column alone (each)",
         choices=("crossed", "each"),
     )
     noise_membership: str = param(
         "",
-        "nothing is recorded: these columns, as [GROUP=]COLUMN,..., hold each row's probability to be of each true "
-        "group, by which the rates that are made alike are weighted: it states that, given these, decisions, and "
-        "labels where rates are by label, are independent of the true group; takes the place of `protected`",
+        "for groups that are not recorded: columns, as [GROUP=]COLUMN,..., with each row's probability to be in "
+        "each true group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
+        "labels where rates are by label, are independent of the true group; replaces `protected`",
         text=True,
         listed=True,
     )
     protected_number: str = param(
         "",
-        "columns of numbers, such as age, with each of which decisions may go by no more than `slack`: their "
-        "covariance, per standard deviation of the column; takes the place of `protected`",
+        "numeric columns, such as age; the covariance of decisions with each is at most `slack`: "
+        "it is measured per standard deviation of the column; replaces `protected`",
         text=True,
         listed=True,
     )
     gamma: float = param(
         0.05,
-        "width of the randomised ramp, in units of the score 2p-1; 0: a threshold with a tie probability; several "
-        "values: the validation part chooses",
+        "width of the randomized ramp, in units of the score 2p-1; 0: a threshold with a tie probability; several "
+        "values: validation rows choose",
         at_least=0.0,
         at_most=10.0,
         selectable=True,
@@ -141,7 +141,7 @@ class Ramp(Repairer):
     rho: float | str = param(
         "joint",
         "common rate: the best one by the scores (joint), by the labels (labels), the mean score (mean), or a number; "
-        "several values: the validation part chooses",
+        "several values: validation rows choose",
         words=("joint", "labels", "mean"),
         at_least=0.0,
         at_most=1.0,
@@ -149,19 +149,19 @@ class Ramp(Repairer):
     )
     shape: str = param(
         "one-sided",
-        "where the ramp lies: above its threshold, as in the paper, or around it",
+        "position of the ramp: above its threshold, as in the paper, or around it",
         choices=("one-sided", "centred"),
         selectable=True,
     )
     calibrate: str = param(
         "auto",
-        "recalibrate the scores in each group by its labels; auto: isotonic if the constraint is about labels",
+        "recalibrate the scores in each group with its labels; auto: isotonic if the constraint is about labels",
         choices=("auto", "none", "isotonic", "sigmoid"),
         selectable=True,
     )
     decisions: str = param(
         "randomized",
-        "randomized, or the nearest deterministic thresholds, whose cost is reported",
+        "randomized decisions, or the nearest deterministic thresholds, whose cost is reported",
         choices=("randomized", "deterministic"),
     )
 
@@ -251,10 +251,13 @@ class Ramp(Repairer):
         """That probabilities of membership are right, or how numbers are counted; nothing of recorded groups."""
         if self.membership:
             what = "decisions and labels" if self.about_labels else "decisions"
-            own = "and the probabilities of membership for right"
-            return f", {own}, and {what} for independent of the true group given them"
+            own = "that the membership probabilities are right"
+            return f", {own}, and that {what} are independent of the true group given them"
         if self.numbers:
-            return ", and the ends and the standard deviations of numbers on the rows of the fit for theirs"
+            return (
+                ", and that the ends and the standard deviations of numbers on the training rows are those of "
+                "the population"
+            )
         return ""
 
     @property
@@ -296,11 +299,7 @@ class Ramp(Repairer):
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: sgd keeps no rows."""
-        return (
-            "`solver=sgd` reads rows as they come and keeps none; take `solver=exact`"
-            if self.solver == "sgd"
-            else ""
-        )
+        return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if self.solver == "sgd" else ""
 
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
@@ -315,7 +314,7 @@ class Ramp(Repairer):
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
         if self.numbers:
-            return "counts have no entries of `protected_number`; repair from `data`"
+            return "counts have no values of `protected_number`; repair from `data`"
         return super().needs_rows
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -331,16 +330,16 @@ class Ramp(Repairer):
             if refused:
                 raise UsageError(
                     f"ramp: {name} {getattr(self, name)} needs scores that are probabilities, and these are raw; "
-                    f"leave `{name}` out, or say `score_scale=probability`, percent, margin or logit"
+                    f"leave `{name}` out, or set `score_scale=probability`, percent, margin or logit"
                 )
         if problem.table.rows.label is None:
             raise DataError(
-                "a raw score is made a probability by labels; name their column with `label`, or say "
+                "a raw score is calibrated with labels; name their column with `label`, or set "
                 "`score_scale=probability`, percent, margin or logit"
             )
         predictor = replace(self, calibrate="isotonic").solver_in_force.fit(problem, rng)
         if self.calibrate == "isotonic":
             return predictor
-        note = "the raw score was made a probability in each group, by isotonic regression on the labels"
+        note = "the raw score was calibrated to a probability in each group, by isotonic regression on the labels"
         trace = replace(predictor.trace, notes=(Note(note, "uncalibrated"), *predictor.trace.notes))
         return replace(predictor, trace=trace)

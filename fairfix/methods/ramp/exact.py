@@ -112,7 +112,7 @@ class Exact(Solver):
         )
         title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
         ratio = self.method.min_ratio
-        held = f"keep the {title} at {ratio:g} or more" if ratio else f"hold the slack in the {title}"
+        held = f"keep the {title} at {ratio:g} or more" if ratio else f"meet the slack in the {title}"
         attributes = self.method.alike(problem.cells.columns)
         if len(attributes) > 1:
             held += " of " + " and of ".join(map(attribute_name, attributes))
@@ -137,16 +137,14 @@ class Exact(Solver):
             shift += float((weight * (2 * points[k].of_rows(score) - 1)) @ (cut - chance))
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
         alike = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
-        worst = (
-            f"the largest gap of what is made alike is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
-        )
+        worst = f"the largest gap in the constrained rates is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
         if self.method.min_ratio:
             ratios = [one.min() / one.max() for one in alike if one.max() > 0]
-            worst = f"the smallest ratio of what is held alike is {min(ratios, default=math.nan):.2g}"
+            worst = f"the smallest ratio of the constrained rates is {min(ratios, default=math.nan):.2g}"
         cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
         note = (
-            f"deterministic thresholds: on the rows of the fit {worst}, and the "
-            f"accuracy that the scores promise changes by {cost:+.2g}"
+            f"deterministic thresholds: on the training rows, {worst}, and the "
+            f"accuracy expected from the scores changes by {cost:+.2g}"
         )
         notes = (*predictor.trace.notes, Note(note, "rounded"))
         # what is proven is of the chances, not of the decisions they are rounded to
@@ -187,9 +185,7 @@ class Exact(Solver):
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
-        does = (
-            NOT_OF_LABELS if method.about_labels else "where a gap may be left the rule drifts towards them"
-        )
+        does = NOT_OF_LABELS if method.about_labels else "if a gap is allowed, the rule drifts towards them"
         yield from uncalibrated(cells, does, " inside groups", "`calibrate=isotonic` or sigmoid")
 
 
@@ -226,11 +222,14 @@ def _quantities(
     for number, part in enumerate(parts, 1):
         if math.isfinite(part.rho):
             where = f", stratum {number} of {len(parts)}" if len(parts) > 1 else ""
-            what = "centre of the band of rates"
+            what = "target rate of the groups"
             if ratio:
-                what = f"rate above which no group may lie, nor below {ratio:g} of it"
+                what = f"largest allowed rate of a group; the smallest is {ratio:g} times it"
             yield Quantity("rho", part.rho, f"{what}{where}")
-    meaning = "multiplier of the band, on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
+    meaning = (
+        "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 one "
+        "gamma above"
+    )
     for level, rule in zip(cells.levels, rules, strict=True):
         if rule.curve is None:
             yield Quantity("offset", rule.offset + rule.remainder, meaning, attribute_name(level))

@@ -64,8 +64,9 @@ def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
         x = numbers_of(table, one.column)
         many = int(((x < one.low) | (x > one.high)).sum())
         yield Note(
-            f"{one.column} counts in standard deviations of {one.deviation:g}, from {one.low:g} to {one.high:g}; "
-            f"numbers beyond these ends, less than one in a hundred of {of} of the fit at either, count as the ends "
+            f"{one.column} is measured in standard deviations of {one.deviation:g}, from {one.low:g} to {one.high:g}; "
+            f"numbers beyond these ends, less than one in a hundred of {of} used to fit at either end, count as "
+            "the ends "
             f"({many:,} of {len(x):,} rows)",
             "numbers",
         )
@@ -75,8 +76,10 @@ def _trace(
     method: Ramp, scales: Sequence[Scale], best: PairsSolution, made: NumberRamp, notes: tuple[Note, ...]
 ) -> FitTrace:
     """Return how the fit went, and what it proves."""
-    meaning = "what a standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
-    held = "hold the slack in the covariance with " + " and with ".join(method.numbers)
+    meaning = (
+        "amount that one standard deviation of the column adds to a row's threshold, on the scale 2 p - 1"
+    )
+    held = "meet the slack in the covariance with " + " and with ".join(method.numbers)
     return proven_trace(
         method.gamma,
         best,
@@ -87,7 +90,7 @@ def _trace(
             for one, price in zip(scales, made.prices.tolist(), strict=True)
             for quantity in (
                 Quantity("price", price, meaning, one.column),
-                Quantity("mean", one.mean, "mean of the column between its ends", one.column),
+                Quantity("mean", one.mean, "mean of the column, clipped to its ends", one.column),
             )
         ),
     )

@@ -27,11 +27,11 @@ def check_parameters(method: Ramp) -> None:
         _check_ungrouped(method)
     if method.rho != "joint" and method.constraint in ("equalized_odds", "covariance"):
         raise UsageError(
-            f"ramp: rho {method.rho!r} does not go with {method.constraint}, which finds its own rates"
+            f"ramp: rho {method.rho!r} cannot be combined with {method.constraint}, which finds its own rates"
         )
     if method.rho in ("mean", "labels") and method.constraint != "demographic_parity":
         raise UsageError(
-            f"ramp: rho {method.rho!r} is a selection rate, which {method.constraint} is not about"
+            f"ramp: rho {method.rho!r} is a selection rate, which {method.constraint} does not constrain"
         )
 
 
@@ -40,28 +40,28 @@ def _check_ratio(method: Ramp) -> None:
     asked = f"ramp: `min_ratio={method.min_ratio:g}`"
     if method.constraint in ("equalized_odds", "covariance"):
         raise UsageError(
-            f"{asked} is of one rate of each group, which {method.constraint} is not about; take "
+            f"{asked} constrains one rate of each group, which {method.constraint} does not; use "
             "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
         )
     if method.slack:
-        raise UsageError(f"{asked} takes the place of `slack={method.slack:g}`; leave out one of them")
+        raise UsageError(f"{asked} replaces `slack={method.slack:g}`; leave out one of them")
     if method.rho != "joint":
         raise UsageError(
-            f"{asked} does not go with `rho={method.rho}`, since it finds the rates; leave out `rho`"
+            f"{asked} cannot be combined with `rho={method.rho}`, since it finds the rates; leave out `rho`"
         )
 
 
 def _check_each(method: Ramp) -> None:
     """Raise a UsageError where something does not go with groups that overlap."""
-    asked = "ramp: `attributes=each` does not go with"
+    asked = "ramp: `attributes=each` cannot be combined with"
     if method.constraint in ("equalized_odds", "covariance"):
         raise UsageError(
-            f"{asked} `constraint={method.constraint}`; take demographic_parity, equal_opportunity or "
+            f"{asked} `constraint={method.constraint}`; use demographic_parity, equal_opportunity or "
             "predictive_equality, or leave out `attributes`"
         )
     if method.min_ratio:
         raise UsageError(
-            f"{asked} `min_ratio={method.min_ratio:g}`; take a `slack`, or leave out `attributes`"
+            f"{asked} `min_ratio={method.min_ratio:g}`; use a `slack`, or leave out `attributes`"
         )
     if method.rho != "joint":
         raise UsageError(
@@ -80,24 +80,27 @@ def _check_ungrouped(method: Ramp) -> None:
         usual = value == part.default or name in ("slack", own, "shape")
         if usual or (name == "gamma" and value > 0) or (name, value) in accepted:
             continue
-        remedy = "take a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
+        remedy = "use a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
         shown = f"{value:g}" if isinstance(value, float) else value
         raise UsageError(
-            f"ramp: `{own}` does not go with `{name}={shown}`: {_reason(method, name)}; {remedy}"
+            f"ramp: `{own}` cannot be combined with `{name}={shown}`: {_reason(method, name)}; {remedy}"
         )
 
 
 def _reason(method: Ramp, name: str) -> str:
     """Return why a parameter does not go with soft groups, or with protected numbers."""
     if name == "gamma":
-        return "it is solved by ramps of some width"
+        return "its solver needs ramps of positive width"
     if name == "decisions":
-        return "its slack is held by ramps, whose decisions are random"
+        return "it meets its slack with ramps, whose decisions are randomized"
     if not method.membership:
-        return "it bounds a covariance with numbers, which have no groups to repair by"
+        return "it limits a covariance with numbers, which have no groups"
     if name == "calibrate":
-        return "scores are recalibrated for groups that nobody has recorded by isotonic regression, for rates by label"
-    return "it is solved for differences between groups that nobody has recorded, by ramps of some width"
+        return (
+            "for groups that are not recorded, scores are recalibrated by isotonic regression, and only for "
+            "rates by label"
+        )
+    return "for groups that are not recorded, the solver needs differences and ramps of positive width"
 
 
 def check_rows(method: Ramp, problem: RepairProblem) -> None:
@@ -110,4 +113,6 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
         ("score_scale=raw", table.reading.score_scale == "raw"),
     ):
         if method.instead and given:
-            raise UsageError(f"ramp: `{method.instead}` does not go with `{name}`; leave one of them out")
+            raise UsageError(
+                f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out"
+            )

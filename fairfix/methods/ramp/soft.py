@@ -79,7 +79,8 @@ def _require_share(groups: Mapping[str, str], share: Floats, of: str) -> None:
     for (group, column), part in zip(groups.items(), share.tolist(), strict=True):
         if part < NEEDED:
             raise DataError(
-                f"group {group!r} has {part:.2g} of the rows{of} to fit on, by the probabilities in {column!r}; leave "
+                f"group {group!r} has only {part:.2g} of the rows{of} to fit on, by the probabilities in "
+                f"{column!r}; leave "
                 "it out and add its probability to another group's"
             )
 
@@ -135,9 +136,9 @@ def _warnings(method: Ramp, problem: RepairProblem) -> Iterator[Note]:
 
 
 ASSUMED = Note(
-    "rates of groups are weighted by the probabilities of membership; they are those of the true groups if the "
+    "rates of groups are weighted by the membership probabilities; they equal those of the true groups if the "
     "probabilities are right for the people in these data and if, among people of equal probabilities, the score, and "
-    "for rates by label the label too, tells nothing of the true group; the data cannot show either",
+    "for rates by label the label too, is independent of the true group; the data cannot show either",
     "assumption",
 )
 """What weighted rates rest on."""
@@ -150,24 +151,25 @@ def _trace(
     rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.constraint))
     over, counted = "", ""
     if method.about_labels and method.calibration == "isotonic" and len(method.events) == 1:
-        over = f", over the rows of label {method.events[0]} by the inverse of its probability"
+        over = f", over the rows with label {method.events[0]}, weighted by the inverse of its probability"
     elif method.about_labels:
-        counted = ", labels being counted by their probabilities"
-    times = ", and the probability of the label over its share" if method.about_labels else ""
-    meaning = f"what the group adds to a row's threshold, times the row's probability to be of it{times}, "
+        counted = ", with labels counted by their probabilities"
+    times = ", and the probability of the label divided by its rate" if method.about_labels else ""
+    meaning = (
+        f"amount that the group adds to a row's threshold, times the row's probability to be in it{times}, "
+    )
     meaning += "on the scale 2 p - 1"
     centres = zip(rates_of(method.constraint), best.centres.tolist(), strict=True)
-    held = f"hold the slack in the difference of the {rates} weighted by the probabilities of membership{counted}"
+    held = (
+        f"meet the slack in the difference of the {rates} weighted by the membership probabilities{counted}"
+    )
     return proven_trace(
         method.gamma,
         best,
         held,
         notes,
         (
-            *(
-                Quantity("rho", centre, f"centre of the band of {name.replace('_', ' ')}s")
-                for name, centre in centres
-            ),
+            *(Quantity("rho", centre, f"target {name.replace('_', ' ')}") for name, centre in centres),
             *(Quantity("offset", t, meaning, k) for k, t in numbers.items()),
         ),
         over=over,

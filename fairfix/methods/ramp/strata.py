@@ -330,7 +330,7 @@ def _require_labels(
                 name = cells[k].name if groups is None else levels[k][j - len(kinds)]
                 raise DataError(
                     f"group {name!r} has no rows with label {label} to fit on, so a rate among them is undefined; "
-                    "leave the group out or fold it into another"
+                    "leave the group out or merge it into another"
                 )
 
 

@@ -33,7 +33,7 @@ class Stream(Solver):
 
     method: Ramp
     option = "`solver=sgd`"
-    needs_rows = "`solver=sgd` takes its steps row by row; take `solver=exact`"
+    needs_rows = "`solver=sgd` takes its steps row by row; use `solver=exact`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),
@@ -47,7 +47,7 @@ class Stream(Solver):
         """Learn from rows in memory, in random order."""
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
-            raise UsageError("ramp: solver sgd does not go with strata; take `solver=exact`")
+            raise UsageError("ramp: `solver=sgd` cannot be combined with `strata`; use `solver=exact`")
         code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
         order = rng.permutation(code.size)
         score, weight = (
@@ -94,11 +94,16 @@ class Stream(Solver):
     ) -> RepairedPredictor:
         """Return the predictor of a solution, with a caution where it has not settled."""
         note = Caution(
-            f"after {solution.passes} passes over {solution.points:,} rows the selection rates are off the allowed "
-            f"band by {solution.off:.1e}; scores of few values under a narrow ramp do that: widen it with `gamma`",
+            f"after {solution.passes} passes over {solution.points:,} rows, the selection rates are outside the "
+            "allowed "
+            f"band by {solution.off:.1e}; this happens with few distinct scores and a narrow ramp: widen it with "
+            "`gamma`",
             "slack",
         )
-        meaning = "on the scale 2 p - 1: chances rise from 0 there to 1 a gamma above"
+        meaning = (
+            "group threshold offset, on the scale 2 p - 1: the probability of yes rises from 0 there to 1 "
+            "one gamma above"
+        )
         trace = FitTrace(
             solution.converged,
             solution.passes,

@@ -48,10 +48,10 @@ def proven_trace(
     """
     width = f"{gamma:g} q^2 / 2 - " if gamma else "-"
     proven = Certificate(
-        f"mean of {width}f q (q the chance of a positive decision, f what one is worth by the score{over})",
+        f"mean of {width}f q (q: probability of a positive decision, f: its value by the score{over})",
         best.objective,
         best.objective - best.gap,
-        f"all chances of a positive decision for these rows that {held}",
+        f"all probabilities of a positive decision for these rows that {held}",
     )
     return FitTrace(
         best.converged,
@@ -68,7 +68,7 @@ def alike_for_all(chance: Floats) -> Iterator[Note]:
     """Yield a caution where all chances of a positive decision are 0, or all are 1."""
     for decision, alike in (("negative", chance.max() <= 0.0), ("positive", chance.min() >= 1.0)):
         if alike:
-            yield Caution(f"the repaired rule decides {decision} for everybody", "selection")
+            yield Caution(f"the repaired rule makes a {decision} decision for all rows", "selection")
 
 
 def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator[Note]:
@@ -76,11 +76,12 @@ def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator
     off, chance = miscalibration(cells.cells)
     if off - chance > MISCALIBRATED:
         yield Caution(
-            f"the scores are off by {off:.3f} on average{where} (chance gives {chance:.3f}): {does}; recalibrate with "
+            f"the scores are off by {off:.3f} on average{where} (random variation alone gives {chance:.3f}): "
+            f"{does}; recalibrate with "
             f"{remedies}",
             "uncalibrated",
         )
 
 
-NOT_OF_LABELS = "the rates that are made alike are not those of the labels"
+NOT_OF_LABELS = "the rates that are equalized are not those of the labels"
 """What uncalibrated scores do to rates by label."""

@@ -58,7 +58,7 @@ class Robust(Repairer):
 
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
-        "score thresholds that keep the true groups alike where the recorded groups are noisy: demographic parity, "
+        "score thresholds that equalize the true groups where the recorded groups are noisy: demographic parity, "
         "equal opportunity, predictive equality (FPR), equalized odds, or the least largest error of a group "
         "(minimax), under a stated assumption about the noise"
     )
@@ -74,34 +74,34 @@ class Robust(Repairer):
     }
 
     slack: float = param(
-        0.05, "how far the rate of a true group may be from the rate over everybody", at_least=0.0
+        0.05, "largest allowed distance of a true group's rate from the overall rate", at_least=0.0
     )
     constraint: str = param(
         "demographic_parity",
-        "what is held alike among the true groups; minimax: the largest error rate of a true group is as small as "
+        "constraint on the true groups; minimax: the largest error rate of a true group is as small as "
         "thresholds, or mixtures of models, can make it, without a slack",
         choices=tuple(COMPARISONS),
     )
     sides: str = param(
         "both",
-        "both: the slack bounds the distance either way; one: only to the worse, as in the paper (selection and true "
-        "positive rates below that of everybody, false positive rates above)",
+        "both: the slack limits the distance in both directions; one: only the worse direction, as in the paper "
+        "(selection and true positive rates below the overall rate, false positive rates above)",
         choices=("both", "one"),
     )
     solver: str = param(
         "thresholds",
-        "thresholds of a score, the best there are; the same by a search of all rules of a small class (ideal); a "
-        "mixture of models over features, which a learner finds for the costs of the worst noise (oracle); or a linear "
+        "optimal thresholds of a score; the same by a search of all rules of a small class (ideal); a "
+        "mixture of models over features, fitted to the costs of the worst noise (oracle); or a linear "
         "rule over features, trained against the worst distribution within the radii of the table (dro) or the worst "
         "soft assignment (soft)",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
     assumption: str = param(
         "auto",
-        "what is assumed of the noise: nothing but the table by label (certified) or without (soft); that it depends "
-        "on outcomes by at most epsilon; that it depends on the true group alone (identified); nothing but the radii "
-        "(radii); auto: what `noise_epsilon` or `noise_class_conditional` state, else certified if the table has "
-        "labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
+        "assumption about the noise: only the table by label (certified) or without (soft); that it depends "
+        "on outcomes by at most epsilon; that it depends on the true group alone (identified); only the radii "
+        "(radii); auto: the one that `noise_epsilon` or `noise_class_conditional` states, else certified if the "
+        "table has labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
         choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
     )
     epsilon: float = param(
@@ -112,8 +112,8 @@ class Robust(Repairer):
     )
     survey_confidence: float | str = param(
         "none",
-        "with a noise table of counts: the slack holds for all tables that its survey leaves open at this confidence, "
-        "in place of the one that was counted; 0.95 is usual",
+        "with a noise table of counts: the slack holds for all tables that are consistent with its survey at "
+        "this confidence, instead of only the counted table; 0.95 is usual",
         words=("none",),
         at_least=0.5,
         at_most=0.9999,
@@ -121,13 +121,13 @@ class Robust(Repairer):
     z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
     thresholds: str = param(
         "group",
-        "thresholds by recorded group, which is needed at predict time then, or the same for everybody",
+        "thresholds by recorded group, which is then needed at predict time, or the same for all rows",
         choices=("group", "blind"),
     )
     bins: float | str = param(
         "auto",
         "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
-        "labels; auto: 100, and 20 for assumption epsilon, which is about bins; fewer with solver ideal, the more "
+        "labels; auto: 100, and 20 for assumption epsilon, which is per bin; fewer with solver ideal, the more "
         "recorded groups there are",
         words=("auto",),
         at_least=2,
@@ -149,8 +149,9 @@ class Robust(Repairer):
         for name, usual in given.items():
             if (value := getattr(self, name)) not in usual:
                 raise UsageError(
-                    f"{self.name}: `{name}={value}` does not go with `constraint=minimax`, which is the least largest "
-                    f"error that thresholds, or models of `solver=oracle`, can have; leave out `{name}`"
+                    f"{self.name}: `{name}={value}` cannot be combined with `constraint=minimax`, which "
+                    "minimizes the largest "
+                    f"error of thresholds, or of models with `solver=oracle`; leave out `{name}`"
                 )
 
     @property
@@ -161,7 +162,7 @@ class Robust(Repairer):
     def without_guarantee(self, reading: Reading) -> str:
         """Return that no number is known before the fit that the least largest error could be promised to keep."""
         if self.constraint == "minimax":
-            return "the least largest error is no bound that is asked for; take another `constraint`"
+            return "`constraint=minimax` sets no bound; use another `constraint`"
         return ""
 
     def bounds_of(self, reading: Reading) -> str:
@@ -193,7 +194,7 @@ class Robust(Repairer):
         if name == "identified":
             if noise.epsilon is not None:
                 raise UsageError(
-                    f"{self.name}: assumption identified says that noise depends on the true group alone, and "
+                    f"{self.name}: assumption identified means that noise depends on the true group alone, and "
                     "`noise_epsilon` that it may depend on outcomes; give one of them"
                 )
             return replace(noise, class_conditional=True)
@@ -223,8 +224,8 @@ class Robust(Repairer):
             return self.epsilon
         if self.epsilon != Robust.epsilon:
             raise UsageError(
-                f"{self.name}: `epsilon={self.epsilon:g}` and `noise_epsilon={noise.epsilon:g}` say different things "
-                "of the noise; give one of them"
+                f"{self.name}: `epsilon={self.epsilon:g}` and `noise_epsilon={noise.epsilon:g}` contradict each other "
+                "about the noise; give one of them"
             )
         return noise.epsilon
 
@@ -232,7 +233,7 @@ class Robust(Repairer):
         """Raise where the noise table has no labels, which assumption certified needs."""
         if self.assumption_of(noise) == "certified" and not (noise.table and noise.table.by_label):
             raise UsageError(
-                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or take "
+                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or use "
                 "`assumption=soft`"
             )
 

@@ -32,24 +32,25 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
         what = f"`assumption={name}`" if method.solver != "soft" else "`solver=soft`"
         instead = "`assumption=radii`" if method.solver != "soft" else "`solver=dro`"
         raise UsageError(
-            f"{method.name}: `noise_radius` alone does not tell what {what} needs; give a noise table with `noise`, or "
-            f"take {instead}"
+            f"{method.name}: `noise_radius` alone does not give the information that {what} needs; give a noise "
+            "table with `noise`, or "
+            f"use {instead}"
         )
     plain = method.assumption == "auto" and name == "soft" and method.solver != "soft"
     if plain and method.constraint != "demographic_parity":
-        others = "`assumption=identified` or epsilon (which assume more), or soft (which may accept nobody)"
+        others = "`assumption=identified` or epsilon (which assume more), or soft (which may accept no one)"
         if method.solver != "thresholds":
-            others = "`assumption=soft` (which may accept nobody)"
+            others = "`assumption=soft` (which may accept no one)"
         raise UsageError(
-            f"{method.name}: the noise table has no labels, and without them {method.constraint} can hardly be "
+            f"{method.name}: the noise table has no labels, and without labels, {method.constraint} can hardly be "
             f"guaranteed by any rule. Add a column label to the table, or choose {others}"
         )
     method.require_labels_of_certified(noise)
     used = [column for column in problem.cells.columns if column in problem.seen_by_model]
     if used and name in ("identified", "epsilon"):
         raise UsageError(
-            f"{method.name}: the model looks at {', '.join(used)}; assumption {name} needs a score that does not "
-            "use the noisy group. Take `assumption=certified` or soft, or a model without it"
+            f"{method.name}: the model uses {', '.join(used)}; assumption {name} needs a score that does not "
+            "use the noisy group. Use `assumption=certified` or soft, or a model without it"
         )
     if name == "epsilon":
         return Sensitive(method.epsilon_of(noise))
@@ -73,15 +74,15 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
     noise, who = problem.noise, f"{method.name}: `survey_confidence={method.survey_confidence:g}`"
     assert noise is not None
     if noise.table is None or noise.table.form != "count":
-        raise UsageError(f"{who} is about a noise table of counts (`noise=FILE`); without one leave it out")
+        raise UsageError(f"{who} needs a noise table of counts (`noise=FILE`); leave it out")
     name = method.assumption_of(noise)
     if name == "identified":
         raise UsageError(
-            f"{who} does not go with `assumption=identified`, an estimate by one table; `assumption=epsilon` with "
-            "`epsilon=0` says the same of the noise and holds for all tables of the survey"
+            f"{who} cannot be combined with `assumption=identified`, an estimate by one table; "
+            "`assumption=epsilon` with `epsilon=0` makes the same assumption and holds for all tables of the survey"
         )
     if name == "radii" and noise.radii is not None:
-        raise UsageError(f"{who}: `noise_radius` is no survey; leave one of them out")
+        raise UsageError(f"{who}: `noise_radius` is not a survey; leave one of them out")
     return taken.surveyed(problem, own, method.survey_confidence)
 
 
@@ -89,13 +90,14 @@ def _by_membership(method: Robust, noise: Noise, name: str) -> Assumption:
     """Return the assumption in force of probabilities of membership; UsageError where they say nothing of it."""
     if method.solver not in ("thresholds", "oracle"):
         raise UsageError(
-            f"{method.name}: `solver={method.solver}` knows no probabilities of membership; take `solver=thresholds`"
+            f"{method.name}: `solver={method.solver}` does not support membership probabilities; use "
+            "`solver=thresholds`"
         )
     allowed = ("soft", "identified") if method.solver == "thresholds" else ("soft",)
     if name not in allowed:
-        what = "is about recorded groups" if name != "identified" else "goes with `solver=thresholds`"
+        what = "needs recorded groups" if name != "identified" else "needs `solver=thresholds`"
         raise UsageError(
-            f"{method.name}: `assumption={name}` {what}, and `noise_membership` gives probabilities; take "
+            f"{method.name}: `assumption={name}` {what}, and `noise_membership` gives probabilities; use "
             f"`assumption=soft`{' or identified' * (len(allowed) > 1)}"
         )
     if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
@@ -105,7 +107,7 @@ def _by_membership(method: Robust, noise: Noise, name: str) -> Assumption:
             else "`assumption=soft`"
         )
         raise UsageError(
-            f"{method.name}: `noise_membership` says nothing of labels, and without that {method.constraint} can "
-            f"hardly be guaranteed by any rule. Choose {others} (which may accept nobody)"
+            f"{method.name}: `noise_membership` has no labels, and without labels {method.constraint} can "
+            f"hardly be guaranteed by any rule. Choose {others} (which may accept no one)"
         )
     return Soft() if name == "soft" else Independent(method.z)

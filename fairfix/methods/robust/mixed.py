@@ -48,7 +48,7 @@ class OracleMixture(Solver):
     option = "`solver=oracle`"
     uses_labels = True
     sees_groups = False
-    needs_rows = "it fits models to the features of rows; take `solver=thresholds`"
+    needs_rows = "it fits models to the features of rows; use `solver=thresholds`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins", "survey_confidence"), anything),
         "assumption": only("auto", "soft", "certified", "radii"),
@@ -97,32 +97,33 @@ class OracleMixture(Solver):
         """Yield how the mixture was found, and what is unusual about it."""
         if not len(rule.models):
             yield Caution(
-                "the repaired rule decides alike for everybody: no model that the learner found is of use within the "
-                "constraint",
+                "the repaired rule makes the same decision for all rows: no model that the learner found helps "
+                "within the constraint",
                 "selection",
             )
         end = (
-            "and made none that makes it better"
+            "and found none that improves it"
             if best.at_end
-            else "the most that it is asked for, and more might make it better"
+            else "the largest number allowed, and more might improve it"
         )
         if self.method.constraint == "minimax":
             yield Note(
-                "the largest error rate of a true group, on the rows of the fit and under the assumption, is at most "
-                f"{best.largest:z.4f}; that no mixture of the learner's models has a smaller one is not known",
+                "on the training rows and under the assumption, the largest error rate of a true group is at most "
+                f"{best.largest:z.4f}; it is not known whether a mixture of the learner's models has a smaller one",
                 "worst_case",
             )
         never = 1.0 - float(rule.weights.sum()) - rule.always
         parts = [f"{share:.1%} a model at a threshold" for share in rule.weights]
         parts += [
-            f"{share:.1%} {answer} to everybody"
+            f"{share:.1%} {answer} for all rows"
             for share, answer in ((rule.always, "yes"), (never, "no"))
             if share > CERTAIN
         ]
         yield Note(
-            f"what decides is drawn: {', '.join(parts)}; the learner was asked for {best.models} models, each of small "
-            f"cost at the prices of the worst noise, {end}; that it finds the least cost is not known, so no bound on "
-            "the least error is",
+            f"the deciding rule is randomized: {', '.join(parts)}; the learner fitted {best.models} models, each "
+            "of small "
+            f"cost at the dual values of the worst noise, {end}; it is not known to find the least cost, so no "
+            "bound on the least error is known",
             "search",
         )
 

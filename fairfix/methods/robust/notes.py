@@ -57,25 +57,28 @@ def reliance(
     table, short, columns = noise.table, rows.merged(chance), problem.cells.columns
     about_recording = isinstance(assumed, Identified | Sensitive)
     kept = "" if table is None else f"; {_kept(noise, about_recording)}"
-    what = "probabilities" if noise.membership else "radii" if table is None else "table"
+    what = "set of probabilities" if noise.membership else "set of radii" if table is None else "table"
     relies = _relied_on(method, problem, behind, assumed)
-    basis = "taken as known"
+    basis = "is taken as known"
     if behind.ranges:
         assert table is not None
-        basis = f"known by a survey of {table.rows:,} rows, at {_percent(method)} confidence over its draw"
-    yield Note(f"relies on {relies}; on the rows of the fit, the {what} {basis}{kept}", "assumption")
+        basis = f"is known from a survey of {table.rows:,} rows, at {_percent(method)} confidence"
+    yield Note(f"relies on {relies}; on the training rows, the {what} {basis}{kept}", "assumption")
     if about_recording and not problem.seen_by_model and problem.features is None:
-        yield Note(f"that the score does not use {' x '.join(columns)!r} is taken on trust", "assumption")
+        yield Note(
+            f"the repair assumes that the score does not use {' x '.join(columns)!r}, which it cannot check",
+            "assumption",
+        )
     cases = list(_worst_cases(method.parity, problem, rows, short, behind))
     named = {} if table is None else dict(zip(table.noisy, table.entries.T, strict=True))
     extra = [name for name, own in named.items() if name not in problem.cells.names and own.any()]
     if extra:
         yield Caution(
-            f"the noise table names {', '.join(map(repr, extra))} as recorded, and no row of the fit is recorded "
-            "so: rename it there if it is another name of a group",
+            f"the noise table names {', '.join(map(repr, extra))} as recorded, and no training row is recorded "
+            "so: rename it in the table if it is another name of a group",
             "unknown_recorded",
         )
-    recorded = "the tables of the report are by recorded group, but for what is named true_groups"
+    recorded = "the tables of the report are by recorded group, except numbers named true_groups"
     yield Note(recorded, "recorded_groups")
     minimax = method.constraint == "minimax"
     slack = "" if minimax else f"; the slack is {method.slack:g}"
@@ -88,7 +91,7 @@ def reliance(
         names = [name for name, bad in zip(true, empty, strict=True) if bad]
         if names:
             which = (
-                "the probabilities of membership guarantee"
+                "the membership probabilities guarantee"
                 if table is None
                 else "the table without labels guarantees"
             )
@@ -108,10 +111,10 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
         columns = ", ".join(noise.membership.values())
         if isinstance(assumed, Independent):
             return (
-                f"N4 (identified): given the probabilities of membership in {columns}, the true group is independent "
+                f"N4 (identified): given the membership probabilities in {columns}, the true group is independent "
                 f"of score and label, with a margin of {method.z:g} standard errors"
             )
-        return f"N1 (soft): whoever of the rows with like probabilities of membership in {columns} is of each group"
+        return f"N1 (soft): any rows with the same membership probabilities in {columns} may belong to each group"
     if isinstance(assumed, Certified):
         return "N2 (certified): any noise that fits the noise table by label"
     if isinstance(assumed, Soft):
@@ -141,9 +144,9 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
         )
         each = f" ({each})"
     origin = (
-        "by the radii given"
+        "by the given radii"
         if noise.radii
-        else "the radii valid whatever the noise that fits the noise table"
+        else "by radii that are valid for any noise that fits the noise table"
     )
     return (
         f"N0 ({'dro' if method.solver == 'dro' else 'radii'}): any distribution within total variation of that of "
@@ -194,11 +197,11 @@ def _near(rows: Merged, balls: Balls, rate: str) -> Pair:
 def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumption) -> str:
     """Return how much noise may depend on outcomes before the constraint can break."""
     if behind.recording is None:
-        return "the noise table does not tell how large the true groups are, so there is no eps*"
+        return "the noise table does not give the sizes of the true groups, so there is no eps*"
     (recording,) = behind.of_assumption(Sensitive(0.0))
     if isinstance(recording, Range) and recording.keep == "true-given-noisy":
         return (
-            "eps* is about P(noisy | true), and the survey is taken for P(true | noisy): it is not computed"
+            "eps* is about P(noisy | true), and the survey is used for P(true | noisy), so it is not computed"
         )
     broken = breakdown_of(short.n, recording, short.chance, method.parity, min(method.slack, 1.0))
     about = "P(noisy | true) depends on decisions and the label"
@@ -209,8 +212,8 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
         eps = assumed.eps if math.isnan(eps) else max(eps, assumed.eps)
     if math.isnan(eps):
         return (
-            f"the slack need not hold even if {about} by the least that the data allow, "
-            f"{broken.smallest_eps:.3f}: it is an estimate (no eps*)"
+            f"the slack need not hold even if {about} by the smallest amount that the data allow, "
+            f"{broken.smallest_eps:.3f}; the result is an estimate (no eps*)"
         )
     if eps >= 1:
         return f"the slack holds however much {about} (eps* = 1)"
@@ -220,22 +223,20 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
 def _percent(method: Robust) -> str:
     """Return the confidence over the draw of the survey."""
     assert not isinstance(method.survey_confidence, str)
-    return f"{100 * method.survey_confidence:g} %"
+    return f"{100 * method.survey_confidence:g}%"
 
 
 def _kept(noise: Noise, about_recording: bool) -> str:
     """Return what of the noise table is taken to hold for the rows."""
     ways = (noise.of_recording,) if about_recording else noise.ways
     both = " or ".join(f"P({way.replace('-given-', ' | ')})" for way in ways)
-    return f"of it {both} holds for them{', whichever is worse' if len(ways) > 1 else ''}"
+    return f"its {both} holds for these rows{', whichever is worse' if len(ways) > 1 else ''}"
 
 
 def cut_note(problem: RepairProblem) -> Iterator[Note]:
     """Yield that errors count alike where the base decides at another threshold than 0.5."""
     if abs(problem.table.reading.cut - 0.5) > HOLDS:
-        alike = (
-            "both kinds of error count alike in the repair, wherever the threshold of the base decisions lies"
-        )
+        alike = "both kinds of error have equal weight in the repair, whatever the threshold of the original decisions"
         yield Note(alike, "threshold")
 
 
@@ -246,7 +247,7 @@ def extremes(problem: RepairProblem, base: Floats, chance: Floats) -> Iterator[N
     few, had = min(taken, 1 - taken), was if taken < 0.5 else 1 - was
     if 0 < few < max(FEW, LITTLE * had):
         yield Caution(
-            f"the repaired rule accepts {taken:.2%} of everybody, where the base accepts {was:.2%}: the constraint "
-            "is held by deciding nearly everybody alike",
+            f"the repaired rule accepts {taken:.2%} of all rows, and the original model accepts {was:.2%}: the "
+            "constraint is met by deciding nearly all rows the same way",
             "selection",
         )

@@ -112,29 +112,36 @@ class Postprocessed(Solver):
         method, least, most = self.method, chance.min(), chance.max()
         if not best.feasible:
             yield Caution(
-                f"no thresholds satisfy the constraint: these miss it by the least, {best.violation:.4f} of a rate",
+                f"no thresholds satisfy the constraint: these have the smallest violation, {best.violation:.4f} "
+                "of a rate",
                 "infeasible",
             )
         if method.constraint == "minimax":
             yield Note(
-                "the largest error rate of a true group, on the rows of the fit and under the assumption, is "
+                "on the training rows and under the assumption, the largest error rate of a true group is "
                 f"{best.largest_error:z.4f}; no thresholds between the same bins have a smaller one than "
                 f"{best.least_largest_error:z.4f}",
                 "worst_case",
             )
         if method.sides == "one":
             yield Note(
-                "only one side is held (`sides=one`): groups may be as much better off than everybody as they like",
+                "only one side is constrained (`sides=one`): groups may be better off than average by any amount",
                 "one_side",
             )
         if least == most:
-            what = "the same chance" if 0 < least < 1 else "yes" if least == 1 else "no"
+            what = "the same probability" if 0 < least < 1 else "yes" if least == 1 else "no"
             anyway = best.feasible and least == (score >= 0.5).mean()
-            why = "no score lies on the other side of 0.5" if anyway else "nothing less is guaranteed"
-            yield Caution(f"the repaired rule decides the same for everybody ({what}): {why}", "selection")
+            why = (
+                "no score lies on the other side of 0.5"
+                if anyway
+                else "no other rule is guaranteed to satisfy the constraint"
+            )
+            yield Caution(f"the repaired rule decides the same for all rows ({what}): {why}", "selection")
         if isinstance(self, Ideal):
             which = "the best" if method.decisions == "deterministic" else "a mixture"
-            yield Note(f"{which} of {best.programs:,} rules, each held to its own worst noise", "search")
+            yield Note(
+                f"{which} of {best.programs:,} rules, each checked against its own worst noise", "search"
+            )
         if method.thresholds == "group":
             recorded = " x ".join(problem.cells.columns)
             yield Note(
@@ -172,8 +179,8 @@ class Thresholds(Postprocessed):
             assumed = Radii(tuple(noise.balls.home.tolist()))
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
-                f"{method.name}: the noise table does not tell how large the true groups are, which assumption epsilon "
-                "needs; say `noise_keep=true-given-noisy` if that holds, or take `assumption=certified` or soft"
+                f"{method.name}: the noise table does not give the sizes of the true groups, which assumption epsilon "
+                "needs; set `noise_keep=true-given-noisy` if that holds, or use `assumption=certified` or soft"
             )
         table, *others = noise.of_assumption(assumed)
         slack = min(method.slack_of_all or 0.0, 1.0)  # rates differ by no more than 1
@@ -183,7 +190,7 @@ class Thresholds(Postprocessed):
             )
         except Refuted as error:
             raise DataError(
-                f"{method.name}: {error}; take a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
+                f"{method.name}: {error}; use a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
             ) from error
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
@@ -210,9 +217,9 @@ class Ideal(Postprocessed):
         bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
         if rules_of(bins, free) > MOST:
             raise UsageError(
-                f"{self.method.name}: `solver=ideal` looks at all rules, and {bins} bins in {groups} recorded groups "
-                f"make {rules_of(bins, free):,}; it takes {MOST:,} at most. Take fewer `bins`, `thresholds=blind`, or "
-                "`solver=thresholds`"
+                f"{self.method.name}: `solver=ideal` searches all rules, and {bins} bins in {groups} recorded groups "
+                f"make {rules_of(bins, free):,}; it searches {MOST:,} at most. Use fewer `bins`, "
+                "`thresholds=blind`, or `solver=thresholds`"
             )
         return bins
 

@@ -38,21 +38,21 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     if noise.membership is not None:
         members, independent = (Members(name == "identified"),), ""
         if name == "identified":
-            independent = ", and decisions and labels for independent of the true group given them"
-        words = f", and the probabilities of membership for right{independent}"
+            independent = ", and that decisions and labels are independent of the true group given them"
+        words = f", and that the membership probabilities are right{independent}"
         columns = tuple(noise.membership.values())
         true = tuple(noise.membership)
         return Behind(tuple(names), true, method.demands, members, members, False, words, columns)
     if name == "radii":
         if noise.radii is None:
             raise UsageError(
-                "`guarantee`: radii that are made of a noise table hang on how these rows were recorded; give them by "
-                "`noise_radius`, or take `solver=soft`, or `solver=ideal` with `assumption=soft`"
+                "`guarantee`: radii computed from a noise table depend on how these rows were recorded; give them by "
+                "`noise_radius`, or use `solver=soft`, or `solver=ideal` with `assumption=soft`"
             )
         balls = balls_for(noise.radii, names, column)
         near = (Near(balls.radii, balls.home),)
-        its = "of its name" if balls.recorded(names) == balls.true else "that it is said to be near"
-        words = f", and each true group for one within `noise_radius` of the recorded group {its}"
+        its = "of its name" if balls.recorded(names) == balls.true else "that it is stated to be near"
+        words = f", and that each true group is within `noise_radius` of the recorded group {its}"
         return Behind(tuple(names), balls.true, method.demands, near, near, False, words)
     assert table is not None
     noise, _ = noise.for_data(names, np.zeros(len(names)))
@@ -61,8 +61,8 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     if name == "soft" and table.by_label:
         if not table.says_noisy:
             raise UsageError(
-                "`guarantee`: probabilities by label do not tell how often labels are, so nothing is known without "
-                "them that holds for other people; take `assumption=certified`"
+                "`guarantee`: probabilities by label do not give the rates of labels, so without them nothing is known "
+                "that holds for the population; use `assumption=certified`"
             )
         table = NoiseTable(table.source, table.true, table.noisy, table.entries.sum(0), table.form)
     ways: tuple[Keep, ...] = noise.ways
@@ -70,25 +70,25 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
         ways = ("noisy-given-true",)
         if noise.of_recording != "noisy-given-true":
             raise UsageError(
-                f"`guarantee`: `assumption={name}` is promised by a table whose P(noisy | true) holds for other "
-                "people; say `noise_keep=noisy-given-true`, or take `assumption=certified` or soft"
+                f"`guarantee`: `assumption={name}` needs a table whose P(noisy | true) holds for the "
+                "population; set `noise_keep=noisy-given-true`, or use `assumption=certified` or soft"
             )
         if table.entries[..., len(names) :].any():
             lost = ", ".join(map(repr, table.noisy[len(names) :]))
             raise UsageError(
-                f"`guarantee`: the noise table names {lost} as recorded, and no row is recorded so, so that nobody "
-                "knows what the rule would decide there; leave these entries out, or take `assumption=certified`"
+                f"`guarantee`: the noise table names {lost} as recorded, and no row is recorded so, so the "
+                "rule's decisions there are unknown; leave these entries out, or use `assumption=certified`"
             )
     surveyed = table.form == "count"
     exact = tuple(_allowed(method, name, noise, table, way, None) for way in ways)
     allowed = tuple(_allowed(method, name, noise, table, way, alpha) for way in ways) if surveyed else exact
     kept = " or ".join(f"P({way.replace('-given-', ' | ')}{', label' * table.by_label})" for way in ways)
-    counted = "a survey of them, whose error is counted" if surveyed else "known"
+    counted = "from a survey of that population, whose error is included" if surveyed else "exact"
     assumed = {
-        "identified": f" and recording for one that depends on the true group{' and the label' * table.by_label} alone",
-        "epsilon": f" and recording for one that depends on the score by at most {method.epsilon_of(noise):g}",
+        "identified": f", that recording depends on the true group{' and the label' * table.by_label} alone",
+        "epsilon": f", that recording depends on the score by at most {method.epsilon_of(noise):g}",
     }.get(name, "")
-    words = f", {kept} of the noise table for theirs{assumed}, and the table for {counted}"
+    words = f", that {kept} of the noise table also holds in the population{assumed}, and that the table is {counted}"
     return Behind(table.noisy, table.true, method.demands, exact, allowed, surveyed, words)
 
 

@@ -73,9 +73,9 @@ class Kinds:
             names, columns = problem.cells.names, attribute_name(problem.cells.columns)
             both = sorted((names[used[odd[0]]], names[rule[into[odd[0]]]]))
             raise UsageError(
-                f"robust: rows with the same probabilities of membership are in the groups {both[0]!r} and {both[1]!r} "
-                f"of {columns!r}, of which the probabilities then say nothing apart. Take `thresholds=blind`, or name "
-                "a column with `protected` that the probabilities make, such as the most likely group"
+                f"robust: rows with the same membership probabilities are in the groups {both[0]!r} and {both[1]!r} "
+                f"of {columns!r}, so the probabilities do not distinguish them. Use `thresholds=blind`, or name "
+                "a column with `protected` that the probabilities determine, such as the most likely group"
             )
         many = np.bincount(into, minlength=len(distinct)).astype(np.int64)
         bins, first = np.zeros(len(distinct), dtype=np.int64), 0
@@ -242,10 +242,12 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
     if len(columns) > 1 and not set(named) & set(names):
         what = noise.table.source if noise.table is not None else "`noise_radius`"
         raise UsageError(
-            f"robust: `protected` names {', '.join(columns)}, whose cells are the groups, such as {names[0]!r}, and "
-            f"{what} says nothing of these: describe the noise of the cells under such names (a file with a row per "
-            "person is counted so by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it is "
-            "about"
+            f"robust: `protected` names {', '.join(columns)}, whose intersections are the groups, such as "
+            f"{names[0]!r}, and "
+            f"{what} does not describe them: describe the noise of the intersections under such names (a file "
+            "with a row per "
+            "person is counted this way by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it "
+            "describes"
         )
 
 

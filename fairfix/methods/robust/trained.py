@@ -41,14 +41,14 @@ def require_trainable(problem: RepairProblem, who: str) -> None:
     """Raise where there is nothing to train on, or the recorded group is named among the features."""
     if not problem.features:
         raise UsageError(
-            f"{who} trains a model, and a score alone is nothing to train on; name columns with `features`, or take "
+            f"{who} trains a model, which needs more than a score; name columns with `features`, or use "
             "`solver=thresholds`"
         )
     used = [column for column in problem.cells.columns if column in problem.features]
     if used:
         raise UsageError(
-            f"{who} may see the recorded group {' x '.join(used)} by `protected_as_feature` alone; leave it out of the "
-            "features"
+            f"{who} may use the recorded group {' x '.join(used)} only with `protected_as_feature`; leave it out "
+            "of the features"
         )
 
 
@@ -57,7 +57,7 @@ class TrainedRule(Solver):
 
     method: Robust
     uses_labels = True
-    needs_rows = "it trains a rule over the features of rows; take `solver=thresholds`"
+    needs_rows = "it trains a rule over the features of rows; use `solver=thresholds`"
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Train the rule and say what it relies on."""
@@ -97,24 +97,24 @@ class TrainedRule(Solver):
         """Yield what is unusual about a trained rule."""
         if not best.feasible:
             yield Caution(
-                f"no rule that was met in {best.steps} steps satisfies the constraint: this one misses it by the "
-                f"least, {float(np.nanmax(best.excess)):.4f} of a rate",
+                f"no rule that was found in {best.steps} steps satisfies the constraint: this one has the smallest "
+                f"violation, {float(np.nanmax(best.excess)):.4f} of a rate",
                 "infeasible",
             )
         taken = problem.weight @ decided / problem.weight.sum()
         if best.constant:
             what = "yes" if best.intercept >= 0 else "no"
             yield Caution(
-                f"the repaired rule decides the same for everybody ({what}): nothing less was found to be guaranteed",
+                f"the repaired rule decides the same for all rows ({what}): no other rule was found that is guaranteed",
                 "selection",
             )
         elif not FEW <= taken <= 1 - FEW:
             yield Caution(
-                f"the repaired rule accepts {taken:.2%} of everybody: hardly more than a constant is guaranteed",
+                f"the repaired rule accepts {taken:.2%} of all rows: little more than a constant is guaranteed",
                 "selection",
             )
         yield Note(
-            f"a linear rule trained by {best.steps} steps: the best that was met, not the best that there is",
+            f"a linear rule trained in {best.steps} steps: the best that was found, not necessarily the best possible",
             "search",
         )
         if problem.protected_as_feature:
@@ -150,7 +150,7 @@ class Dro(TrainedRule):
                 end = "missed" if sign > 0 else "accepted"
                 yield Caution(
                     f"the radii guarantee {', '.join(map(repr, who))} nothing: all of their rows {label}may be {end} "
-                    f"ones as soon as anybody {label}is {end}",
+                    f"ones as soon as any row {label}is {end}",
                     "no_guarantee",
                 )
 

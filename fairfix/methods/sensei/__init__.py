@@ -78,30 +78,30 @@ class Sensei(Repairer):
         "equal-rates": EqualRates,
     }
 
-    slack: float = param(0.01, "largest gap that is left, in the method's criterion", at_least=0.0)
+    slack: float = param(0.01, "largest allowed gap, in the method's criterion", at_least=0.0)
     solver: str = param(
         "merge",
-        "merge: see no protected column and take comparable values for one; linear, network: SenSeI's regularizer; "
-        "average: the mean of a model file's scores over flips; equal-rates: alike true positive and true negative "
-        "rates without seeing the group",
+        "merge: use no protected column and treat comparable values as one; linear, network: SenSeI's regularizer; "
+        "average: the mean of a model file's scores over flips; equal-rates: equal true positive and true negative "
+        "rates without using the group",
         choices=("merge", "linear", "network", "average", "equal-rates"),
     )
     comparable: str = param(
         "",
-        "values whose difference does not count, as COLUMN=VALUE,VALUE; more columns after semicolons",
+        "values whose difference must not count, as COLUMN=VALUE,VALUE; separate more columns by semicolons",
         text=True,
     )
     rho: float | str = param(
         "auto",
-        "weight of the regularizer; auto: the smallest of a grid that is shown to hold the slack, at the threshold in "
-        "force, by rows not fitted to; inf: exactly constant (linear)",
+        "weight of the regularizer; auto: the smallest of a grid that is shown to meet the slack, at the decision "
+        "threshold, on rows not fitted to; inf: exactly constant (linear)",
         words=("auto",),
         at_least=0.0,
         selectable=True,
     )
     radius: float = param(
         0.0,
-        "mean squared distance that features may move besides: numbers in standard deviations, another category is 1; "
+        "mean squared distance that features may also move: numbers in standard deviations, another category is 1; "
         "0: flips only",
         at_least=0.0,
         at_most=sys.float_info.max,
@@ -109,35 +109,36 @@ class Sensei(Repairer):
     )
     directions: str = param(
         "none",
-        "learned directions that do not count either (linear, network): of a logistic regression for the group, "
-        "between the group means of each label (means), or of both labels pooled, which is fewer; can cost much "
+        "learned directions that must not count either (linear, network): of a logistic regression for the group, "
+        "between the group means of each label (means), or of both labels pooled (fewer directions); can cost much "
         "accuracy",
         choices=("none", "logistic", "means", "pooled"),
     )
     pair_directions: float = param(
         0,
-        "directions of comparable pairs that do not count: 0 for their mean difference, k for the k along which their "
-        "differences are longest, whichever way they go (FACE)",
+        "directions of comparable pairs that must not count: 0 for their mean difference, k for the k along "
+        "which their differences are longest, in either sense (FACE)",
         at_least=0,
         at_most=1000,
     )
     direction_cost: float = param(
         0.0,
-        "squared distance of a step of length 1, in standard deviations, along directions that do not count: they "
-        "count little then, and steps along them are part of `radius`; 0: nothing, the score is constant along them",
+        "squared distance of a step of length 1, in standard deviations, along directions that must not count: "
+        "they then "
+        "count little, and steps along them are part of `radius`; 0: no distance, the score is constant along them",
         at_least=0.0,
         at_most=sys.float_info.max,
         selectable=True,
     )
     balance: str = param(
         "none",
-        "labels: both labels weigh alike in the fit (linear, network), as in balanced batches; the score is then no "
-        "chance among people as they are",
+        "labels: both labels have equal weight in the fit (linear, network), as in balanced batches; the score "
+        "is then not a probability in the population",
         choices=("none", "labels"),
     )
     hidden: float | str = param(
         "auto",
-        "ReLUs of the network's hidden layer; auto: one for ten rows that it learns from, 4 to 100",
+        "ReLUs of the network's hidden layer; auto: one per ten training rows, 4 to 100",
         words=("auto",),
         at_least=1,
         at_most=1000,
@@ -145,7 +146,7 @@ class Sensei(Repairer):
     )
     batch: float = param(
         1000,
-        "rows that are drawn for a step of the network's training, at most",
+        "largest number of rows per training step of the network",
         at_least=1,
         at_most=1_000_000,
         selectable=True,
@@ -154,7 +155,7 @@ class Sensei(Repairer):
     l2: float = param(
         1e-3,
         "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
-        "ReLUs, beside the mean loss",
+        "ReLUs, relative to the mean loss",
         at_least=0.0,
         at_most=MOST_L2,
         selectable=True,
@@ -171,10 +172,12 @@ class Sensei(Repairer):
             if not isinstance(value, str) and value != int(value):
                 raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
         if self.rho == math.inf and self.radius > 0:
-            raise UsageError("sensei: with rho inf and a radius only a constant is left; set radius 0")
+            raise UsageError(
+                "sensei: with `rho=inf` and a `radius`, only a constant model is left; set `radius=0`"
+            )
         if self.direction_cost > 0 and not self.radius:
             raise UsageError(
-                "sensei: `direction_cost` is the cost of steps within `radius`, and with 0 there are none; name one"
+                "sensei: `direction_cost` is the cost of steps within `radius`, and `radius` is 0; set a `radius`"
             )
 
     @property
@@ -203,7 +206,7 @@ class Sensei(Repairer):
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: changes of real values have no end."""
         if reading.task == "regression" and self.solver != "merge":
-            return "changes of real values have no end; take `solver=merge`, which has none at all"
+            return "changes of real values are unbounded; use `solver=merge`, which allows none"
         return ""
 
     @property
@@ -224,8 +227,8 @@ class Sensei(Repairer):
         """Fit with the solver in force, once comparable values are known to be learned from."""
         if problem.features is None and self.solver in ("merge", "linear", "network"):
             unseen = (
-                "nothing shows that the repair helped: sensei learned from the score alone, and nobody knows what that "
-                "would be for a person who is changed; give the columns of a model to learn, or average the scores of "
+                "nothing shows that the repair helped: sensei learned from the score alone, and the score that a "
+                "changed person would have is unknown; name features to learn from, or average the scores of "
                 "a model file (`solver=average`)"
             )
             warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)

@@ -38,7 +38,7 @@ def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, me
     """
     many = int(method.pair_directions)
     if many and not problem.pairs:
-        raise UsageError("`pair_directions` are those of comparable pairs; name a file of these with `pairs`")
+        raise UsageError("`pair_directions` needs comparable pairs; name a file of pairs with `pairs`")
     out: list[Floats] = [*_between(problem, X, many)] if problem.pairs else []
     if problem.subspace is not None:
         out += [*features.directions(problem.subspace)]
@@ -89,7 +89,7 @@ def _between(problem: RepairProblem, X: Floats, many: int) -> Floats:
     pairs = rows_of_pairs(problem)
     if not pairs:
         raise DataError(
-            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} rows of the fit"
+            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} training rows"
         )
     first, second = np.array(pairs).T
     differences = X[second] - X[first]
@@ -99,7 +99,7 @@ def _between(problem: RepairProblem, X: Floats, many: int) -> Floats:
     there = int(np.count_nonzero(size > SMALL * size[0])) if size[0] > 0 else 0
     if many > there:
         raise DataError(
-            f"`pair_directions={many}`: the differences of {len(pairs):,} comparable pairs go in {there} directions; "
+            f"`pair_directions={many}`: the differences of {len(pairs):,} comparable pairs span {there} directions; "
             "ask for no more, or give more pairs"
         )
     return np.asarray(directions[:many])
@@ -109,6 +109,6 @@ def rows_of_pairs(problem: RepairProblem) -> list[tuple[int, int]]:
     """Return the rows of the pairs whose people are both there."""
     name = problem.table.reading.columns.id
     if name is None or name not in problem.table.features.column_names:
-        raise DataError("comparable pairs name people; say with `id` which column has their names")
+        raise DataError("comparable pairs name people by ID; name the ID column with `id`")
     place = {str(one): i for i, one in enumerate(entries_of(problem.table.features.column(name)))}
     return [(place[a], place[b]) for a, b in problem.pairs if a in place and b in place]

@@ -74,23 +74,24 @@ class EqualRates(Solver):
         right, free = rows.balanced(other), rows.balanced((unbound > 0).astype(np.float64))
         holds = gap <= method.slack + ROUNDING
         reached = (
-            f"true positive and true negative rates of groups are within {gap:.4f} of everybody's on the rows of the "
-            f"fit, as the rule decides them, and within {apart:.4f} by members that have not seen the row; the slack "
+            f"true positive and true negative rates of groups are within {gap:.4f} of the overall rates on the "
+            "training "
+            f"rows, as the rule decides them, and within {apart:.4f} by models not fitted to the row; the slack "
             f"is {method.slack:g}"
         )
-        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same members"
+        cost = f"balanced accuracy is {right:.4f}, and {free:.4f} without the slack, by the same models"
         dear = free > 0.5 and right - 0.5 < 0.5 * (free - 0.5)
         notes = (
-            Note(reached, "reached") if holds else Caution(f"the slack does not hold: {reached}", "slack"),
-            Caution(f"the slack costs most of what features tell: {cost}", "cost")
+            Note(reached, "reached") if holds else Caution(f"the rule exceeds the slack: {reached}", "slack"),
+            Caution(f"the slack costs most of the information in the features: {cost}", "cost")
             if dear
             else Note(cost, "cost"),
             *proposed(problem, method),
             *_alarm(problem, method, predictor, plain),
         )
-        rates = "largest distance of a group's true positive or true negative rate to everybody's"
-        members = "by members that have not seen the row"
-        best = "of the best rule without it, by the same members"
+        rates = "largest distance of a group's true positive or true negative rate to the overall rate"
+        members = "by models not fitted to the row"
+        best = "of the best rule without the slack, by the same models"
         trace = FitTrace(
             holds,
             held.rounds,
@@ -98,7 +99,7 @@ class EqualRates(Solver):
             notes=notes,
             base=Unrepaired(model_of(problem, method.learner, "logistic", method.l2, seed)),
             quantities=(
-                Quantity("gap", gap, f"{rates}, as the rule decides the rows of the fit"),
+                Quantity("gap", gap, f"{rates}, as the rule decides the training rows"),
                 Quantity("gap unseen", apart, f"{rates}, {members}"),
                 Quantity("balanced accuracy", right, members),
                 Quantity("balanced accuracy without slack", free, best),
@@ -129,7 +130,7 @@ def _require_both_labels(problem: RepairProblem, y: Floats) -> None:
             if not many.all():
                 raise DataError(
                     f"group {groups.names[int(np.argmin(many))]!r} of {name!r} has no rows of label {label} to fit on, "
-                    "so that it has no rate to be made equal; leave the group out or fold it into another"
+                    "so it has no rate to equalize; leave the group out or merge it into another"
                 )
 
 
@@ -195,7 +196,8 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
         )
         if now > was + ALARM:
             yield Caution(
-                f"ALARM: equal rates are bought with {name}: if everybody were {' or '.join(alike)}, {now:.1%} "
-                f"of decisions would change, instead of {was:.1%} of the plain model's; declare them comparable",
+                f"ALARM: equal rates are reached through {name}: if all rows had {' or '.join(alike)}, {now:.1%} "
+                f"of decisions would change, compared with {was:.1%} for the plain model; name these values with "
+                "`comparable`",
                 "alarm",
             )

@@ -80,7 +80,10 @@ class Average(Solver):
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the score as it is; a mean has nothing to search."""
-        note = "scores are the mean over flips, so they are constant under them; a model audit shows what they were"
+        note = (
+            "scores are the mean over flips, so they are constant under flips; an audit of the model shows "
+            "the original scores"
+        )
         trace = FitTrace(True, 1, math.nan, notes=(Note(note, "averaged"),))
         return ModelMixture((Scorer(),), np.ones(1), averaged=True, trace=trace)
 
@@ -120,5 +123,5 @@ def proposed(problem: RepairProblem, method: Sensei) -> Iterator[Note]:
     """Yield a note on each proposal of comparable values."""
     for proposal in undeclared(problem, method):
         yield Note(
-            f"comparable values to think about, not used: {proposal}; say so with `comparable`", "proposed"
+            f"possible comparable values, not used: {proposal}; name them with `comparable`", "proposed"
         )

@@ -98,7 +98,7 @@ class Regularized(Solver):
             many, y = len(problem.classes[0]), problem.classes[1].astype(np.float64)
             if method.radius:
                 raise UsageError(
-                    "sensei: `radius` goes with two classes: of more, the worst free step has no closed form; leave it "
+                    "sensei: `radius` needs two classes: with more, the worst free step has no closed form; leave it "
                     "out"
                 )
         else:
@@ -110,7 +110,7 @@ class Regularized(Solver):
         span = span_of(problem, features, X, y, method)
         if method.direction_cost and not len(span):
             raise UsageError(
-                "sensei: `direction_cost` is of directions, and there are none: name some with `directions`, `pairs` "
+                "sensei: `direction_cost` needs directions, and there are none: name some with `directions`, `pairs` "
                 "or `subspace`"
             )
         data = Training(X, y, weight, changed, span, features.reach, many, method.direction_cost)
@@ -118,28 +118,30 @@ class Regularized(Solver):
         if problem.copies is not None:
             notes += _said_of_copies(problem.copies, changed, method.rho)
         if not changed.many:
-            nothing = "nothing that does not count is looked at: the model is constant under flips anyway"
+            nothing = "the model uses nothing that must not count: it is constant under flips anyway"
             notes.append(Note(nothing, "no_flips"))
         if problem.pairs:
             pairs = f"{len(rows_of_pairs(problem)):,} of {len(problem.pairs):,} comparable pairs"
-            notes.append(Note(f"{pairs} have both people among the rows of the fit", "pairs"))
+            notes.append(Note(f"{pairs} have both people among the training rows", "pairs"))
         if problem.subspace is not None:
             given_ones = len(problem.subspace)
-            along = "the direction that was given"
-            along = along if given_ones == 1 else f"{given_ones:,} directions that were given"
-            given = (
-                f"the score does not change along {along}, of rows that lack none of the columns that move"
-            )
+            along = "the given direction"
+            along = along if given_ones == 1 else f"{given_ones:,} given directions"
+            given = f"the score does not change along {along}, for rows without missing values in the moving columns"
             if method.direction_cost:
                 given = (
                     f"a step of length 1 along {along} is at a squared distance of {method.direction_cost:g}"
                 )
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
-            balanced = "the score is the chance of label 1 among people of whom half have it: both labels weigh alike"
+            balanced = (
+                "the score is the probability of label 1 in a population where half have it: both labels "
+                "have equal weight"
+            )
             if many:
                 balanced = (
-                    f"chances are those among people of whom one in {many} has each class: all weigh alike"
+                    f"probabilities are those in a population where one in {many} has each class: all "
+                    "have equal weight"
                 )
             notes.append(Note(balanced, "uncalibrated"))
         notes += proposed(problem, method)
@@ -171,12 +173,12 @@ class Regularized(Solver):
         """
         slack, copied = self.method.slack, data.changed.copied > 0
         if not data.changed.many:
-            note = "no decision changes with flips: rho is the least of the grid; choose another with `rho`"
+            note = "no decision changes with flips: rho is the smallest of the grid; set another with `rho`"
             return GRID[0], *self.member(data, GRID[0], seed), Note(note, "chosen")
         fit, away = data.parted(seed)
         if copied and not data.changed.has_copies[away].any():
             raise DataError(
-                f"none of the {away.size:,} rows that are set aside to choose `rho` by has a copy; give copies of more "
+                f"none of the {away.size:,} rows held out to choose `rho` has a copy; give copies of more "
                 "people, or a number for `rho`"
             )
         usable = away.size > 0 and len(np.unique(fit.y[fit.weight > 0])) == (data.classes or 2)
@@ -188,23 +190,23 @@ class Regularized(Solver):
             judged = rho, member, replace(trace, quantities=(*trace.quantities, *flips))
             shown = "; ".join(one.shown for one in changing)
             if all(one.most <= slack for one in changing):
-                why = f"rho {rho:g} is the smallest of the grid that is shown to hold the slack: {shown}"
+                why = f"rho {rho:g} is the smallest of the grid that is shown to meet the slack: {shown}"
                 return *judged, Note(why, "chosen")
         if isinstance(self, Linear) and not self.method.radius and not copied:
             why = (
-                f"rho inf: no smaller one is shown to hold the slack of {slack:g} by the {away.size:,} rows set "
-                "aside to choose it; no decision changes with flips, by the form of the model"
+                f"rho inf: no smaller one is shown to meet the slack of {slack:g} by the {away.size:,} rows held "
+                "out to choose it; no decision changes with flips, by the form of the model"
             )
             return math.inf, *self.member(data, math.inf, seed), Note(why, "chosen")
         if judged is None:
-            why = "too few rows to choose rho by; the largest of the grid is taken, and the slack is not shown to hold"
+            why = "too few rows to choose rho; the largest of the grid is used, and the slack is not shown to be met"
             return grid[-1], *self.member(data, grid[-1], seed), Caution(why, "slack")
         remedy = (
-            "more people with copies, or more slack, may do"
+            "use more people with copies, or more slack"
             if copied
-            else "take `solver=merge` or average, which are exact, more rows or more slack"
+            else "use `solver=merge` or average, which are exact, more rows or more slack"
         )
-        why = f"no rho of the grid is shown to hold the slack of {slack:g}: with {judged[0]:g}, {shown}; {remedy}"
+        why = f"no rho of the grid is shown to meet the slack of {slack:g}: with {judged[0]:g}, {shown}; {remedy}"
         return *judged, Caution(why, "slack")
 
     def _cost(self, data: Training, rho: float, cut: float, seed: int) -> Note:
@@ -216,10 +218,10 @@ class Regularized(Solver):
             right = decided(member, data.X[away], cut) == data.codes[away]
             accuracy.append(float(np.average(right, weights=data.weight[away])))
         free, held_to = accuracy
-        what = "count little" if data.cost else "do not count"
+        what = "count little" if data.cost else "must not count"
         costs = (
             f"directions that {what} cost {'' if held_to < free else 'no '}accuracy: {held_to:.4f} instead of "
-            f"{free:.4f} on rows not fitted to"
+            f"{free:.4f} on rows not used to fit"
         )
         return Note(costs, "cost")
 
@@ -280,7 +282,7 @@ class Linear(Regularized):
     def _certified(self, one: LinearFit | ClassesFit, rho: float) -> FitTrace:
         """Return how a fit ended, with its certificate."""
         alike = "both labels" if isinstance(one, LinearFit) else "all classes"
-        balanced = "" if self.method.balance == "none" else f", {alike} weighing alike,"
+        balanced = "" if self.method.balance == "none" else f", with equal weight for {alike},"
         proven = Certificate(
             f"mean log loss{balanced} plus rho times the regularizer plus the penalty",
             one.objective,
@@ -342,13 +344,13 @@ class Network(Regularized):
             converged = converged and bound.trained >= REACHED * least
             limits = (
                 f"the regularizer at radius {radius:g}, on {len(sample.y):,} rows that the weights were not fitted "
-                f"to: at least {least:.4g}, by a plan that was found, and at most {bound.upper:.4g}, by a "
+                f"to: at least {least:.4g}, by a transport plan that was found, and at most {bound.upper:.4g}, by a "
                 f"bound for all plans; the steps of the training reach {bound.trained:.4g}"
             )
             notes.append(Note(limits, "regularizer"))
             where = f"the regularizer at radius {radius:g} on rows that the weights were not fitted to"
             quantities += [
-                Quantity("regularizer at least", least, f"{where}, by a plan that was found"),
+                Quantity("regularizer at least", least, f"{where}, by a transport plan that was found"),
                 Quantity("regularizer at most", bound.upper, f"{where}, by a bound for all plans"),
                 Quantity("regularizer in training", bound.trained, f"{where}, by the steps of the training"),
             ]
@@ -469,7 +471,7 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
     alpha = SURE / len(GRID) / (copied + flips)
     sure, chosen_by = (
         f"with {1 - SURE:.0%} confidence",
-        "that rho was chosen by, which the model was not fitted to",
+        "used to choose rho, which the model was not fitted to",
     )
     if flips:
         share, most = share_of_flips(member, data, away, cut, alpha)
@@ -480,24 +482,26 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
             most,
             shown,
             (
-                Quantity("flips at most", most, f"share {rows}, {sure}"),
-                Quantity("flips measured", share, f"share {rows}, on {away.size:,} rows not fitted to"),
+                Quantity("flips at most", most, f"fraction {rows}, {sure}"),
+                Quantity("flips measured", share, f"fraction {rows}, on {away.size:,} rows not used to fit"),
             ),
         )
     if copied:
         share, most = share_of_copies(member, data, away, cut, alpha)
         people = int(data.changed.has_copies[away].sum())
-        rows = f"of people with copies are decided otherwise in one of them, at {cut:g}"
+        rows = f"of people with copies get another decision for one of them, at {cut:g}"
         if data.classes:
-            rows = "of people with copies are predicted another class in one of them"
+            rows = "of people with copies get another predicted class for one of them"
         shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {people:,} {chosen_by})"
         yield Changing(
             share,
             most,
             shown,
             (
-                Quantity("changes with copies at most", most, f"share {rows}, {sure}"),
-                Quantity("changes with copies measured", share, f"share {rows}, of {people:,} not fitted to"),
+                Quantity("changes with copies at most", most, f"fraction {rows}, {sure}"),
+                Quantity(
+                    "changes with copies measured", share, f"fraction {rows}, of {people:,} not used to fit"
+                ),
             ),
         )
 
@@ -545,12 +549,12 @@ def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[
     rows, changed = copies.of(table)
     if copies.columns.isdisjoint(one.name for one in features.columns):
         raise UsageError(
-            f"copies in {copies.source} differ in {', '.join(sorted(copies.columns))}, which the model does not look "
-            "at; leave out `counterfactuals`, or say `protected_as_feature`"
+            f"copies in {copies.source} differ in {', '.join(sorted(copies.columns))}, which the model does not "
+            "use; leave out `counterfactuals`, or set `protected_as_feature`"
         )
     if not rows.size:
         raise DataError(
-            f"none of the people with copies in {copies.source} is among the {len(table):,} rows of the fit; add "
+            f"none of the people with copies in {copies.source} is among the {len(table):,} training rows; add "
             "copies of more people"
         )
     return rows, features.matrix(changed)
@@ -560,7 +564,7 @@ def _said_of_copies(copies: Counterfactuals, changed: FlippedRows, rho: float | 
     """Yield what is fitted to, and what is left out."""
     many = sum(int((kind >= 0).sum()) for _, _, kind in changed.flips[-changed.copied :])
     people = int(changed.has_copies.sum())
-    fitted = f"{many:,} copies, of {people:,} people, are fitted to, of {len(copies.people):,} copies in all"
+    fitted = f"the fit uses {many:,} copies, of {people:,} people, from {len(copies.people):,} copies in all"
     if rho == math.inf:
         fitted += "; the score is constant under these, and may change with the copies of others"
     yield Note(fitted, "copies")

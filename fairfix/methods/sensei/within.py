@@ -75,9 +75,9 @@ class Moves:
         costs = np.where(shared, self.costs(others), 0.0)
         weight = held.weight[taken]
         shown = share_across(costs, self.radius, weight)[0]
-        moved = f"whatever moves them by a mean squared distance of at most {self.radius:g}"
+        moved = f"any move by a mean squared distance of at most {self.radius:g}"
         if others.many:
-            moved += ", flips besides,"
+            moved += ", in addition to flips,"
         rows = f"of {len(taken):,} held-out rows, {moved} changes at most {shown:.4f} of the decisions at {self.cut:g}"
         if held.weighted:
             yield Note(rows, "moves")
@@ -89,6 +89,6 @@ class Moves:
         mean = upper_by_bets(left_across(costs, multiplier), float(stake_of(spread, len(taken), cost)), cost)
         bound = min(multiplier * self.radius + mean, 1.0)
         yield Note(
-            f"{rows}; and at most {bound:.4f} among people like them, with {1 - SURE:.0%} confidence",
+            f"{rows}; and at most {bound:.4f} in the population, with {1 - SURE:.0%} confidence",
             "moves",
         )

@@ -35,7 +35,7 @@ def model(steps: Sequence[Step], result: int, name: str, inputs: Mapping[str, st
         ) from None
     if not inputs:
         raise UsageError(
-            "`to=onnx`: this rule reads no column, so a model of it has no rows; take python or json"
+            "`to=onnx`: this rule reads no column, so an ONNX model of it has no rows; use python or json"
         )
     types = {"text": TensorProto.STRING}
     kinds = {**inputs, **({"fairfix_draw": "number"} if drawn else {})}

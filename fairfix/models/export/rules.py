@@ -50,11 +50,11 @@ def without_program(repaired: Repaired) -> str:
     """Return why a repair has no program: a rule of classes, from outside, or that reads vectors or runs a graph."""
     rule = repaired.predictor
     if rule.classes:
-        return "a rule of many classes, where exported forms give one number"
+        return "a multiclass rule, which exported forms do not support"
     if rule.kind not in KINDS:
-        return f"a rule of the kind {rule.kind!r}, which is not of fairfix itself"
+        return f"a rule of the kind {rule.kind!r}, which is not built into fairfix"
     if isinstance(rule, OfScorers) and any(isinstance(one.member, OnnxMember) for one in rule.scorers):
-        return "a rule with a learner that is kept as a graph of ONNX"
+        return "a rule with a learner that is stored as an ONNX graph"
     vectors = rule.vectors
     return f"a rule that reads the lists of numbers in {vectors[0]!r}" if vectors else ""
 

@@ -184,7 +184,7 @@ def main() -> int:
     """Run as a command."""
     if sys.argv[1:] == ["--check"]:
         wrong = failures()
-        sys.stdout.write(("\n".join(wrong) or "all results are those of fairfix") + "\n")
+        sys.stdout.write(("\n".join(wrong) or "all results equal those of fairfix") + "\n")
         return 1 if wrong else 0
     for result in predict(json.loads(line) for line in sys.stdin if line.strip()):
         sys.stdout.write(json.dumps(result) + "\n")
