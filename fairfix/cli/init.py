@@ -41,8 +41,8 @@ from fairfix.report.words import as_escape, harmless
 def command(data: str, **given: Any) -> int:
     """Write a starter fairfix.toml for a data file.
 
-    It says what was found in the data, in comments, and 'fairfix audit' runs with it. Candidates for protected
-    columns are listed; which ones matter, and which limits hold, is for you to say: no limit is written.
+    'fairfix audit' runs with this file. Its comments describe the data and list possible protected columns. You
+    decide which of them matter and which checks apply: the file sets no limit.
 
     \b
     fairfix init loans.parquet

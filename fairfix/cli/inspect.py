@@ -20,7 +20,7 @@ from fairfix.report.words import as_json, as_options, harmless, named, plain
 def command(artifact: str, format_: str, debug: bool) -> int:
     """Show what a repaired predictor or a counts file contains.
 
-    Of a predictor, runs the rule on its test vectors, and no code of the file.
+    For a predictor, runs the rule on its test vectors, and no code from the file.
 
     \b
     fairfix inspect repaired.fairfix

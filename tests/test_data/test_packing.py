@@ -499,12 +499,13 @@ def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
 def test_the_table_of_formats_is_that_of_the_code() -> None:
     """Each kind and each packing has a row in docs/data.md with its endings and the extra that it needs."""
     text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
-    section = text.partition("## Formats")[2].partition("\n## ")[0]
-    cells = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:1] == "|"
-    ]
+    sections = [text.partition(f"## {name}")[2].partition("\n## ")[0] for name in ("Formats", "Spreadsheets")]
+    lines = [line for section in sections for line in section.splitlines() if line[:1] == "|"]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     documented = {
-        name: (set(re.findall(r"`(\.\w+)`", endings)), extra.strip("`")) for name, endings, extra in cells[2:]
+        name: (set(re.findall(r"`(\.\w+)`", endings)), extra.strip("`"))
+        for name, endings, extra in cells
+        if endings not in ("ending", "---")
     }
     actual: dict[str, tuple[set[str], str]] = {}
     for name, kind in kinds_by_name().items():
