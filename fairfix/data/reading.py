@@ -49,6 +49,9 @@ SCORES = (
 )
 """Names of a model's scores that mean nothing else; every name is as :func:`usual_name` has it."""
 
+RAW = frozenset(("decile_score",))
+"""Those of scores that are no probabilities, so that a method that can learn from features does not take them."""
+
 
 def usual_name(name: str) -> str:
     """Return a name without what writers change: capitals, and blanks, dots or hyphens in place of underscores."""
@@ -282,7 +285,8 @@ def infer_columns(
                 f"; the columns are {', '.join(schema.names)}",
             )
         return replace(columns, prediction=decided), {**inferred, "prediction": decided}
-    score = _only(SCORES, names, "score", schema)
+    usual = SCORES if score_needed else [name for name in SCORES if name not in RAW]  # else features are learned from
+    score = _only(usual, names, "score", schema)
     if score is None and score_needed:
         raise ColumnError(
             "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "
