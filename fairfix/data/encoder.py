@@ -238,7 +238,7 @@ class Encoder:
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
-        signs, stated = SIGNS if positive is None else UNKNOWN, {positive, *reading.merge.get(name, ())}
+        signs, stated = UNKNOWN if positive else SIGNS, {*positive, *reading.merge.get(name, ())}
         marks = [i for i, one in enumerate(levels) if one.lower() in signs and one not in stated]
         if (marked := np.isin(codes, marks)).any():
             drop[f"missing {part}"] = marked if missing is None else missing | marked
