@@ -51,11 +51,6 @@ OTHERS: tuple[tuple[int, bytes, str], ...] = (
     (257, b"ustar", f"a tar archive{UNPACK}"),
     (0, b"SQLite format 3\0", f"an SQLite database{COPY}"),
     (8, b"DUCK", f"a DuckDB database{COPY}"),
-    (
-        0,
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        "an old Office document, such as .xls; save the table as CSV or .xlsx",
-    ),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file; save the table as Parquet"),
     (0, b"\x93NUMPY", "an array of NumPy; save it as a table with named columns, such as Parquet"),
     (0, b"FEA1", "a Feather file of version 1; save the table as Parquet"),

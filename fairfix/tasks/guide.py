@@ -92,7 +92,9 @@ def _open_commands(
     attempt: Callable[[DataRequest], object],
 ) -> Iterator[str]:
     """Yield a command for each column that may be the score or the label, of those that run; a few at most."""
+    real = {field.name for field in source.schema if pa.types.is_floating(field.type)}
     scores = [] if {"score", "prediction"} & {*settings} else roles["score"]
+    scores = [name for name in scores if usual_name(name) in SCORES or name in real]
     outputs = [{part_of_output(name, source.schema): name} for name in scores] or [{}]
     labels = [{}] if "label" in settings else [{}, *_valued(source, roles["label"])]
     shown = 0
