@@ -18,7 +18,7 @@ from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_values
+from fairfix.data.names import column_and_threshold, column_and_values
 from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -119,7 +119,15 @@ def open_data(
         if (text := getattr(request, part)) is not None:
             name, positive[part] = column_and_values(text, source.columns, part)
             columns = replace(columns, **{part: name})  # type: ignore[arg-type]  # a part of one name
-    if many and any(positive.values()):
+    compared = column_and_threshold(request.prediction or "", source.columns)
+    if compared:
+        cut = compared[1].lstrip("<>=")
+        raise UsageError(
+            f"`prediction={request.prediction}`: a prediction is a decision; name the score with "
+            f"`score={compared[0]}` and its `threshold={cut}`"
+        )
+    compared = column_and_threshold(request.label or "", source.columns)
+    if many and (compared or any(positive.values())):
         raise UsageError(
             f"`task={MULTICLASS}`: leave out the values of `label` and `prediction`, since every class is compared "
             "with the rest"
@@ -172,6 +180,7 @@ def open_data(
             "the scores with `score`"
         )
     options |= {f"positive_{part}": levels for part, levels in positive.items()}
+    options["label_threshold"] = compared[1] if compared else ""
     if columns.prediction and positive.get("label") and not positive.get("prediction"):
         options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
@@ -352,7 +361,8 @@ def explaining(data: Dataset) -> Iterator[None]:
     except EntryError as error:
         from fairfix.data.survey import explained
 
-        text, choices = explained(error, data.source, data.reading)
+        decides = isinstance(data.request, (RepairRequest, CompareRequest))
+        text, choices = explained(error, data.source, data.reading, decides=decides)
         source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 

@@ -478,7 +478,7 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
-    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=())
+    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=(), label_threshold="")
     return read_table(source, bare, columns=())
 
 

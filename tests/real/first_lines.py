@@ -68,13 +68,14 @@ class Walk:
 
 def ran(line: str) -> tuple[int, str, str]:
     """Run a line of ``fairfix`` in this process; return its status, stdout and stderr."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     before = os.environ.copy()
     with redirect_stdout(out), redirect_stderr(err):
         status = run(shlex.split(line)[1:])
     os.environ.clear()
     os.environ.update(before)
-    return status, out.getvalue(), err.getvalue()
+    out.seek(0)
+    return status, out.read(), err.getvalue()
 
 
 def proposed(text: str) -> list[str]:
