@@ -80,7 +80,9 @@ def _condition(value: Any) -> str:
 def _threshold(value: Any) -> str:
     """Return the comparison of a label as it was saved, or raise a ValueError."""
     text: str = codec.text(value)
-    codec.need(not text or column_and_threshold(f"label{text}", ()) == ("label", text), "no threshold of a label")
+    codec.need(
+        not text or column_and_threshold(f"label{text}", ()) == ("label", text), "no threshold of a label"
+    )
     return text
 
 
@@ -118,7 +120,14 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "where": "", "positive_prediction": [], "count": None, "label_threshold": ""}
+ADDED: Mapping[str, Any] = {
+    "bands": {},
+    "merge": {},
+    "where": "",
+    "positive_prediction": [],
+    "count": None,
+    "label_threshold": "",
+}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)

@@ -125,6 +125,11 @@ def did_you_mean(name: Any, names: Iterable[str], most: int = 1) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def initials(name: str) -> str:
+    """Return the first letters of the words of a name: ``dp`` of ``demographic_parity``."""
+    return "".join(word[:1] for word in name.split("_"))
+
+
 def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
     """Return those of some names, such as columns, that are like a name, capitals aside: the nearest first.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.bands import PARTS, band_names, parse_bands
+from fairfix.data.bands import PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
@@ -260,8 +260,15 @@ def said_of_unused(request: DataRequest) -> list[Note]:
     return notes
 
 
-def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:
-    """Return what the columns look like and a command to go on with, which runs on the first rows."""
+def _guide(
+    request: DataRequest,
+    source: Source,
+    needed: Mapping[str, bool],
+    *,
+    label_needed: bool,
+    listed: bool = True,
+) -> str:
+    """Return what the columns look like, if ``listed``, and commands to go on with, which run on the first rows."""
     from fairfix.data.scan import scan
     from fairfix.tasks.feature_choice import learned_features
     from fairfix.tasks.guide import guide
@@ -279,7 +286,7 @@ def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, 
 
     talks, log.disabled = log.disabled, True  # nobody has asked for it yet
     try:
-        return guide(request, source, attempt)
+        return guide(request, source, attempt, listed=listed)
     finally:
         log.disabled = talks
 
@@ -353,11 +360,30 @@ def _to_choose(request: DataRequest, source: Source, choices: Sequence[Mapping[s
     return "".join(f"\n  {line}" for line in lines)
 
 
+def _with_bands(data: Dataset, column: str) -> str:
+    """Return the lines that run with a column of numbers cut into quarters; empty for data in memory."""
+    request = data.request
+    if not isinstance(request.data, str) or isinstance(request.bands, (str, Mapping)):
+        return ""
+    cut = replace(
+        request,
+        bands=(*map(str, request.bands), f"{column}=quartiles"),
+        explicit=request.explicit | {"bands"},
+    )
+    needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}
+    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    return _guide(cut, source, needed, label_needed=False, listed=False)
+
+
 @contextmanager
 def explaining(data: Dataset) -> Iterator[None]:
     """Say of an entry that was refused what else is in its column."""
     try:
         yield
+    except NumbersAsGroupsError as error:
+        if lines := _with_bands(data, error.column):
+            raise ColumnError(error.text, lines) from error
+        raise
     except EntryError as error:
         from fairfix.data.survey import explained
 

@@ -79,18 +79,25 @@ VALUED = ("label", "prediction")
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 
-def guide(request: DataRequest, source: Source, attempt: Callable[[DataRequest], object]) -> str:
-    """Return the lines that follow an error about columns; ``attempt`` raises where a request does not run."""
+def guide(
+    request: DataRequest, source: Source, attempt: Callable[[DataRequest], object], *, listed: bool = True
+) -> str:
+    """Return the lines that follow an error about columns; ``attempt`` raises where a request does not run.
+
+    Where the columns are not ``listed``, these are the commands alone.
+    """
     given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
     named = [name for names in given.values() for name in names]
     free = [name for name in source.columns if name not in named]
     made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
     roles = {**guessed(source, free, made=made), **given}
     settings = _settings(request, source, given, roles)
-    lost = getattr(request, "label", None) is not None and "label" not in given  # another label is another question
+    lost = (
+        getattr(request, "label", None) is not None and "label" not in given
+    )  # another label is another question
     command = "" if lost else _command(request, source, settings, attempt)
     commands = [command] if command else list(_open_commands(request, source, settings, roles, attempt, lost))
-    return listing(source, given, roles, commands)
+    return listing(source, given, roles, commands) if listed else "".join(f"\n  {one}" for one in commands)
 
 
 def _open_commands(
@@ -256,7 +263,9 @@ def _command(
     for role in ("protected", "strata"):
         asked[role] = tuple(split_names(asked[role])) if asked[role] else ()
     for name in {*OF_COLUMNS} & {*settings}:
-        asked[name] = tuple(split_names(settings[name])) if isinstance(settings[name], str) else settings[name]
+        asked[name] = (
+            tuple(split_names(settings[name])) if isinstance(settings[name], str) else settings[name]
+        )
     runs_here = runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows)))
     return _line(request, settings) if runs_here else ""
 

@@ -61,7 +61,7 @@ def _positive_value(reading: Reading) -> str:
 def _other_value(reading: Reading) -> str:
     """Return what makes another value of labels positive."""
     if sign := threshold_sign(reading.label_threshold):
-        return f"`label={reading.columns.label}{OPPOSITE[sign]}{reading.label_threshold[len(sign):]}`"
+        return f"`label={reading.columns.label}{OPPOSITE[sign]}{reading.label_threshold[len(sign) :]}`"
     value = "VALUE" if reading.positive_label else "0"
     return f"`label={with_values(str(reading.columns.label), [value])}`"
 

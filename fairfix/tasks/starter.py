@@ -75,7 +75,9 @@ def first_configuration(
     except ColumnError as error:
         if not typed:
             raise
-        raise ColumnError(error.text, f"\n{_guide(source, typed, columns, positive_label, label_threshold)}") from error
+        raise ColumnError(
+            error.text, f"\n{_guide(source, typed, columns, positive_label, label_threshold)}"
+        ) from error
     source.require(columns.roles)
     seen, rows = _surveyed(source)
     usual, others = _candidates(source, columns, seen)
@@ -123,9 +125,7 @@ def _guide(source: Source, typed: str, columns: Columns, positive: tuple[str, ..
         settings["label"] += threshold
 
     def attempt(rows: pa.Table) -> None:
-        first_configuration(
-            open_source(rows), "", filled, positive_label=positive, label_threshold=threshold
-        )
+        first_configuration(open_source(rows), "", filled, positive_label=positive, label_threshold=threshold)
 
     command = to_copy("init", typed, settings) if runs(source, attempt) else ""
     return listing(source, given, roles, [command] if command else [])

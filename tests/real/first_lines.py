@@ -147,10 +147,10 @@ def with_option(words: list[str], answer: str, knows: Mapping[str, tuple[str, ..
 def known_of(real: Real) -> dict[str, tuple[str, ...]]:
     """Return what the person knows of a file, by the option that asks for it."""
     own = {option: (value,) for option, value in real.knows.items()}
-    positive = dict.fromkeys(("positive-label", "positive"), real.positives)
+    labels = (real.label, *(f"{real.label}={one}" for one in real.positives))
     last = str(len(real.drawn[0]) + 1) if real.label.isdecimal() else "score"
     return {
-        "protected": (real.protected,), "label": (real.label,), "score": (real.score or last,), **positive,
+        "protected": (real.protected,), "label": labels, "score": (real.score or last,), "positive": real.positives,
         "missing": ("drop",), "missing-group": ("drop",), "method": ("logloss",), **own,
     }  # fmt: skip
 
