@@ -239,10 +239,7 @@ def summary(tries: list[int]) -> dict[str, Any]:
 
 
 def main(file: str | None = None) -> None:
-    """Print the tries of every case and their summary; write all lines and answers to a file.
-
-    The table of tests/real/test_first_lines.py has those of the printed lines that begin with more than 2.
-    """
+    """Print the tries of every case and their summary; write all lines and answers to a file."""
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, real, task in cases():
