@@ -105,7 +105,8 @@ def test_a_missing_number_is_a_missing_label(kind: str, tmp_path: Path) -> None:
 
 
 def numbers_of(result: Any) -> str:
-    return json.dumps([result.content["proof"], result.content["rule"]], default=str)
+    shown = json.dumps([result.content["proof"], result.content["rule"]], default=str)
+    return re.sub(r'"delivered": [\d.]+', "", shown)  # drawn by a key of the artifact
 
 
 def test_a_repair_learns_what_the_column_says() -> None:
