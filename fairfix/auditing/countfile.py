@@ -42,7 +42,7 @@ from fairfix.data.codec import (
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
 from fairfix.data.files import open_source
-from fairfix.data.names import column_and_threshold
+from fairfix.data.names import kept_threshold
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
@@ -77,15 +77,6 @@ def _condition(value: Any) -> str:
     return text
 
 
-def _threshold(value: Any) -> str:
-    """Return the comparison of a label as it was saved, or raise a ValueError."""
-    text: str = codec.text(value)
-    codec.need(
-        not text or column_and_threshold(f"label{text}", ()) == ("label", text), "no threshold of a label"
-    )
-    return text
-
-
 NAME = codec.or_none(codec.text)
 COLUMN_PARTS: Mapping[str, Json] = {
     "protected": codec.list_of(codec.text),
@@ -103,7 +94,7 @@ READING_PARTS: Mapping[str, Json] = {
     "thresholds": codec.list_of(codec.real(), most=64),
     "positive_label": codec.list_of(codec.name_text),
     "positive_prediction": codec.list_of(codec.name_text),
-    "label_threshold": _threshold,
+    "label_threshold": lambda value: kept_threshold(codec.text(value)),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
@@ -121,12 +112,11 @@ PIECE_PARTS: Mapping[str, Json] = {
     "entries": codec.whole(),
 }
 ADDED: Mapping[str, Any] = {
+    **dict.fromkeys(("where", "label_threshold"), ""),
     "bands": {},
     "merge": {},
-    "where": "",
     "positive_prediction": [],
     "count": None,
-    "label_threshold": "",
 }
 """Parts of a reading that files from before them lack."""
 

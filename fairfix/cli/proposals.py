@@ -132,8 +132,8 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     if not words:
         return []
     if words[0] in ("help", "version", "-V", "-v"):
-        known = [one for one in words[1:2] if one in names]
-        return _copied([[*known, "--help"] if words[0] == "help" else ["--version"]])
+        after = [one for one in words[1:2] if one in names]
+        return _copied([[*after, "--help"] if words[0] == "help" else ["--version"]])
     if words[0] not in names:
         words = _with_command(words, names)
     command = group.get_command(context, words[0]) if words else None
@@ -143,9 +143,9 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     flags = frozenset(
         name for one in params if getattr(one, "is_flag", False) for name in (*one.opts, *one.secondary_opts)
     )
-    known = {name for one in params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")}
+    offered = {name for one in params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")}
     line = _Line(words[1:], flags | {"-h", "--help", "--sum"})
-    if not (_rename(line, known | {"-h", "--help"}) and _place(line, known)):
+    if not (_rename(line, offered | {"-h", "--help"}) and _place(line, offered)):
         return []
     if words[0] == "repair" and not {"--method", "--from-counts"} & {name for name, _ in line.options}:
         line.options.append(("--method", "ramp"))
@@ -166,7 +166,7 @@ def _with_command(words: list[str], names: Sequence[str]) -> list[str]:
     return ["audit", *words] if is_data else []
 
 
-def _rename(line: _Line, known: set[str]) -> bool:
+def _rename(line: _Line, offered: set[str]) -> bool:
     """Give the options of other tools the names that they have here; return whether all of them are known now."""
     from fairfix.tasks.request import PEERS
 
@@ -178,13 +178,16 @@ def _rename(line: _Line, known: set[str]) -> bool:
         plain = name.lower().replace("_", "-")
         own = ours.get(plain, "")
         option = "--" + own.partition("=")[0].replace("_", "-")
-        if name in known:
+        if name in offered:
             line.options.append((name, value))
         elif (
-            value is not None and plain in OF_OUTPUTS and (format_ := _format_of(value)) and "--out" in known
+            value is not None
+            and plain in OF_OUTPUTS
+            and (format_ := _format_of(value))
+            and "--out" in offered
         ):
             line.options.append(("--out", f"{format_}={value}"))
-        elif value is not None and plain[2:] in FORMATS and "--out" in known:
+        elif value is not None and plain[2:] in FORMATS and "--out" in offered:
             line.options.append(("--out", f"{plain[2:]}={value}"))
         elif plain in UNNEEDED:
             continue
@@ -194,9 +197,9 @@ def _rename(line: _Line, known: set[str]) -> bool:
             positive.append((option, value))
         elif own == "data" or plain in ("--file", "--input"):
             line.others[:0] = [] if value is None else [value]
-        elif option in known:
+        elif option in offered:
             line.options.append((_output(option, value), value))
-        elif slip := get_close_matches(plain, known, 1, ALIKE):
+        elif slip := get_close_matches(plain, offered, 1, ALIKE):
             line.options.append((slip[0], value))
         else:
             return False
@@ -232,14 +235,14 @@ def _format_of(file: str) -> str:
     return next((name for name, endings in FORMATS.items() if ending in endings), "")
 
 
-def _place(line: _Line, known: set[str]) -> bool:
+def _place(line: _Line, offered: set[str]) -> bool:
     """Give words that are too many an option: a model, or protected columns; return whether one word is left."""
     for word in [one for one in line.others if Path(one).suffix.lower() in MODELS]:
-        if len(line.others) > 1 and "--model" in known and line.value("--model") is None:
+        if len(line.others) > 1 and "--model" in offered and line.value("--model") is None:
             line.others.remove(word)
             line.options.append(("--model", word))
     extra = line.others[1:]
-    if extra and ("--protected" not in known or any(Path(one).exists() for one in extra)):
+    if extra and ("--protected" not in offered or any(Path(one).exists() for one in extra)):
         return False
     if extra:
         before = [line.value("--protected") or ""]

@@ -76,6 +76,13 @@ def column_and_threshold(text: str, columns: Sequence[str]) -> tuple[str, str] |
     return (column.strip(), sign + number) if column.strip() in columns or "=" not in column else None
 
 
+def kept_threshold(text: str) -> str:
+    """Return a comparison as it was saved, or an empty text; a ValueError where it is neither."""
+    if text and column_and_threshold(f"label{text}", ()) != ("label", text):
+        raise ValueError(f"{text!r} is no threshold of a label")
+    return text
+
+
 def threshold_sign(text: str) -> str:
     """Return the sign of a comparison such as ``>=50000``."""
     return text.rstrip("+-.eE0123456789")

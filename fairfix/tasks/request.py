@@ -855,16 +855,16 @@ def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]
 
 def _call(name: str, given: Mapping[str, Any]) -> str:
     """Return a line with the call that is meant; empty where a value cannot be written."""
-    known = {one: value for one, value in given.items() if one != "data"}
-    for one in [one for one in known if "=" in one]:  # the positive value of a column
-        part, value = one.partition("=")[0], known.pop(one)
-        if not isinstance(known.get(part), str):
+    named = {one: value for one, value in given.items() if one != "data"}
+    for one in [one for one in named if "=" in one]:  # the positive value of a column
+        part, value = one.partition("=")[0], named.pop(one)
+        if not isinstance(named.get(part), str):
             return ""
-        known[part] = with_values(known[part], [str(value)])
-    entries = [entry for one in known.values() for entry in (one if isinstance(one, list) else [one])]
+        named[part] = with_values(named[part], [str(value)])
+    entries = [entry for one in named.values() for entry in (one if isinstance(one, list) else [one])]
     plain = all(isinstance(entry, (str, int, float)) for entry in entries)
     return (
-        f"\n  fairfix.{name}({', '.join(['data', *(f'{k}={v!r}' for k, v in known.items())])})"
+        f"\n  fairfix.{name}({', '.join(['data', *(f'{k}={v!r}' for k, v in named.items())])})"
         if plain
         else ""
     )
