@@ -77,8 +77,10 @@ def command(data: str, **given: Any) -> int:
     held = str(folder / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
-    rule = {"positive_label": positive, "label_threshold": compared[1] if compared else ""}
-    text = first_configuration(source, named, columns, **rule, line=line, typed=data)
+    threshold = compared[1] if compared else ""
+    text = first_configuration(
+        source, named, columns, positive_label=positive, label_threshold=threshold, line=line, typed=data
+    )
     write_text(target, harmless(text, as_escape))
     if not streamed:
         talk(f"wrote {target}: read it, correct it, then run '{line}'")

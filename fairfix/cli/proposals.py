@@ -261,11 +261,16 @@ def replaced_in(arguments: Sequence[str], error: FairfixError) -> list[str]:
             lines, first = [[*arguments, f"--{name.replace('_', '-')}", value]], ""
         else:
             whole = re.compile(rf"(?<![\w.-]){re.escape(old)}(?![\w-]|\.\w)")
-            lines = [[whole.sub(lambda _, new=new: new, word) for word in arguments]]
+            lines = [[_with_text(whole, new, word) for word in arguments]]
             typed = next((word for word in arguments if whole.search(word)), "")
             first = f"{error.before} {shlex.quote(typed)} && " if error.before else ""
         out += [first + line for line in _copied([one for one in lines if one != list(arguments)])]
     return out[:MOST]
+
+
+def _with_text(whole: re.Pattern[str], new: str, word: str) -> str:
+    """Return a word with a text, taken as it is, in place of what a pattern finds."""
+    return whole.sub(lambda _: new, word)
 
 
 def _copied(lines: Sequence[Sequence[str]]) -> list[str]:

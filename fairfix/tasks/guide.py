@@ -114,10 +114,9 @@ def _open_commands(
     """
     scores = [] if {"score", "prediction"} & {*settings} else roles["score"]
     outputs = [{part_of_output(name, source.schema): name} for name in scores] or [{}]
-    named = [] if lost else [{}]
+    labels: list[dict[str, str]] = [] if lost else [{}]
     if "label" not in settings or settings["label"] in source.columns:
-        named += _valued(source, [settings["label"]] if "label" in settings else roles["label"])
-    labels: list[dict[str, str]] = named
+        labels += _valued(source, [settings["label"]] if "label" in settings else roles["label"])
     shown = 0
     for label in labels:
         if not shown or shown < SHOWN_LINES:

@@ -133,7 +133,7 @@ def test_a_threshold_that_says_nothing_is_refused(label: str, more: dict[str, st
             rows(),
             protected=protected,
             label=label,
-            bands="income=quartiles" if protected == "income" else (),
+            bands=bands,
             **more,
         )
 
