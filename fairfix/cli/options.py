@@ -114,7 +114,7 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
     for name, (default, domain) in parameters_of(kind).items():
         if domain.positional:
             envvar = "FAIRFIX_DATA" if name == "data" else None
-            more = {"default": _standard_input} if name == "data" else {}
+            more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
             made.append(
                 click.argument(name, envvar=envvar, type=click.Path(), required=data_required, **more)
             )

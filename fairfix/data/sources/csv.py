@@ -226,7 +226,7 @@ class CsvSource(FileSource):
         for file in self._own:
             with (
                 readable(file.place, self.kind),
-                reader_of(file, names, dict.fromkeys(names, pa.string()), AHEAD) as reader,
+                reader_of(file, list(names), dict.fromkeys(names, pa.string()), AHEAD) as reader,
             ):
                 for batch in reader:
                     for name in names:
