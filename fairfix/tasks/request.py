@@ -295,7 +295,8 @@ class DataRequest(FilesRequest):
     protected: Names = parameter((), "Column whose groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
         None,
-        "Observed outcome, 0/1; else name the positive values, or compare: 'income>=50000'.  [default: a column with a usual name]",
+        "Observed outcome, 0/1; else name the positive values, or compare: 'income>=50000'.  "
+        "[default: a column with a usual name]",
         "COLUMN[=VALUE,...]",
     )
     score: str | None = parameter(None, "The model's score.  [default: a column with a usual name]", "COLUMN")
