@@ -119,7 +119,7 @@ class Check:
             if directed:
                 _require_direction(check, match)
         except UsageError as error:
-            raise UsageError(f"check {text!r}: {error}") from None
+            raise UsageError(f"check {text!r}: {error}").proposing(*_instead(text, match, required)) from None
         return check
 
     @property
@@ -209,6 +209,21 @@ def _subject(match: re.Match[str]) -> Comparison:
     metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
     comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
     return replace(comparison, attribute=written_attribute(attribute), group=canonical_group(group) or None)
+
+
+def _instead(text: str, match: re.Match[str], required: bool) -> list[tuple[str, str]]:
+    """Return the check that is meant by a metric without a kind, or by a name such as ``dp_difference``."""
+    metric, ending, rest = match["metric"], "", match["rest"]
+    if metric not in ALIASES and metric not in METRICS:
+        metric, _, ending = metric.rpartition("_")
+    kind = ending if ending in KINDS else "difference" if match["op"].startswith("<") == required else "ratio"
+    if rest or ALIASES.get(metric, metric) not in METRICS or (ending and ending not in KINDS):
+        return []
+    written = metric + f".{kind}" + text.strip()[len(match["metric"]) :]
+    with suppress(UsageError):
+        Check.parse(written, required=required)
+        return [(text, written)]
+    return []
 
 
 def _require_direction(check: Check, match: re.Match[str]) -> None:
