@@ -309,7 +309,9 @@ def infer_columns(
                 f"; the columns are {', '.join(schema.names)}",
             )
         return replace(columns, prediction=decided), {**inferred, "prediction": decided}
-    usual = SCORES if score_needed else [name for name in SCORES if name not in RAW]  # else features are learned from
+    usual = (
+        SCORES if score_needed else [name for name in SCORES if name not in RAW]
+    )  # else features are learned from
     score = _only(usual, names, "score", schema)
     if score is None and score_needed:
         raise ColumnError(
