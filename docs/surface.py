@@ -1,7 +1,7 @@
 """Counts what a person has to know of the command line: ``python docs/surface.py``.
 
-Options of each command, without its arguments and ``--help``, settings of methods counted apart, and the pairs of options
-that exclude or require each other.
+Options of each command, without its arguments and ``--help``, settings of methods apart, and the pairs of options that
+exclude or require each other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from importlib import import_module
 from itertools import chain
 
 import click
-
 from fairfix.cli import COMMANDS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import EXCLUDES, REQUIRES
@@ -21,7 +20,9 @@ def options(name: str) -> list[str]:
     """Return the options of a command."""
     command: click.Command = import_module(f"fairfix.cli.{name}").command
     params = command.get_params(click.Context(command))
-    return [str(param.name) for param in params if isinstance(param, click.Option) and "--help" not in param.opts]
+    return [
+        str(param.name) for param in params if isinstance(param, click.Option) and "--help" not in param.opts
+    ]
 
 
 def pairs() -> int:

@@ -57,6 +57,16 @@ class FairfixError(Exception):
     quotes = False
     """Whether the message may quote values of the data; then it is withheld where small groups are suppressed."""
 
+    instead: Sequence[tuple[str, str]] = ()
+    """(Text of a command, what to type in its place), one for each way to go on; an empty text adds NAME=VALUE."""
+    before: str = ""
+    """A command that has to run first, with the text of the command that is replaced as its last word."""
+
+    def proposing(self, *instead: tuple[str, str], before: str = "") -> Self:
+        """Return the error with what to type instead."""
+        self.instead, self.before = instead, before
+        return self
+
     def without_values(self) -> Self:
         """Return the error, whose message is known to quote none."""
         self.quotes = False

@@ -360,6 +360,7 @@ def reading_dict(reading: Reading) -> dict[str, Any]:
         "score_scale": reading.score_scale,
         "threshold": reading.threshold,
         **{name: list(levels) for name, levels in positive.items() if levels},
+        **({"label_threshold": reading.label_threshold} if reading.label_threshold else {}),
         **({"where": reading.where} if reading.where else {}),
         **({"bands": cut} if cut else {}),
         **({"merge": {name: dict(names) for name, names in reading.merge.items()}} if reading.merge else {}),

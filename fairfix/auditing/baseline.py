@@ -126,7 +126,7 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
         )
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
-    keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction")
+    keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction", "label_threshold")
     require_alike(old, new, name, SAVED_AUDIT, keys)
 
 

@@ -29,6 +29,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,7 +115,7 @@ class Check:
             if directed:
                 _require_direction(check, match)
         except UsageError as error:
-            raise UsageError(f"check {text!r}: {error}") from None
+            raise UsageError(f"check {text!r}: {error}").proposing(*_instead(text, match)) from None
         return check
 
     @property
@@ -188,6 +189,21 @@ def _subject(match: re.Match[str]) -> Comparison:
     metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
     comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
     return replace(comparison, attribute=written_attribute(attribute), group=canonical_group(group) or None)
+
+
+def _instead(text: str, match: re.Match[str]) -> list[tuple[str, str]]:
+    """Return the check that is meant by a metric without a kind, or by a name such as ``dp_difference``."""
+    metric, ending, rest = match["metric"], "", match["rest"]
+    if metric not in ALIASES and metric not in METRICS:
+        metric, _, ending = metric.rpartition("_")
+    kind = ending if ending in KINDS else "difference" if match["op"].startswith("<") else "ratio"
+    if rest or ALIASES.get(metric, metric) not in METRICS or (ending and ending not in KINDS):
+        return []
+    written = metric + f".{kind}" + text.strip()[len(match["metric"]) :]
+    with suppress(UsageError):
+        Check.parse(written)
+        return [(text, written)]
+    return []
 
 
 def _require_direction(check: Check, match: re.Match[str]) -> None:

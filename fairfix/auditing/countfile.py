@@ -42,6 +42,7 @@ from fairfix.data.codec import (
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
 from fairfix.data.files import open_source
+from fairfix.data.names import kept_threshold
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
@@ -93,6 +94,7 @@ READING_PARTS: Mapping[str, Json] = {
     "thresholds": codec.list_of(codec.real(), most=64),
     "positive_label": codec.list_of(codec.name_text),
     "positive_prediction": codec.list_of(codec.name_text),
+    "label_threshold": lambda value: kept_threshold(codec.text(value)),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
     "max_groups": codec.whole(1),
@@ -109,7 +111,13 @@ PIECE_PARTS: Mapping[str, Json] = {
     "cells": codec.whole(),
     "entries": codec.whole(),
 }
-ADDED: Mapping[str, Any] = {"bands": {}, "merge": {}, "where": "", "positive_prediction": [], "count": None}
+ADDED: Mapping[str, Any] = {
+    **dict.fromkeys(("where", "label_threshold"), ""),
+    "bands": {},
+    "merge": {},
+    "positive_prediction": [],
+    "count": None,
+}
 """Parts of a reading that files from before them lack."""
 
 READING = codec.record(**COLUMN_PARTS, **READING_PARTS)

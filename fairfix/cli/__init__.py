@@ -163,8 +163,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.UsageError as error:
-        hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx else ""
-        return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message(), hint)
+        from fairfix.cli.proposals import instead_of
+
+        lines = [f"\n  {one}" for one in instead_of(line, cli)]
+        hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx and not lines else ""
+        return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message() + "".join(lines), hint)
     except click.ClickException as error:  # click would exit with 1, which means a failed check here
         return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message())
     except (click.Abort, KeyboardInterrupt, _Stopped) as error:
@@ -178,7 +181,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except FairfixError as error:
         if debug:
             _trace(error)
-        return ended(error.exit_status, error.code, "; ".join([str(error), *getattr(error, "__notes__", ())]))
+        text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+        if error.instead:
+            from fairfix.cli.proposals import replaced_in
+
+            text += "".join(f"\n  {one}" for one in replaced_in(line, error))
+        return ended(error.exit_status, error.code, text)
     except Exception as error:  # the last gate: everything else is our fault
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
             _silence(sys.stdout)

@@ -49,7 +49,7 @@ def command(data: str, **given: Any) -> int:
     fairfix init loans.csv --protected race --label repaid=yes
     """
     from fairfix.data.files import open_source, write_text
-    from fairfix.data.names import column_and_values
+    from fairfix.data.names import column_and_threshold, column_and_values
     from fairfix.data.people import PeopleSource
     from fairfix.data.reading import Columns
     from fairfix.data.streams import is_stream
@@ -62,9 +62,10 @@ def command(data: str, **given: Any) -> int:
         raise UsageError(f"{target} exists already; --force overwrites it, --output writes another file")
     source = open_source(data)
     roles = {name: given[name] for name in ("label", "score", "prediction", "count")}
-    positive: tuple[str, ...] = ()
+    positive, compared = tuple[str, ...](), None
     if given["label"]:
         roles["label"], positive = column_and_values(given["label"], source.columns, "label")
+        compared = column_and_threshold(given["label"], source.columns)
     columns = Columns(given["protected"], **roles)
     if given["count"]:
         source = PeopleSource(source, given["count"])
@@ -74,7 +75,10 @@ def command(data: str, **given: Any) -> int:
     held = str(folder / named) if local else named
     finds = target.resolve() == Path(FILE_NAME).resolve() and not any(reach(target, {"data": held}, "audit"))
     line = "fairfix audit" if finds else f"fairfix audit --config {shlex.quote(str(target))}"
-    text = first_configuration(source, named, columns, positive_label=positive, line=line, typed=data)
+    threshold = compared[1] if compared else ""
+    text = first_configuration(
+        source, named, columns, positive_label=positive, label_threshold=threshold, line=line, typed=data
+    )
     write_text(target, harmless(text, as_escape))
     if not streamed:
         talk(f"wrote {target}: read it, correct it, then run '{line}'")

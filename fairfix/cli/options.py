@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib import import_module
@@ -19,7 +20,7 @@ from fairfix.cli.help import complete_methods, completion
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
-from fairfix.data.urls import dry_run, hidden
+from fairfix.data.urls import STANDARD, dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
 from fairfix.tasks.request import WRITTEN, DataRequest, Domain, GateRequest, Request, parameters_of
@@ -93,6 +94,17 @@ def column_names(ctx: click.Context, param: click.Parameter, texts: Sequence[str
     return tuple(dict.fromkeys(name for name in names if name))
 
 
+def _standard_input() -> str | None:
+    """Return the name of standard input where a file stands behind it, as in ``fairfix audit < loans.csv``.
+
+    A pipe is not read unasked: it may be one of a system that never writes to it.
+    """
+    try:
+        return STANDARD if stat.S_ISREG(os.fstat(0).st_mode) else None
+    except OSError:  # it is closed
+        return None
+
+
 SEVERAL = "  Repeat, or separate by commas."
 
 
@@ -102,7 +114,10 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
     for name, (default, domain) in parameters_of(kind).items():
         if domain.positional:
             envvar = "FAIRFIX_DATA" if name == "data" else None
-            made.append(click.argument(name, envvar=envvar, type=click.Path(), required=data_required))
+            more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
+            made.append(
+                click.argument(name, envvar=envvar, type=click.Path(), required=data_required, **more)
+            )
             continue
         settings: dict[str, Any] = {
             "help": as_options(domain.help),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -126,9 +127,19 @@ def _appending(output: str | None, predictions: Predictions) -> Iterator[Write]:
     from fairfix.data.files import atomic_output, table_writer
 
     with ExitStack() as stack:
-        stdout = sys.stdout.buffer
-        file = stdout if output is None else stack.enter_context(atomic_output(output))
+        file = stack.enter_context(_printed() if output is None else atomic_output(output))
         yield stack.enter_context(table_writer(file, output or "stdout.csv", predictions.schema))
+
+
+@contextmanager
+def _printed() -> Iterator[IO[bytes]]:
+    """Yield standard output, also where a program has replaced it by one that takes texts alone."""
+    if (bytes_ := getattr(sys.stdout, "buffer", None)) is not None:
+        yield bytes_
+        return
+    with io.BytesIO() as file:
+        yield file
+        sys.stdout.write(file.getvalue().decode("utf-8"))
 
 
 def _many(request: PredictRequest, given: Mapping[str, Any]) -> int:

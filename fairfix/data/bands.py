@@ -55,6 +55,7 @@ class NumbersAsGroupsError(ColumnError):
             f"`bands={column}={EACH}`; a repair by `method=ramp` also takes it uncut, as `protected_number`"
         )
         self.column = column
+        self.proposing(("", f"bands={column}={example or 'quartiles'}"))
 
 
 def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edges | str]:

@@ -25,7 +25,14 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.answers import counts_of, fetched, summarised
 from fairfix.data.counts import Counts, Grid, Slice
-from fairfix.data.embedded import SHOWN_TABLES, duckdb_tables, only_table, open_duckdb, open_sqlite
+from fairfix.data.embedded import (
+    SHOWN_TABLES,
+    duckdb_tables,
+    only_table,
+    open_duckdb,
+    open_sqlite,
+    sqlite_tables,
+)
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
 from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
@@ -471,7 +478,7 @@ def _table(backend: Any, name: str, shown: str) -> Any:
                 read[own, schema] = backend.table(own, database=at)
         if place := _only(name, list(read), shown):
             return read[place]
-        tables = list(backend.list_tables())
+        tables = sqlite_tables(backend) if backend.name == "sqlite" else list(backend.list_tables())
     more = ", ".join(sorted(tables)[:SHOWN_TABLES]) + (", ..." if len(tables) > SHOWN_TABLES else "")
     hint = did_you_mean(name, sorted(tables)) or f"; it has: {more or 'none'}"
     raise DataError(f"{shown} has no table {name!r} that can be read{hint}")

@@ -22,8 +22,8 @@ from fairfix.data.canonical import canonical
 from fairfix.data.encoder import arrow_array, group_codes
 from fairfix.data.plain import entries_of
 from fairfix.data.pushdown import as_coded, as_real
+from fairfix.data.reading import ORDERS
 from fairfix.data.row_filter import (
-    ORDERS,
     VALUED,
     Comparison,
     Condition,

@@ -411,7 +411,7 @@ def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[bo
     """Return whether the first record has names, and a number in it that lets one doubt that, or an empty text.
 
     It is a row if numbers in it stand in columns of numbers and a text in it comes again in its column, if all of it
-    are such numbers, or if all of its texts come again.
+    are such numbers, if most of it are such numbers and some are equal, or if all of its texts come again.
     """
     columns = [set(column) for column in zip(*rows, strict=True)]
     if len(columns) != len(first):
@@ -428,7 +428,8 @@ def _has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[bo
     if not numbers:
         same = any(list(map(str.strip, row)) == [cell.strip() for cell in first] for row in rows)
         return not (len(texts) > 1 and again == len(texts) and not same), ""
-    is_names = again == 0 if texts else _is_counting(numbers)
+    equal = 2 * len(numbers) > len(first) and len(set(numbers)) < len(numbers)  # no two columns have one name
+    is_names = again == 0 and not equal if texts else _is_counting(numbers)
     return is_names, numbers[0] if is_names and texts else ""
 
 

@@ -152,12 +152,18 @@ def duckdb_tables(backend: Any) -> list[tuple[str, str, str]]:
     return sorted(backend.con.execute(listed).fetchall(), key=lambda one: one[1] != "main")
 
 
+def sqlite_tables(backend: Any) -> list[str]:
+    """Return the name of each table; Ibis would ask for the databases that are attached, which is refused here."""
+    listed = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite@_%' ESCAPE '@'"
+    return [name for (name,) in backend.con.execute(listed).fetchall()]
+
+
 def only_table(backend: Any, path: Path) -> str:
     """Return the name of the only table of a file; a DataError lists several, and shows how one is named."""
     if backend.name == "duckdb":
         names = [own if schema == "main" else f"{schema}.{own}" for _, schema, own in duckdb_tables(backend)]
     else:
-        names = list(backend.list_tables())
+        names = sqlite_tables(backend)
     if len(names) == 1:
         return names[0]
     if not names:

@@ -232,20 +232,24 @@ class Encoder:
         reading, kind = self.reading, array.type
         own = part == "prediction" and bool(reading.positive_prediction)
         positive = reading.positive_prediction if own else reading.positive_label
-        if not positive and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        test = reading.label_test if part == "label" else None
+        if test is None and not positive and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return self._binary_numbers(array, name, part, drop)
         codes, levels, missing = group_codes(array, name, reading.merge.get(name))
         if missing is not None:
             drop[f"missing {part}"] = missing
             levels.pop()
-        signs, stated = SIGNS if positive is None else UNKNOWN, {positive, *reading.merge.get(name, ())}
+        signs, stated = UNKNOWN if positive else SIGNS, {*positive, *reading.merge.get(name, ())}
         marks = [i for i, one in enumerate(levels) if one.lower() in signs and one not in stated]
         if (marked := np.isin(codes, marks)).any():
             drop[f"missing {part}"] = marked if missing is None else missing | marked
         table = np.zeros(len(levels) + 1, dtype=np.uint8)
         for i, level in enumerate(levels):
             shared = part == "prediction" and not own
-            yes = _is_positive(level, positive, shared=shared) if positive else truth(level)
+            if test is not None:
+                yes = _compared(level, *test)
+            else:
+                yes = _is_positive(level, positive, shared=shared) if positive else truth(level)
             for alike in () if yes else positive:
                 if plain_form(level) == plain_form(alike):
                     self._refuse_alike(part, name, level, alike, codes == i)
@@ -254,7 +258,13 @@ class Encoder:
             elif (
                 i not in marks and (here := codes == i).any()
             ):  # a dictionary may name levels that no row has
-                raise _not_binary(part, name, level, self._at(int(np.argmax(here))))
+                at = self._at(int(np.argmax(here)))
+                if test is not None:
+                    raise DataError(
+                        f"label column {name!r} holds {level!r} at {at}, which is no number to compare in "
+                        f"`label={name}{reading.label_threshold}`; mend it, or name positive values instead"
+                    )
+                raise _not_binary(part, name, level, at)
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want
 
     def _refuse_alike(self, part: str, name: str, level: str, positive: str, here: Bools) -> None:
@@ -330,6 +340,12 @@ def truth(level: str) -> float | None:
     return None
 
 
+def _compared(level: str, compare: Callable[[Any, Any], Any], limit: float) -> float | None:
+    """Return 1 for a number that a comparison with a limit holds for, 0 for another one, None for any other text."""
+    number = float(level) if level in ("inf", "-inf") else as_number(level)
+    return None if number is None else float(compare(number, limit))
+
+
 def _is_positive(level: str, positive: Sequence[str], *, shared: bool) -> float:
     """Return 1 for a level that ``positive`` names, else 0.
 
@@ -354,10 +370,15 @@ def check_positive(
     if (
         reading.binary
         and columns.label
-        and reading.positive_label
+        and (reading.positive_label or reading.label_threshold)
         and labels is not None
         and not labels.any()
     ):
+        if reading.label_threshold:
+            raise DataError(
+                f"no row used has a number {reading.label_threshold} in label column {columns.label!r}; choose "
+                f"another threshold in `label={columns.label}{reading.label_threshold}`"
+            )
         raise _none_positive("label", columns.label, reading.positive_label)
 
 

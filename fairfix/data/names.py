@@ -12,6 +12,12 @@ from fairfix.errors import UsageError
 LISTED = re.compile(r'\s*([^,"=]*=)?"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
 """A name of a list with commas: in double quotes, which may follow KEY=, or up to the next comma."""
 
+THRESHOLD = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*")
+"""A column whose numbers are compared with one."""
+
+BEGUN = 3
+"""Letters of a name that are enough for its beginning to be meant."""
+
 INDEX_NAME = re.compile(r"__index_level_\d+__")
 """What pandas calls the index of a frame in a Parquet file; row numbers are no feature."""
 
@@ -45,6 +51,8 @@ def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tupl
 
     A value with a comma or blanks at its ends is in double quotes. A UsageError where the values are left out.
     """
+    if compared := column_and_threshold(text, columns):
+        return compared[0], ()
     places = [at for at, sign in enumerate(text) if sign == "="]
     if text in columns or not places:
         return text, ()
@@ -54,6 +62,38 @@ def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tupl
     if not listed.strip() or not column:
         raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
     return column, tuple(dict.fromkeys(names))
+
+
+def column_and_threshold(text: str, columns: Sequence[str]) -> tuple[str, str] | None:
+    """Return the column and the comparison of ``income>=50000``, such as ``>=50000``; None where there is none.
+
+    ``band=>50`` names the value ``>50``.
+    """
+    match = THRESHOLD.fullmatch(text)
+    if text in columns or match is None:
+        return None
+    column, sign, number = match.groups()
+    return (column.strip(), sign + number) if column.strip() in columns or "=" not in column else None
+
+
+def kept_threshold(text: str) -> str:
+    """Return a comparison as it was saved, or an empty text; a ValueError where it is neither."""
+    if text and column_and_threshold(f"label{text}", ()) != ("label", text):
+        raise ValueError(f"{text!r} is no threshold of a label")
+    return text
+
+
+def threshold_sign(text: str) -> str:
+    """Return the sign of a comparison such as ``>=50000``."""
+    return text.rstrip("+-.eE0123456789")
+
+
+def of_column(text: str, columns: Sequence[str], column: str, parameter: str) -> str:
+    """Return a text of :func:`column_and_values` or :func:`column_and_threshold` with another column."""
+    if compared := column_and_threshold(text, columns):
+        return column + compared[1]
+    levels = column_and_values(text, columns, parameter)[1]
+    return with_values(column, levels) if levels else column
 
 
 def with_values(column: str, levels: Iterable[str]) -> str:
@@ -92,9 +132,22 @@ def did_you_mean(name: Any, names: Iterable[str], most: int = 1) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def initials(name: str) -> str:
+    """Return the first letters of the words of a name: ``dp`` of ``demographic_parity``."""
+    return "".join(word[:1] for word in name.split("_"))
+
+
 def nearest(name: str, names: Sequence[str], most: int = 1) -> list[str]:
-    """Return those of some names, such as columns, that are like a name, capitals aside: the nearest first."""
+    """Return those of some names, such as columns, that are like a name, capitals aside: the nearest first.
+
+    Names that begin with it come before all others, the shortest first. In a table without a header, whose columns are
+    called c1, c2 and so on, a number is like the name of the column at that place.
+    """
     from difflib import get_close_matches
 
-    plain = {one.casefold(): one for one in reversed(names)}
-    return [plain[near] for near in get_close_matches(name.casefold(), plain, most)]
+    if name.isdecimal() and f"c{name}" in names and all(map(re.compile(r"c\d+").fullmatch, names)):
+        return [f"c{name}"]
+    folded, plain = name.casefold(), {one.casefold(): one for one in reversed(names)}
+    begun = sorted((one for one in plain if one.startswith(folded)), key=len) if len(name) >= BEGUN else []
+    near = [*begun, *get_close_matches(folded, plain, most)]
+    return [plain[one] for one in dict.fromkeys(near)][:most]

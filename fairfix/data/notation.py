@@ -20,6 +20,7 @@ THOUSANDS = r"[.,'’ \u00a0\u202f]"
 
 GROUPED = re.compile(rf"[+-]?[1-9]\d{{0,2}}({THOUSANDS})\d{{3}}(?:\1\d{{3}})*(?:(?!\1)([.,])\d+)?")
 DECIMAL = re.compile(r"[+-]?(?:\d+([.,])\d*|([.,])\d+)(?:[eE][+-]?\d+)?")
+CODE = re.compile(r"[+-]?0\d")
 WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
 UNIT = re.compile(
     r"(?:[A-Z]{2})?[$€£¥₹₩₺₽¢%‰\u00a4]|\b(?:AUD|CAD|CHF|CNY|EUR|GBP|INR|JPY|NZD|USD)\b|^[-+]?Rs\.?(?=\s*\d)|\bkr\.?$"
@@ -73,6 +74,8 @@ class Seen:
     """A mark of a missing value that is no empty text."""
     whole: bool = False
     """Whether a number has no sign."""
+    code: bool = False
+    """Whether a number begins with a 0 that says nothing, as in 01234."""
     open: dict[str, str] = field(default_factory=dict)
     """Sign -> number that it may separate into thousands or decimals, such as 12.500."""
     decimal: dict[str, str] = field(default_factory=dict)
@@ -101,6 +104,7 @@ class Seen:
         """Look at a number without unit, of an entry."""
         if WHOLE.fullmatch(number):
             self.whole = True
+            self.code = self.code or CODE.match(number) is not None
         elif grouped := GROUPED.fullmatch(number):
             sign, decimal = grouped[1], grouped[2]
             if sign in SIGNS and not decimal and number.count(sign) == 1:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from fairfix.data.files import FileSource, Source, file_kinds, head_of
 from fairfix.data.packing import ZIP
@@ -58,7 +58,7 @@ def open_named(text: str, stated: Mapping[str, Any]) -> Source:
 def with_table(text: str) -> tuple[str, str]:
     """Return the file that a text names, and the table in it that it names after ``#``."""
     path, sign, table = text.rpartition("#")
-    return (path, table) if sign and not Path(text).exists() and Path(path).is_file() else (text, "")
+    return (path, unquote(table)) if sign and not Path(text).exists() and Path(path).is_file() else (text, "")
 
 
 def database_url(text: str, table: str = "") -> str:
@@ -94,7 +94,7 @@ def _open_stored(text: str, stated: Mapping[str, Any]) -> Source:
     if not sign or not name_of(url).lower().endswith(_with_several()):  # names in stores may have the sign
         url, table = text, ""
     places = find(url, lambda name: name.lower().endswith(table_endings()))
-    return _source(places, shown_url(url), stated, table)
+    return _source(places, shown_url(url), stated, unquote(table))
 
 
 def _with_several() -> tuple[str, ...]:

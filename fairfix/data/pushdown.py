@@ -25,6 +25,7 @@ import pyarrow as pa
 from fairfix.data.bands import Edges, halved, pieces
 from fairfix.data.counts import Floats, Grid, Ints, Slice
 from fairfix.data.encoder import arrow_array, group_codes, numbers, primitive
+from fairfix.data.names import threshold_sign
 from fairfix.data.quantities import summed
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, fineness, fixed_grid
@@ -45,6 +46,8 @@ EVERY_ROW = 1 << 62
 """More rows than any table has."""
 
 TINY, HUGE = 1e-150, 1e150
+FAR = 1e308
+"""Label of the rows above a threshold, and with a minus of those below."""
 """Numbers whose square is no float, which is an error in PostgreSQL, where numpy has 0 and infinity."""
 
 
@@ -200,9 +203,24 @@ class Questions:
     def _rows(self) -> Expression:
         """Return the rows with what questions are about, by short names."""
         coded = {part: as_coded(self.table[name]) for part, name in self.coded.items()}
+        if (above := self._above()) is not None:
+            coded["label"] = above
         reals = {part: self._real(name, whole=self.whole) for part, name in self.reals.items()}
         banded = {name: self._real(of) for name, of in self.banded.items()}
         return self._stage(self.table.select(**self._cells(), **coded, **reals, **banded))
+
+    def _above(self) -> Expression | None:
+        """Return +1e308 for labels above their threshold, -1e308 for others; None where no numbers are compared."""
+        import ibis
+
+        name, test = self.coded.get("label"), self.reading.label_test
+        if name is None or test is None or not self.table[name].type().is_numeric():
+            return None
+        sign, real = threshold_sign(self.reading.label_threshold), self._real(name)
+        limit = number(test[1])
+        above = real > limit if sign in (">", "<=") else real >= limit
+        high = ibis.ifelse(above, number(FAR), number(-FAR))
+        return ibis.ifelse(real.isnull(), ibis.null("float64"), high)
 
     def _asked(self, rows: Expression, keys: Sequence[str], made: Mapping[str, Expression]) -> Expression:
         """Return a question: a row per value of the keys, with the number of rows and the ends of the bands."""
@@ -314,6 +332,11 @@ class Questions:
         import ibis
 
         kind = self.table[self.coded["label"]].type()
+        if self.reading.label_test is not None:
+            compare, limit = self.reading.label_test
+            if kind.is_numeric():
+                return {"": compare(rows.label, number(limit))}
+            return {variant: ibis.literal(variant == "1") for variant in OBSERVED}
         if kind.is_boolean() and not self.reading.positive_label:
             return {"": rows.label}
         if (kind.is_integer() or kind.is_floating()) and not self.reading.positive_label:

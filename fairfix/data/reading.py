@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from fairfix.data.bands import Edges
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.data.merging import Merges
+from fairfix.data.names import threshold_sign
 from fairfix.errors import AmbiguousError, ColumnError, DataError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {
@@ -25,6 +28,14 @@ SCORE_RANGE: Mapping[str, tuple[float, float]] = {
 
 NATURAL_THRESHOLD: Mapping[str, float] = {"probability": 0.5, "percent": 50.0, "margin": 0.0, "logit": 0.0}
 """Where the probability is one half; a raw score has no such point."""
+
+ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Signs of comparisons of numbers."""
 
 LABELS = (
     *("label", "y", "y_true", "target", "true_label", "ground_truth"),
@@ -48,6 +59,9 @@ SCORES = (
     *DECISIONS,
 )
 """Names of a model's scores that mean nothing else; every name is as :func:`usual_name` has it."""
+
+RAW = frozenset(("decile_score",))
+"""Those of scores that are no probabilities, so that a method that can learn from features does not take them."""
 
 
 def usual_name(name: str) -> str:
@@ -121,6 +135,8 @@ class Reading:
     """The positive values of labels; none where they are 0/1."""
     positive_prediction: tuple[str, ...] = ()
     """The positive values of decisions; none where they are 0/1, or have those of the labels."""
+    label_threshold: str = ""
+    """Comparison such as ``>=50000`` that the numbers of positive labels meet; empty where values are named."""
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
     max_groups: int = 1000
@@ -152,6 +168,11 @@ class Reading:
                 raise UsageError(
                     f"`{part}={strange[0]}`: it is not a group column; the group columns are {groups}"
                 )
+        if self.label_threshold and self.task == "regression":
+            raise UsageError(
+                f"`label={columns.label}{self.label_threshold}` turns a number into yes or no, and `task=regression` "
+                "compares the number itself; leave out one of them"
+            )
         if columns.prediction and columns.probability:
             raise UsageError("`prediction` and `probability` both give decisions; give one of them")
         if self.task == "regression" and not columns.score and (columns.prediction or columns.probability):
@@ -165,6 +186,12 @@ class Reading:
                     f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
+
+    @property
+    def label_test(self) -> tuple[Callable[[Any, Any], Any], float] | None:
+        """The operator and the number of :attr:`label_threshold`; None where there is none."""
+        sign = threshold_sign(self.label_threshold)
+        return (ORDERS[sign], float(self.label_threshold[len(sign) :])) if sign else None
 
     @property
     def range(self) -> tuple[float, float]:
@@ -284,7 +311,10 @@ def infer_columns(
                 f"; the columns are {', '.join(schema.names)}",
             )
         return replace(columns, prediction=decided), {**inferred, "prediction": decided}
-    score = _only(SCORES, names, "score", schema)
+    usual = (
+        SCORES if score_needed else [name for name in SCORES if name not in RAW]
+    )  # else features are learned from
+    score = _only(usual, names, "score", schema)
     if score is None and score_needed:
         raise ColumnError(
             "no score column: name it with `score=COLUMN` (or decisions with `prediction`, or a model file "

@@ -44,6 +44,8 @@ MANIFEST = "manifest.json"
 UNPACK = "; unpack it, and name the file with the table"
 COPY = "; name it by its path on this machine, not packed and not through a pipe"
 
+PICKLE = "a pickle, which can run code when it is loaded; if you trust who made it, convert it to Parquet"
+
 OTHERS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"%PDF", "a PDF document; save the table in it as CSV"),
     (0, b"7z\xbc\xaf\x27\x1c", f"a 7-Zip archive{UNPACK}"),
@@ -51,15 +53,10 @@ OTHERS: tuple[tuple[int, bytes, str], ...] = (
     (257, b"ustar", f"a tar archive{UNPACK}"),
     (0, b"SQLite format 3\0", f"an SQLite database{COPY}"),
     (8, b"DUCK", f"a DuckDB database{COPY}"),
-    (
-        0,
-        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-        "an old Office document, such as .xls; save the table as CSV or .xlsx",
-    ),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file; save the table as Parquet"),
     (0, b"\x93NUMPY", "an array of NumPy; save it as a table with named columns, such as Parquet"),
     (0, b"FEA1", "a Feather file of version 1; save the table as Parquet"),
-    *((0, bytes((128, i)), "a pickle, which can hold code; save the table as Parquet") for i in range(2, 6)),
+    *((0, bytes((128, i)), PICKLE) for i in range(2, 6)),
     (0, b"\x89PNG", "a picture"),
     (0, b"\xff\xd8\xff", "a picture"),
     (0, b"\x7fELF", "a program"),
@@ -150,7 +147,8 @@ def _by_content(
     if kinds:
         return None, kinds[0], packing is not None or kind is not None
     if other := _other(head, text=text):
-        raise DataError(f"{place.name} is {other}")
+        error = DataError(f"{place.name} is {other}")
+        raise _with_conversion(error, place.name) if other == PICKLE else error
     if kind is not None and packing is None and (kind.text or not head or not text or not kind.signatures):
         return None, kind, False  # what is wrong with it, its reader says
     if text:
@@ -161,6 +159,12 @@ def _by_content(
         f"{place.name} is of an unknown kind; it begins with {head[:8]!r}. Supported kinds are "
         f"{', '.join(kinds_by_name())}"
     )
+
+
+def _with_conversion(error: DataError, name: str) -> DataError:
+    """Return the error that a table is a pickle with the line that makes a Parquet file of it."""
+    code = "import pandas, sys; pandas.read_pickle(sys.argv[1]).to_parquet(sys.argv[1] + '.parquet')"
+    return error.proposing((name, f"{name}.parquet"), before=f"python -c {shlex.quote(code)}")
 
 
 def _head(place: Place) -> bytes:

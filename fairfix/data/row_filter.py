@@ -30,6 +30,7 @@ from fairfix.data.counts import Bools
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
 from fairfix.data.files import Part, Source, require
 from fairfix.data.names import nearest
+from fairfix.data.reading import ORDERS
 from fairfix.errors import ColumnError, DataError, UsageError
 
 MOST_SIGNS, MOST_DEPTH = 10_000, 50
@@ -56,12 +57,6 @@ KEYWORDS = frozenset(("and", "or", "not", "in", "is", "missing", "null", "true",
 
 SIGNS = {"=": "==", "<>": "!="}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-ORDERS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 VALUED = ("==", "in")
 OPPOSITES = {"!=": "==", "not in": "in", "is not missing": "is missing"}
 """Operator -> the one that it negates."""

@@ -439,7 +439,9 @@ def column_types(reading: Reading, source: Source) -> dict[str, pa.DataType]:
         if name:
             types[name] = pa.float64()
     if columns.label:
-        types[columns.label] = pa.float64() if reading.task == "regression" else coded
+        types[columns.label] = (
+            pa.float64() if reading.task == "regression" or reading.label_threshold else coded
+        )
     if columns.prediction:
         types[columns.prediction] = coded
     return types

@@ -81,8 +81,13 @@ def survey(
     return seen
 
 
-def explained(error: EntryError, source: Source, reading: Reading) -> tuple[str, list[dict[str, str]]]:
-    """Return the error with what the whole column holds, and the settings to choose from."""
+def explained(
+    error: EntryError, source: Source, reading: Reading, *, decides: bool = False
+) -> tuple[str, list[dict[str, str]]]:
+    """Return the error with what the whole column holds, and the settings to choose from.
+
+    Where the run ``decides`` by the score, that of a raw one has a threshold: the middle of its range.
+    """
     part, name = error.part, error.column
     kind = pa.float64() if part == "score" else pa.string()
     seen = survey(source, [name], {name: kind} if source.text else None)[name]
@@ -93,6 +98,10 @@ def explained(error: EntryError, source: Source, reading: Reading) -> tuple[str,
         text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
         raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
         choices = [{"score_scale": scale} for scale in scales]
+        if decides and "raw" in scales and not reading.thresholds:
+            middle = f"{(seen.low + seen.high) / 2:.6g}"
+            next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
+            raw += f", such as {middle}, the middle of its range"
         return f"{text}`task=regression` for a real-valued target{raw}", choices
     wanted = reading.positive_label if part == "label" else reading.positive_prediction
     text, choices = ways(seen, part, name, wanted)

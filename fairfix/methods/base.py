@@ -19,7 +19,7 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
-from fairfix.data.names import attribute_name, did_you_mean
+from fairfix.data.names import attribute_name, did_you_mean, initials, nearest
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
@@ -69,7 +69,11 @@ class Rule:
         if self.choices:
             if value not in self.choices:
                 words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
-                raise UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
+                error = UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
+                short = [one for one in self.choices if initials(one) == str(value).lower()]
+                raise error.proposing(
+                    *((str(value), one) for one in short or nearest(str(value), self.choices))
+                )
             return
         if isinstance(value, str) and (self.text or value in self.words):
             return

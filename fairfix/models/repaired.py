@@ -541,6 +541,7 @@ def at_predict_time(reading: Reading, predictor: RepairedPredictor) -> Reading:
         missing_rows="drop",
         positive_label=(),
         positive_prediction=(),
+        label_threshold="",
         where="",
         bands={name: reading.bands.get(name, ()) for name in columns.cell_keys},
         merge={name: names for name, names in reading.merge.items() if name in columns.cell_keys},

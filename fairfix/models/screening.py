@@ -273,7 +273,7 @@ class View:
         self, table: Table, columns: int, outcome: Bools | None = None, *, part: bool = False
     ) -> None:
         self.table, self.columns, self.part, rows = table, max(columns, 1), part, table.rows
-        self.told = outcome is not None
+        self.has_outcome = outcome is not None
         """Whether a column that predicts the label stands in for it."""
         if outcome is None and table.reading.binary and rows.label is not None:
             outcome = np.asarray(rows.label) == 1
@@ -417,7 +417,7 @@ class View:
             if not 0 < part <= MOST_FREQUENT + 0.02 * self.part:
                 continue
             least = PURE_PART * part * len(own)
-            least = 0.7 * least if self.part else max(PURE_ROWS[part > 0.5 and not self.told], least)
+            least = 0.7 * least if self.part else max(PURE_ROWS[part > 0.5 and not self.has_outcome], least)
             for present in one.present:
                 many = int(present.sum())
                 if many >= least and bool(own[present].all()):

@@ -511,9 +511,8 @@ class _Program:
             mean = (self.weight * self.eta) @ chance / mass
             levels = isotonic_regression(mean, weights=mass).x
         origin, unit = self.problem.units
-        levels = origin + unit * levels
-        if self.problem.loss == "logistic":
-            levels = np.clip(levels, 0.0, 1.0)
+        # levels are rounded in units of the solution, and no score may leave its range by that
+        levels = np.clip(origin + unit * levels, self.problem.eta.min(), self.problem.eta.max())
         cell, place = np.nonzero(chance)
         upto = cell + np.cumsum(chance, axis=1)[cell, place]
         last = np.append(cell[1:] != cell[:-1], True)

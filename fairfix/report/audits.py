@@ -116,6 +116,8 @@ def _facts(result: Json) -> Iterator[str]:
     for part, name in (("label", "positive_label"), ("prediction", "positive_prediction")):
         if name in settings and part in data["columns"]:
             yield f"{part} {' or '.join(map(repr, settings[name]))} is positive, all others are negative"
+    if "label_threshold" in settings and "label" in data["columns"]:
+        yield f"label {data['columns']['label']} {settings['label_threshold']} is positive, all others are negative"
     yield from merged_lines(result)
     if settings["threshold"] is not None:
         yield f"a decision is positive at score >= {settings['threshold']:g} (scale: {settings['score_scale']})"

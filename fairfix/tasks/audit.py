@@ -19,7 +19,7 @@ from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.canonical import canonical_group
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_values, with_values
+from fairfix.data.names import column_and_threshold, column_and_values, with_values
 from fairfix.data.reading import Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.urls import is_dry
@@ -453,6 +453,11 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
             own = getattr(reading, f"positive_{part}")
             agrees = name == held[part] and levels in ((), own)
             held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
+            if part == "label" and (kept := reading.label_threshold):
+                same_label = column_and_threshold(text, (str(reading.columns.label),)) == (name, kept)
+                held[part] = text if same_label or text == name else f"{reading.columns.label}{kept}"
+            elif part == "label" and column_and_threshold(text, ()):
+                held[part] = with_values(str(reading.columns.label), own or ("1",))
     held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
     for name, rule in parse_bands(request.bands).items():
         own, word = reading.bands.get(name), isinstance(rule, str)

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.bands import PARTS, band_names, parse_bands
+from fairfix.data.bands import PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_values
+from fairfix.data.names import column_and_threshold, column_and_values
 from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -119,7 +119,15 @@ def open_data(
         if (text := getattr(request, part)) is not None:
             name, positive[part] = column_and_values(text, source.columns, part)
             columns = replace(columns, **{part: name})  # type: ignore[arg-type]  # a part of one name
-    if many and any(positive.values()):
+    compared = column_and_threshold(request.prediction or "", source.columns)
+    if compared:
+        cut = compared[1].lstrip("<>=")
+        raise UsageError(
+            f"`prediction={request.prediction}`: a prediction is a decision; name the score with "
+            f"`score={compared[0]}` and its `threshold={cut}`"
+        )
+    compared = column_and_threshold(request.label or "", source.columns)
+    if many and (compared or any(positive.values())):
         raise UsageError(
             f"`task={MULTICLASS}`: leave out the values of `label` and `prediction`, since every class is compared "
             "with the rest"
@@ -172,6 +180,7 @@ def open_data(
             "or name the scores with `score`"
         )
     options |= {f"positive_{part}": levels for part, levels in positive.items()}
+    options["label_threshold"] = compared[1] if compared else ""
     if columns.prediction and positive.get("label") and not positive.get("prediction"):
         options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
@@ -251,8 +260,15 @@ def said_of_unused(request: DataRequest) -> list[Note]:
     return notes
 
 
-def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, label_needed: bool) -> str:
-    """Return what the columns look like and a command to go on with, which runs on the first rows."""
+def _guide(
+    request: DataRequest,
+    source: Source,
+    needed: Mapping[str, bool],
+    *,
+    label_needed: bool,
+    listed: bool = True,
+) -> str:
+    """Return what the columns look like, if ``listed``, and commands to go on with, which run on the first rows."""
     from fairfix.data.scan import scan
     from fairfix.tasks.feature_choice import learned_features
     from fairfix.tasks.guide import guide
@@ -270,7 +286,7 @@ def _guide(request: DataRequest, source: Source, needed: Mapping[str, bool], *, 
 
     talks, log.disabled = log.disabled, True  # nobody has asked for it yet
     try:
-        return guide(request, source, attempt)
+        return guide(request, source, attempt, listed=listed)
     finally:
         log.disabled = talks
 
@@ -344,15 +360,35 @@ def _to_choose(request: DataRequest, source: Source, choices: Sequence[Mapping[s
     return "".join(f"\n  {line}" for line in lines)
 
 
+def _with_bands(data: Dataset, column: str) -> str:
+    """Return the lines that run with a column of numbers cut into quarters; empty for data in memory."""
+    request = data.request
+    if not isinstance(request.data, str) or isinstance(request.bands, (str, Mapping)):
+        return ""
+    cut = replace(
+        request,
+        bands=(*map(str, request.bands), f"{column}=quartiles"),
+        explicit=request.explicit | {"bands"},
+    )
+    needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}
+    source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    return _guide(cut, source, needed, label_needed=False, listed=False)
+
+
 @contextmanager
 def explaining(data: Dataset) -> Iterator[None]:
     """Say of an entry that was refused what else is in its column."""
     try:
         yield
+    except NumbersAsGroupsError as error:
+        if lines := _with_bands(data, error.column):
+            raise ColumnError(error.text, lines) from error
+        raise
     except EntryError as error:
         from fairfix.data.survey import explained
 
-        text, choices = explained(error, data.source, data.reading)
+        decides = isinstance(data.request, (RepairRequest, CompareRequest))
+        text, choices = explained(error, data.source, data.reading, decides=decides)
         source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
         raise DataError(text + _to_choose(data.request, source, choices)) from error
 

@@ -198,8 +198,8 @@ def identity_of(data: Dataset, features: Sequence[str] = ()) -> dict[str, str]:
     columns = data.reading.columns
     read = {*features, *columns.strata, *columns.protected, columns.score, *data.seen_by_model}
     made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
-    known = {name for name in data.source.usable if name in read} - {*made}
-    return identity_columns(data.source.schema, data.reading, known)
+    readable = {name for name in data.source.usable if name in read} - {*made}
+    return identity_columns(data.source.schema, data.reading, readable)
 
 
 def read_rows(

@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import column_and_values, joined_names, nearest, quoted_name, split_names, with_values
+from fairfix.data.names import (
+    column_and_values,
+    joined_names,
+    nearest,
+    of_column,
+    quoted_name,
+    split_names,
+    with_values,
+)
 from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.survey import survey
 from fairfix.data.urls import STANDARD, hidden, is_database, is_dry, shown_argument
@@ -71,17 +79,25 @@ VALUED = ("label", "prediction")
 ROLES = ("protected", "label", "score", "prediction", "probability", "weight", "strata", "id")
 
 
-def guide(request: DataRequest, source: Source, attempt: Callable[[DataRequest], object]) -> str:
-    """Return the lines that follow an error about columns; ``attempt`` raises where a request does not run."""
+def guide(
+    request: DataRequest, source: Source, attempt: Callable[[DataRequest], object], *, listed: bool = True
+) -> str:
+    """Return the lines that follow an error about columns; ``attempt`` raises where a request does not run.
+
+    Where the columns are not ``listed``, these are the commands alone.
+    """
     given = {role: names for role in ROLES if (names := _named(request, role, source.columns))}
     named = [name for names in given.values() for name in names]
     free = [name for name in source.columns if name not in named]
     made = request.model is not None or any(role in given for role in ("score", "prediction", "probability"))
     roles = {**guessed(source, free, made=made), **given}
     settings = _settings(request, source, given, roles)
-    command = _command(request, source, settings, attempt)
-    commands = [command] if command else list(_open_commands(request, source, settings, roles, attempt))
-    return listing(source, given, roles, commands)
+    lost = (
+        getattr(request, "label", None) is not None and "label" not in given
+    )  # another label is another question
+    command = "" if lost else _command(request, source, settings, attempt)
+    commands = [command] if command else list(_open_commands(request, source, settings, roles, attempt, lost))
+    return listing(source, given, roles, commands) if listed else "".join(f"\n  {one}" for one in commands)
 
 
 def _open_commands(
@@ -90,14 +106,22 @@ def _open_commands(
     settings: Mapping[str, Any],
     roles: Mapping[str, list[str]],
     attempt: Callable[[DataRequest], object],
+    lost: bool,
 ) -> Iterator[str]:
-    """Yield a command for each column that may be the score or the label, of those that run; a few at most."""
+    """Yield a command for each column that may be the score or the label, of those that run; a few at most.
+
+    A label that was given and cannot be read as it was, or is ``lost``, is never left out.
+    """
+    real = {field.name for field in source.schema if pa.types.is_floating(field.type)}
     scores = [] if {"score", "prediction"} & {*settings} else roles["score"]
+    scores = [name for name in scores if usual_name(name) in SCORES or name in real]
     outputs = [{part_of_output(name, source.schema): name} for name in scores] or [{}]
-    labels = [{}] if "label" in settings else [{}, *_valued(source, roles["label"])]
+    labels: list[dict[str, str]] = [] if lost else [{}]
+    if "label" not in settings or settings["label"] in source.columns:
+        labels += _valued(source, [settings["label"]] if "label" in settings else roles["label"])
     shown = 0
     for label in labels:
-        if label == labels[0] or shown < SHOWN_LINES:
+        if not shown or shown < SHOWN_LINES:
             for output in outputs[: SHOWN_LINES - shown]:
                 if command := _command(request, source, {**settings, **label, **output}, attempt):
                     shown += 1
@@ -201,8 +225,8 @@ def _settings(
         role: joined_names(names) if domains[role][1].listed else names[0] for role, names in given.items()
     }
     for role in VALUED:
-        if role in given and (levels := column_and_values(getattr(request, role), source.columns, role)[1]):
-            settings[role] = with_values(given[role][0], levels)
+        if role in given:
+            settings[role] = of_column(getattr(request, role), source.columns, given[role][0], role)
     if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
@@ -218,6 +242,8 @@ def _settings(
         value = getattr(request, name)
         if name in request.explicit and name not in ROLES and not domain.positional and value != default:
             many = isinstance(value, tuple)
+            if name in OF_COLUMNS and isinstance(request.data, str):
+                value = tuple(_with_near(str(one), source.columns) for one in value)
             settings[name] = joined_names(map(str, value)) if many and domain.listed else value
     defaults = _usual(getattr(request, "method", None))
     for name, value in getattr(request, "parameters", {}).items():
@@ -237,6 +263,10 @@ def _command(
     asked: dict[str, Any] = {one.name: settings.get(one.name) for one in fields(request) if one.name in ROLES}
     for role in ("protected", "strata"):
         asked[role] = tuple(split_names(asked[role])) if asked[role] else ()
+    for name in {*OF_COLUMNS} & {*settings}:
+        asked[name] = (
+            tuple(split_names(settings[name])) if isinstance(settings[name], str) else settings[name]
+        )
     runs_here = runs(source, lambda rows: attempt(replace(request, **asked, **UNREAD, data=rows)))
     return _line(request, settings) if runs_here else ""
 
@@ -323,6 +353,17 @@ def paired_instead(request: AuditRequest, source: Source, old: str) -> str | Non
     given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}
     given["id"] = [identity]
     return _line(paired, _settings(paired, source, given, {role: [] for role in ROLES} | given))
+
+
+OF_COLUMNS = ("bands", "merge", "features", "exclude", "reference")
+"""Parameters other than roles whose texts begin with the name of a column."""
+
+
+def _with_near(text: str, columns: Sequence[str]) -> str:
+    """Return ``COLUMN`` or ``COLUMN=...`` with the nearest column in place of one that is not there."""
+    name, sign, rest = text.partition("=")
+    near = [] if text in columns or name in columns else nearest(name, columns)
+    return f"{near[0]}{sign}{rest}" if near else text
 
 
 def _usual(method: str | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
-from fairfix.data.names import with_values
+from fairfix.data.names import threshold_sign, with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
@@ -50,13 +50,19 @@ def of_direction(auc: Value | None, reading: Reading, name: str | None = None) -
     )
 
 
+OPPOSITE = {">=": "<", "<": ">=", ">": "<=", "<=": ">"}
+"""Sign of a comparison -> the one that holds for all other numbers."""
+
+
 def _positive_value(reading: Reading) -> str:
     """Return the positive values of labels in words."""
-    return " or ".join(map(repr, reading.positive_label)) or "1"
+    return reading.label_threshold or " or ".join(map(repr, reading.positive_label)) or "1"
 
 
 def _other_value(reading: Reading) -> str:
     """Return what makes another value of labels positive."""
+    if sign := threshold_sign(reading.label_threshold):
+        return f"`label={reading.columns.label}{OPPOSITE[sign]}{reading.label_threshold[len(sign) :]}`"
     value = "VALUE" if reading.positive_label else "0"
     return f"`label={with_values(str(reading.columns.label), [value])}`"
 

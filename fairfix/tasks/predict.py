@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
 from fairfix.data.draws import SharedDraws
-from fairfix.data.files import Source, atomic_output, make_folder_of, read_json, table_writer
+from fairfix.data.files import Source, atomic_output, make_folder_of, open_source, read_json, table_writer
 from fairfix.data.places import check_target
 from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
@@ -24,7 +24,7 @@ from fairfix.models.rows import of_unseen, predict_rows, scored
 from fairfix.models.trace import Note
 from fairfix.tasks.dataset import log, opened
 from fairfix.tasks.messages import of_shared_ids
-from fairfix.tasks.request import PredictRequest, function_of
+from fairfix.tasks.request import WRITTEN, PredictRequest, function_of
 from fairfix.tasks.result import Result
 
 
@@ -194,10 +194,12 @@ def _predict(request: PredictRequest) -> Any:
     repaired, rows = repaired_of(request.artifact), request.data
     share, tally = request.duplicate_ids == "share", SharedDraws()
     name = repaired.reading.columns.id if share else None
-    if any(map(request.has, ("table", "sql", "delimiter", "decimal"))):
-        rows = opened(request, rows)  # which refuses what is said of files where there are none
+    opening: Callable[[Any], Source] = partial(opened, request)
+    if any(map(request.has, ("table", "sql", *WRITTEN))):
+        # refuses parameters of files for other rows
+        rows, opening = opened(request, rows), open_source
     asked |= {"share_ids": share, "tally": tally if name else None}
-    out = predict_rows(repaired, rows, opening=partial(opened, request), say=say_note, **asked)
+    out = predict_rows(repaired, rows, opening=opening, say=say_note, **asked)
     for note in of_shared_ids(str(name), tally.alike, tally.rows, whom="another of them", exact=tally.exact):
         say_note(note)
     return out

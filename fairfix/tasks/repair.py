@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
 from fairfix.data.files import Source, open_source
-from fairfix.data.names import did_you_mean, joined_names
+from fairfix.data.names import did_you_mean, joined_names, nearest
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
@@ -281,18 +282,47 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     return RepairResult(add_record(content, request, made.read), repaired, outcome)
 
 
+PEERS: Mapping[str, tuple[str, ...]] = {
+    "ramp": (
+        *(
+            "thresholdoptimizer",
+            "thresholding",
+            "postprocessing",
+            "rejectoption",
+            "rejectoptionclassification",
+        ),
+        *(
+            "eqodds",
+            "eqoddspostprocessing",
+            "calibratedeqodds",
+            "calibratedeqoddspostprocessing",
+            "threshold",
+        ),
+    ),
+    "logloss": (
+        *("exponentiatedgradient", "exponentiatedgradientreduction", "gridsearch", "gridsearchreduction"),
+        *("reductions", "reweighing", "adversarialdebiasing", "prejudiceremover", "metafairclassifier"),
+    ),
+}
+"""Method -> the methods of other libraries that repair at the same place, without blanks and hyphens."""
+
+
 def chosen_method(
     name: str | None, parameters: Mapping[str, Any]
 ) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
     """Return the repairer, and the parameters of which several values were given."""
     methods = available()
     if name not in methods:
-        listing = "; ".join(f"{one} ({method.summary})" for one, method in methods.items())
+        listing = "".join(f"\n  {one}: {method.summary}" for one, method in methods.items())
         if not name:
-            raise UsageError(f"no `method`; choose one of {listing}")
-        hint = did_you_mean(name, methods)
-        raise UsageError(
-            f"`method={name}`: unknown{hint}{' Choose' if hint else '; choose'} one of {listing}"
+            error = UsageError(f"no `method`; choose one, such as ramp for scores:{listing}")
+            raise error.proposing(("", "method=ramp"), ("", "method=logloss"))
+        plain = re.sub(r"[\s_-]", "", str(name).lower())
+        peer = next((own for own, others in PEERS.items() if plain in others), "")
+        hint = f"; the nearest here is {peer!r}" if peer else did_you_mean(name, methods)
+        error = UsageError(f"`method={name}`: unknown{hint}; the methods:{listing}".replace("?;", "?"))
+        raise error.proposing(
+            *((str(name), one) for one in ([peer] if peer else nearest(str(name), list(methods))))
         )
     method = methods[name]
     rules = dict(method.rules())
@@ -485,7 +515,9 @@ def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
     source, reading = opened(request, request.unlabelled), data.reading
     if data.model is not None:
         source = ScoredSource(source, data.model)
-    bare = replace(reading, columns=replace(reading.columns, label=None), positive_label=())
+    bare = replace(
+        reading, columns=replace(reading.columns, label=None), positive_label=(), label_threshold=""
+    )
     return read_table(source, bare, columns=())
 
 

@@ -33,7 +33,7 @@ from fairfix.data.choices import (
     Task,
     UnseenGroup,
 )
-from fairfix.data.names import did_you_mean, joined_names
+from fairfix.data.names import did_you_mean, joined_names, with_values
 from fairfix.errors import UsageError
 
 P = ParamSpec("P")
@@ -295,7 +295,8 @@ class DataRequest(FilesRequest):
     protected: Names = parameter((), "Protected column; its groups are compared.", "COLUMN", listed=True)
     label: str | None = parameter(
         None,
-        "Observed outcome, 0/1, or name its positive values.  [default: a column with a usual name]",
+        "Observed outcome, 0/1, or name its positive values, or compare: 'income>=50000'.  "
+        "[default: a column with a usual name]",
         "COLUMN[=VALUE,...]",
     )
     score: str | None = parameter(None, "Model score.  [default: a column with a usual name]", "COLUMN")
@@ -829,7 +830,8 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "prediction=COLUMN=VALUE": ("positive_prediction",),
     "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
     "check": ("limits", "limit", "fail_on", "require", "checks"),
-    "method": ("mitigator", "algorithm", "constraints"),
+    "method": ("mitigator", "algorithm"),
+    "constraint": ("constraints",),
     "slack": ("difference_bound", "tol", "eps"),
     "min_ratio": ("ratio_bound",),
     "seed": ("random_state",),
@@ -844,7 +846,25 @@ def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]
     }
     words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
     columns = "; each takes the name of a column of `data`, or an array with a value for each row"
-    return f"fairfix.{name}(): {', '.join(words)}{columns}" if words else ""
+    call = _call(name, {ours.get(one, one): value for one, value in given.items()})
+    return f"fairfix.{name}(): {', '.join(words)}{columns}{call}" if words else ""
+
+
+def _call(name: str, given: Mapping[str, Any]) -> str:
+    """Return a line with the call that is meant; empty where a value cannot be written."""
+    named = {one: value for one, value in given.items() if one != "data"}
+    for one in [one for one in named if "=" in one]:  # the positive value of a column
+        part, value = one.partition("=")[0], named.pop(one)
+        if not isinstance(named.get(part), str):
+            return ""
+        named[part] = with_values(named[part], [str(value)])
+    entries = [entry for one in named.values() for entry in (one if isinstance(one, list) else [one])]
+    plain = all(isinstance(entry, (str, int, float)) for entry in entries)
+    return (
+        f"\n  fairfix.{name}({', '.join(['data', *(f'{k}={v!r}' for k, v in named.items())])})"
+        if plain
+        else ""
+    )
 
 
 ROLES = ("protected", "strata", "label", "score", "prediction", "probability", "weight", "count", "id")
@@ -887,7 +907,11 @@ def function_of(
             if peers := _of_peers(name, kwargs, signature.parameters):
                 raise TypeError(peers) from None
             wrong = next((one for one in kwargs if one not in signature.parameters), "")
-            raise TypeError(f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}") from None
+            asked = "protected" in signature.parameters and "protected" not in kwargs and not wrong
+            call = _call(name, {"protected": args[1], **kwargs}) if asked and len(args) == 2 else ""
+            raise TypeError(
+                f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}{call}"
+            ) from None
         explicit = frozenset(given)
         if "protected" in signature.parameters and any(_holds_values(one, given.get(one)) for one in ROLES):
             from fairfix.data.beside import with_arrays
@@ -900,7 +924,13 @@ def function_of(
                     raise UsageError(
                         f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
                     )
-        return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
+        try:
+            return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
+        except UsageError as error:
+            added = dict(new.split("=", 1) for old, new in error.instead[:1] if not old)
+            if call := _call(name, {**kwargs, **added}) if added and len(args) < 2 else "":
+                error.args = (f"{error}{call}",)
+            raise
 
     helps = {one: domain.help for one, (_, domain) in parameters_of(make).items()} | dict(more)  # type: ignore[arg-type]  # a class
     listing = "\n".join(f"{one}\n    {text}" for one, text in helps.items())

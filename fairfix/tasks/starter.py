@@ -57,6 +57,7 @@ def first_configuration(
     columns: Columns,
     *,
     positive_label: tuple[str, ...] = (),
+    label_threshold: str = "",
     line: str = "fairfix audit",
     typed: str = "",
 ) -> str:
@@ -74,7 +75,9 @@ def first_configuration(
     except ColumnError as error:
         if not typed:
             raise
-        raise ColumnError(error.text, f"\n{_guide(source, typed, columns, positive_label)}") from error
+        raise ColumnError(
+            error.text, f"\n{_guide(source, typed, columns, positive_label, label_threshold)}"
+        ) from error
     source.require(columns.roles)
     seen, rows = _surveyed(source)
     usual, others = _candidates(source, columns, seen)
@@ -83,7 +86,7 @@ def first_configuration(
         raise UsageError(
             f"no column of {source.name} looks like a group (2 to {FEW} values); name one with `protected=COLUMN`"
         )
-    reading = _reading(replace(columns, protected=chosen), seen, positive_label)
+    reading = _reading(replace(columns, protected=chosen), seen, positive_label, label_threshold)
     counts = scan(source, reading, exact=False, losses=False).counts
     for i, name in enumerate(chosen):
         levels = {cell[i] for cell in counts.cells}
@@ -97,7 +100,7 @@ def first_configuration(
     return _text(draft, f"{_plain(source.name)} ({many})", data, line)
 
 
-def _guide(source: Source, typed: str, columns: Columns, positive_label: tuple[str, ...]) -> str:
+def _guide(source: Source, typed: str, columns: Columns, positive: tuple[str, ...], threshold: str) -> str:
     """Return what columns may be, and the command with the guesses if it runs on the first rows."""
     from fairfix.tasks.guide import decided_by, guessed, listing, runs, to_copy
 
@@ -116,11 +119,13 @@ def _guide(source: Source, typed: str, columns: Columns, positive_label: tuple[s
         part: joined_names(names) if part == "protected" else names[0] for part, names in given.items()
     }
     settings |= own
-    if positive_label:
-        settings["label"] = with_values(given["label"][0], positive_label)
+    if positive:
+        settings["label"] = with_values(given["label"][0], positive)
+    elif threshold:
+        settings["label"] += threshold
 
     def attempt(rows: pa.Table) -> None:
-        first_configuration(open_source(rows), "", filled, positive_label=positive_label)
+        first_configuration(open_source(rows), "", filled, positive_label=positive, label_threshold=threshold)
 
     command = to_copy("init", typed, settings) if runs(source, attempt) else ""
     return listing(source, given, roles, [command] if command else [])
@@ -155,13 +160,15 @@ def _candidates(
     return tuple(usual), tuple(others)
 
 
-def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: tuple[str, ...]) -> Reading:
+def _reading(
+    columns: Columns, seen: Mapping[str, Survey], positive_label: tuple[str, ...], label_threshold: str
+) -> Reading:
     """Return how the data has to be read for an audit to run."""
     label = seen[columns.label] if columns.label else None
     task: Any = "classification"
     few = None if label is None else label.counts
     binary = few is not None and {text.strip().lower() for text in few} <= TRUTHS
-    if label is not None and not positive_label and not binary:
+    if label is not None and not (positive_label or label_threshold or binary):
         if not np.isfinite(label.low):
             shown = ", ".join(map(repr, sorted(few)[:SHOWN])) if few else "many values"
             raise UsageError(
@@ -181,6 +188,7 @@ def _reading(columns: Columns, seen: Mapping[str, Survey], positive_label: tuple
         task=task,
         score_scale=scale,
         positive_label=positive_label,
+        label_threshold=label_threshold,
         missing_group="group" if groups else "error",
         missing_rows="drop" if gaps else "error",
     )
@@ -250,7 +258,7 @@ def _of_label(draft: Draft) -> Iterator[str]:
         return
     yield f"# The observed outcome: {_content(draft.seen[label])}."
     positive = reading.positive_label
-    yield f"label = {_toml(with_values(label, positive) if positive else label)}"
+    yield f"label = {_toml(with_values(label, positive) if positive else label + reading.label_threshold)}"
     if reading.task == "regression":
         yield 'task = "regression"   # the label is a number, not 0/1'
 

@@ -413,6 +413,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "method": lambda d: d.draw.choice([*available(), *(["", "rampe"] if d.wild() else [])]),
     "methods": lambda d: ",".join(d.draw.sample(list(available()), d.draw.randint(1, 2))),
     "slacks": lambda d: ",".join(d.number(0.0, 0.05, 0.2) for _ in range(d.draw.randint(1, 2))),
+    "encoding": lambda d: d.draw.choice(("utf-8", "cp1252", "utf-16", "x", "", "rot13")),
     "delimiter": lambda d: d.draw.choice((",", ";", "\t", "|", "x", "", ",,", "é")),
     "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
     "sql": lambda d: d.draw.choice(("select 1", "drop table x", "")),

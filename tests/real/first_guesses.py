@@ -76,9 +76,8 @@ GUESSES = [
 
 KNOWS = {
     "protected": ("race",),
-    "label": ("class", "label"),
+    "label": ("class", "label", "class=good"),
     "score": ("score",),
-    "positive-label": ("good",),
 }
 """What the person fills in where an answer names an option only."""
 

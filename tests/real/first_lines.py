@@ -68,13 +68,14 @@ class Walk:
 
 def ran(line: str) -> tuple[int, str, str]:
     """Run a line of ``fairfix`` in this process; return its status, stdout and stderr."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     before = os.environ.copy()
     with redirect_stdout(out), redirect_stderr(err):
         status = run(shlex.split(line)[1:])
     os.environ.clear()
     os.environ.update(before)
-    return status, out.getvalue(), err.getvalue()
+    out.seek(0)
+    return status, out.read(), err.getvalue()
 
 
 def proposed(text: str) -> list[str]:
@@ -146,10 +147,10 @@ def with_option(words: list[str], answer: str, knows: Mapping[str, tuple[str, ..
 def known_of(real: Real) -> dict[str, tuple[str, ...]]:
     """Return what the person knows of a file, by the option that asks for it."""
     own = {option: (value,) for option, value in real.knows.items()}
-    positive = dict.fromkeys(("positive-label", "positive"), real.positives)
+    labels = (real.label, *(f"{real.label}={one}" for one in real.positives))
     last = str(len(real.drawn[0]) + 1) if real.label.isdecimal() else "score"
     return {
-        "protected": (real.protected,), "label": (real.label,), "score": (real.score or last,), **positive,
+        "protected": (real.protected,), "label": labels, "score": (real.score or last,), "positive": real.positives,
         "missing": ("drop",), "missing-group": ("drop",), "method": ("logloss",), **own,
     }  # fmt: skip
 
@@ -238,10 +239,7 @@ def summary(tries: list[int]) -> dict[str, Any]:
 
 
 def main(file: str | None = None) -> None:
-    """Print the tries of every case and their summary; write all lines and answers to a file.
-
-    The table of tests/real/test_first_lines.py has those of the printed lines that begin with more than 2.
-    """
+    """Print the tries of every case and their summary; write all lines and answers to a file."""
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, real, task in cases():

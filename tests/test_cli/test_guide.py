@@ -117,7 +117,7 @@ CASES: dict[str, tuple[list[str], str, dict[str, str] | None]] = {
     "blanks": ([" race", "label", " my score"], "audit", {"--protected": "race", "--score": "my score"}),
     "labels alone": (["race", "label"], "audit --protected race", None),
     "labels and features": (["race", "label", "x"], "compare", {"--protected": "race"}),
-    "both probabilities": (["race", "label", "proba_0", "proba_1"], "audit", {"--score": "proba_1"}),
+    "both probabilities": (["race", "label", "proba_0", "proba_1"], "audit", {"--protected": "race"}),
     "words for classes": (["race", "label", "prob_no", "prob_yes"], "audit", {"--score": "prob_yes"}),
     "two scores": (["race", "label", "riskScore", "other_prob"], "audit", None),
     "a feature like a label": (

@@ -248,6 +248,54 @@ def test_what_comes_behind_the_head_counts(
             column_of(source, "amount", pa.float64())
 
 
+@pytest.mark.parametrize("rows", [40, 40_000])
+@pytest.mark.parametrize("odd", ["", "?", "NA"])
+def test_numbers_in_quotes_beside_empty_texts_are_numbers(rows: int, odd: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["amount", "real", "zip", "word", "late"])
+        for i in range(rows):
+            gap = i % 7 == 3
+            late = "x" if i == rows - 1 else "" if gap else i
+            writer.writerow(
+                [odd if gap else i, odd if gap else i / 4, f"{i:05d}" if i else "", odd or "w", late]
+            )
+    source = open_source(path)
+    kinds = {field.name: str(field.type) for field in source.schema}
+
+    assert kinds == {
+        "amount": "double",
+        "real": "double",
+        "zip": "string",
+        "word": "string",
+        "late": "string",
+    }
+    batches = [batch for part in source.parts(["amount", "real"]) for batch in part.batches()]
+    amounts = [value for batch in batches for value in batch.column("amount").to_pylist()]
+    assert amounts == [None if i % 7 == 3 else float(i) for i in range(rows)]
+
+
+def test_columns_that_are_open_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairfix.data.sources import csv as kind
+
+    path, calls, before = tmp_path / "x.csv", list[int](), kind.reader_of
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow([f"n{i}" for i in range(60)])
+        writer.writerows([[str(j) if j % 5 else "" for _ in range(60)] for j in range(3000)])
+
+    def counted(*given_: Any, **more: Any) -> Any:
+        calls.append(1)
+        return before(*given_, **more)
+
+    monkeypatch.setattr(kind, "reader_of", counted)
+    source = open_source(path)
+
+    assert {str(field.type) for field in source.schema} == {"double"}
+    assert len(calls) <= 3
+
+
 def test_what_says_nothing_is_plain() -> None:
     """Missing entries, infinities and exponents show no notation; text is no number."""
     seen = Seen()

@@ -96,6 +96,17 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
             criterion = Comparison.parse(content["criterion"])
             assert criterion.id == content["criterion"], options
             assert criterion.exists, (options, content["criterion"])
+            for part in ("holdout", "fit"):
+                rows = (content["proof"].get(part) or {}).get("table", ())
+                for row in (
+                    row for row in rows if row.get("change") and row["change"].get("value") is not None
+                ):
+                    moved = row["after"]["value"] - row["before"]["value"]
+                    assert row["change"]["value"] == pytest.approx(moved, abs=1e-9), (
+                        options,
+                        part,
+                        row["name"],
+                    )
             titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
             lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
             assert any(title in lines[0] for title in titles), (options, lines)

@@ -218,7 +218,8 @@ def test_what_a_model_has_learned_survives_saving(name: str, tmp_path: Path) -> 
     joblib.dump(model, tmp_path / "m.joblib")
     assert content_hash(joblib.load(tmp_path / "m.joblib")) == content_hash(model)
     others = {content_hash(one) for one in models().values()}
-    assert len(others) == 5  # a booster is that of its estimator
+    boosters = sum(one.startswith("booster") for one in models())
+    assert len(others) == len(models()) - boosters  # a booster is that of its estimator
 
 
 NATIVE = {
@@ -290,7 +291,7 @@ def test_models_that_cannot_answer_say_what_to_type() -> None:
     for model, kind, word in (
         (LogisticRegression(), ModelError, "fit"),
         (LinearRegression().fit(X, y), UsageError, "task='regression'"),
-        (three, ModelError, "0, 1, 2.*`positive_label=2`"),
+        (three, ModelError, "0, 1, 2.*`label=COLUMN=2`"),
         (LogisticRegression().fit(X.rename(columns={"age": "years"}), y), ColumnError, "'years'"),
         (LogisticRegression, ModelError, "fitted model"),
         (3, ModelError, "`model` is a value builtins.int"),
@@ -299,7 +300,7 @@ def test_models_that_cannot_answer_say_what_to_type() -> None:
             fairfix.audit(X, model=model, **asked)
     labels = np.digitize(frame["age"], [-0.5, 0.5])
     assert (
-        fairfix.audit(X, model=three, protected=frame["sex"], label=labels, positive_label=2).report
+        fairfix.audit(X.assign(kind=labels), model=three, protected=frame["sex"], label="kind=2").report
         is not None
     )
     with pytest.raises(ColumnError, match="several levels"):

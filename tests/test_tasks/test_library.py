@@ -325,6 +325,7 @@ VALUES: dict[str, Any] = {
     "probability": "chance",
     "delimiter": ";",
     "decimal": ",",
+    "encoding": "utf-8",
 }
 
 

@@ -101,7 +101,10 @@ class CsvSource(FileSource):
             seen = columns_of(head, file.dialect, file.layout, seen)
         self._shown = decimal_of(seen.values())
         self.examples = _examples(first, heads[0])
-        self._written = {one: self._notation(one, seen.get(one, Seen())) for one in names}
+        at_head = {one: seen.get(one, Seen()) for one in names}
+        open_ = [one for one, own in at_head.items() if self._is_open(one, own)]
+        at_all = at_head | (self._all_of(open_) if open_ else {})
+        self._written = {one: self._notation_of(one, own) for one, own in at_all.items()}
         self._proven = {
             one for one, own in seen.items() if (self._whole or own.text or own.decimal) and not own.mark
         }
@@ -110,10 +113,11 @@ class CsvSource(FileSource):
         self.remark = "; ".join(remarks)
         self.doubtful = {one: how.doubt for one, how in self._written.items() if how.doubt}
         for one, how in self._written.items():
-            shown, at = seen.get(one, Seen()), self.schema.get_field_index(one)
+            shown, at = at_all[one], self.schema.get_field_index(one)
             is_text = pa.types.is_string(self.schema.field(at).type)
-            marked = is_text and shown.mark and shown.units and not shown.text
-            if how.doubt or marked or how != self._usual:
+            # beside marks of missing values, or empty texts in quotes, which Arrow takes for texts
+            are_numbers = is_text and shown.units and not (shown.text or shown.code)
+            if how.doubt or are_numbers or how != self._usual:
                 wanted = pa.string() if how.doubt else pa.float64()
                 self.schema = self.schema.set(at, self.schema.field(at).with_type(wanted))
 
@@ -180,11 +184,16 @@ class CsvSource(FileSource):
         return Notation(self.dialect.decimal or ".")
 
     def _notation(self, name: str, seen: Seen) -> Notation:
+        """Return how a column is written, by some of its values, or by all if these do not show it."""
+        return self._notation_of(name, self._all_of([name])[name] if self._is_open(name, seen) else seen)
+
+    def _is_open(self, name: str, seen: Seen) -> bool:
+        """Tell whether the values that were seen of a column do not show how it is written."""
+        unknown = pa.types.is_string(self.schema.field(name).type) and not seen.text
+        return not self._whole and (unknown or (bool(seen.open) and not seen.decimal))
+
+    def _notation_of(self, name: str, seen: Seen) -> Notation:
         """Return how a column is written, as far as its values were seen."""
-        kind = self.schema.field(name).type
-        unknown = pa.types.is_string(kind) and not seen.text
-        if not self._whole and (unknown or (seen.open and not seen.decimal)):
-            seen = self._all_of(name)
         if seen.is_plain:
             return self._usual
         shown = self._shown
@@ -211,16 +220,17 @@ class CsvSource(FileSource):
             raise DataError(f"column {name!r} of {self.name} {how.doubt}")
         return how
 
-    def _all_of(self, name: str) -> Seen:
-        """Return what all values of a column show."""
-        seen = Seen()
+    def _all_of(self, names: Sequence[str]) -> dict[str, Seen]:
+        """Return what all values of some columns show, which are read once for all of them."""
+        seen = {name: Seen() for name in names}
         for file in self._own:
             with (
                 readable(file.place, self.kind),
-                reader_of(file, [name], {name: pa.string()}, AHEAD) as reader,
+                reader_of(file, list(names), dict.fromkeys(names, pa.string()), AHEAD) as reader,
             ):
                 for batch in reader:
-                    seen.add(_distinct(batch.column(0)))
+                    for name in names:
+                        seen[name].add(_distinct(batch.column(name)))
         return seen
 
     @property

@@ -1,0 +1,278 @@
+"""Proposals: whole lines to copy in place of a line that cannot be run, where its meaning is known.
+
+:data:`OPTIONS`, :data:`COMMANDS` and :data:`FORMATS` are the tables of other words for what fairfix has.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from fairfix.data.names import joined_names, split_names, with_values
+from fairfix.data.urls import STANDARD, hidden, is_database, scheme_of, shown_argument
+from fairfix.errors import FairfixError
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "audit": ("check", "test", "evaluate", "assess", "measure", "analyze", "analyse", "run", "metrics"),
+    "repair": ("fix", "mitigate", "debias", "fit", "train", "correct", "adjust"),
+    "predict": ("apply", "score", "decide", "transform"),
+    "inspect": ("show", "view", "info", "describe"),
+    "report": ("render", "convert"),
+    "explain": ("what", "glossary", "docs", "man"),
+    "init": ("new", "setup", "configure"),
+}
+"""Command -> what other tools call it."""
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "protected": (
+        *(
+            "sensitive",
+            "sensitive-columns",
+            "protected-columns",
+            "protected-column",
+            "protected-col",
+            "attribute",
+        ),
+        *("attributes", "attr", "group", "group-by", "groupby", "group-col", "group-column", "by"),
+    ),
+    "label": ("outcome", "truth", "ground-truth", "label-column", "target-column", "y"),
+    "prediction": ("decision", "decisions", "prediction-column"),
+    "score": ("prob", "probs", "probabilities", "score-column", "scores-column"),
+    "weight": ("weight-column",),
+    "where": ("filter", "query"),
+    "exclude": ("drop", "ignore", "drop-columns", "exclude-columns", "exclude-features"),
+    "features": ("feature", "feature-columns", "columns"),
+    "model": ("model-file", "model-path", "estimator"),
+    "method": ("technique", "approach"),
+    "slack": ("tolerance", "epsilon", "max-gap"),
+    "constraint": ("criterion", "fairness-constraint"),
+    "confidence": ("confidence-level", "ci"),
+    "threshold": ("cutoff", "cut-off", "decision-threshold"),
+    "delimiter": ("sep", "separator"),
+    "table": ("sheet", "sheet-name", "table-name"),
+    "output": ("output-file", "save", "artifact"),
+    "threads": ("jobs", "n-jobs", "workers"),
+    "seed": ("random-seed",),
+    "bands": ("bins", "bin"),
+    "id": ("id-column", "index"),
+}
+"""Option -> other words for it, besides those of :data:`fairfix.tasks.request.PEERS`."""
+
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "html": (".html", ".htm"),
+    "json": (".json",),
+    "csv": (".csv",),
+    "markdown": (".md",),
+    "junit": (".xml",),
+    "sarif": (".sarif",),
+}
+"""Format of a report -> endings of its files."""
+
+OF_OUTPUTS = ("-o", "--output", "--report", "--report-file", "--out-file", "--output-file", "--save")
+UNNEEDED = ("--metrics", "--metric")
+"""Options of other tools without a meaning here: a report has all metrics."""
+
+MODELS = (".pkl", ".pickle", ".joblib", ".skops", ".onnx", ".ubj", ".cbm")
+MOST = 3
+"""Lines that an answer proposes at most."""
+
+ALIKE = 0.8
+"""Likeness of an option that is taken for a slip."""
+
+
+class _Line:
+    """Arguments of a line: its options in order, each with its value if it has one, and its other words."""
+
+    def __init__(self, words: Sequence[str], flags: frozenset[str]) -> None:
+        self.options: list[tuple[str, str | None]] = []
+        self.others: list[str] = []
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            name, sign, value = word.partition("=")
+            if not word.startswith("-") or word == STANDARD:
+                self.others.append(word)
+            elif sign and word.startswith("--"):
+                self.options.append((name, value))
+            elif name in flags or not rest:
+                self.options.append((name, None))
+            else:
+                self.options.append((name, rest.pop(0)))
+
+    def value(self, name: str) -> str | None:
+        """Return the value of an option."""
+        return next((value for one, value in self.options if one == name), None)
+
+    def set(self, name: str, value: str) -> None:
+        """Give an option another value, or add it."""
+        if self.value(name) is None:
+            self.options.append((name, value))
+        else:
+            self.options = [(one, value if one == name else old) for one, old in self.options]
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments."""
+        out = list(self.others)
+        for name, value in self.options:
+            out += [name] if value is None else [name, value]
+        return out
+
+
+def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
+    """Return the lines to type in place of arguments that the command line refuses; none where none is known."""
+    words = list(arguments)
+    context = click.Context(group, resilient_parsing=True)
+    names = group.list_commands(context)
+    if not words:
+        return []
+    if words[0] in ("help", "version", "-V", "-v"):
+        after = [one for one in words[1:2] if one in names]
+        return _copied([[*after, "--help"] if words[0] == "help" else ["--version"]])
+    if words[0] not in names:
+        words = _with_command(words, names)
+    command = group.get_command(context, words[0]) if words else None
+    if command is None:
+        return []
+    params = command.get_params(click.Context(command, resilient_parsing=True))
+    flags = frozenset(
+        name for one in params if getattr(one, "is_flag", False) for name in (*one.opts, *one.secondary_opts)
+    )
+    offered = {name for one in params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")}
+    line = _Line(words[1:], flags | {"-h", "--help", "--sum"})
+    if not (_rename(line, offered | {"-h", "--help"}) and _place(line, offered)):
+        return []
+    if words[0] == "repair" and not {"--method", "--from-counts"} & {name for name, _ in line.options}:
+        line.options.append(("--method", "ramp"))
+    out = [words[0], *line.words]
+    return _copied([out]) if out != list(arguments) and line.others else []
+
+
+def _with_command(words: list[str], names: Sequence[str]) -> list[str]:
+    """Return words that begin with a command; none where none is meant."""
+    if of := next((own for own, others in COMMANDS.items() if words[0].lower() in others), ""):
+        return [of, *words[1:]]
+    if slip := get_close_matches(words[0].lower(), names, 1, ALIKE):
+        return [slip[0], *words[1:]]
+    if later := next((one for one in words[1:] if one in names), ""):  # options came before it
+        at = words.index(later)
+        return [later, *words[:at], *words[at + 1 :]]
+    is_data = words[0] == STANDARD or scheme_of(words[0]) or is_database(words[0]) or Path(words[0]).exists()
+    return ["audit", *words] if is_data else []
+
+
+def _rename(line: _Line, offered: set[str]) -> bool:
+    """Give the options of other tools the names that they have here; return whether all of them are known now."""
+    from fairfix.tasks.request import PEERS
+
+    ours = {f"--{other.replace('_', '-')}": own for own, others in PEERS.items() for other in others}
+    ours |= {f"--{other}": own.replace("-", "_") for own, others in OPTIONS.items() for other in others}
+    positive: list[tuple[str, str]] = []
+    renamed, line.options = line.options, []
+    for name, value in renamed:
+        plain = name.lower().replace("_", "-")
+        own = ours.get(plain, "")
+        option = "--" + own.partition("=")[0].replace("_", "-")
+        if name in offered:
+            line.options.append((name, value))
+        elif (
+            value is not None
+            and plain in OF_OUTPUTS
+            and (format_ := _format_of(value))
+            and "--out" in offered
+        ):
+            line.options.append(("--out", f"{format_}={value}"))
+        elif value is not None and plain[2:] in FORMATS and "--out" in offered:
+            line.options.append(("--out", f"{plain[2:]}={value}"))
+        elif plain in UNNEEDED:
+            continue
+        elif plain in ("--fail-on", "--require") and value is not None and "--check" in offered:
+            line.options.append(("--check", value if plain == "--require" else _opposite(value)))
+        elif value is not None and "=" in own:
+            positive.append((option, value))
+        elif own == "data" or plain in ("--file", "--input"):
+            line.others[:0] = [] if value is None else [value]
+        elif option in offered:
+            line.options.append((_output(option, value), value))
+        elif slip := get_close_matches(plain, offered, 1, ALIKE):
+            line.options.append((slip[0], value))
+        else:
+            return False
+    for option, value in positive:
+        column = line.value(option)
+        if column is None or "=" in column:
+            return False
+        line.set(option, with_values(column, split_names(value)))
+    return True
+
+
+def _output(option: str, value: str | None) -> str:
+    """Return ``--score`` in place of ``--prediction`` for a column whose name is that of scores."""
+    from fairfix.data.reading import DECISIONS, SCORES, usual_name
+
+    named = usual_name(value or "")
+    return "--score" if option == "--prediction" and named in SCORES and named not in DECISIONS else option
+
+
+def _opposite(text: str) -> str:
+    """Return the condition that holds where another one does not, such as ``ks<=0.1`` for ``ks>0.1``."""
+    signs = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
+    return re.sub(">=|<=|>|<", lambda match: signs[match[0]], text, count=1)
+
+
+def _format_of(file: str) -> str:
+    ending = Path(file).suffix.lower()
+    return next((name for name, endings in FORMATS.items() if ending in endings), "")
+
+
+def _place(line: _Line, offered: set[str]) -> bool:
+    """Give words that are too many an option: a model, or protected columns; return whether one word is left."""
+    for word in [one for one in line.others if Path(one).suffix.lower() in MODELS]:
+        if len(line.others) > 1 and "--model" in offered and line.value("--model") is None:
+            line.others.remove(word)
+            line.options.append(("--model", word))
+    extra = line.others[1:]
+    if extra and ("--protected" not in offered or any(Path(one).exists() for one in extra)):
+        return False
+    if extra:
+        before = [line.value("--protected") or ""]
+        listed = [name for text in (*before, *extra) for name in split_names(text) if name]
+        line.set("--protected", joined_names(dict.fromkeys(listed)))
+        del line.others[1:]
+    return True
+
+
+def replaced_in(arguments: Sequence[str], error: FairfixError) -> list[str]:
+    """Return the lines of arguments with what an error says is to be typed instead."""
+    out = []
+    for old, new in error.instead:
+        if not old:
+            name, _, value = new.partition("=")
+            lines, first = [[*arguments, f"--{name.replace('_', '-')}", value]], ""
+        else:
+            whole = re.compile(rf"(?<![\w.-]){re.escape(old)}(?![\w-]|\.\w)")
+            lines = [[_with_text(whole, new, word) for word in arguments]]
+            typed = next((word for word in arguments if whole.search(word)), "")
+            first = f"{error.before} {shlex.quote(typed)} && " if error.before else ""
+        out += [first + line for line in _copied([one for one in lines if one != list(arguments)])]
+    return out[:MOST]
+
+
+def _with_text(whole: re.Pattern[str], new: str, word: str) -> str:
+    """Return a word with a text, taken as it is, in place of what a pattern finds."""
+    return whole.sub(lambda _: new, word)
+
+
+def _copied(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines as a shell takes them; none that holds a secret or a sign that cannot be printed."""
+    out = []
+    for words in lines:
+        line = shlex.join(["fairfix", *words])
+        if line.isprintable() and hidden(line) == line and [*map(shown_argument, words)] == [*words]:
+            out.append(line)
+    return out[:MOST]

@@ -1,0 +1,179 @@
+"""Answers to words of other tools: each is a whole line that the command line takes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.cli import cli, run
+from fairfix.cli.proposals import COMMANDS, FORMATS, OPTIONS, instead_of, replaced_in
+from fairfix.errors import UsageError
+from fairfix.tasks.request import PEERS
+
+CONTEXT = click.Context(cli)
+
+
+def options_of(name: str) -> set[str]:
+    command = cli.get_command(CONTEXT, name)
+    assert command is not None
+    return {word for one in command.get_params(click.Context(command)) for word in one.opts}
+
+
+OURS = set().union(*(options_of(name) for name in cli.list_commands(CONTEXT)))
+WORDS = [
+    (other.replace("_", "-"), own.replace("_", "-"))
+    for table in (OPTIONS, PEERS)
+    for own, others in table.items()
+    for other in others
+    if own != "data" and "=" not in own and f"--{own.replace('_', '-')}" in options_of("repair")
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(5)
+    group, score = rng.choice(["a", "b"], 400), rng.random(400).round(3)
+    word = np.where(rng.random(400) < score, "good", "bad")
+    pd.DataFrame({"race": group, "class": word, "score": score}).to_csv(tmp_path / "x.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("other", "own"), dict.fromkeys(WORDS))
+def test_a_word_of_others_is_answered_with_the_option(other: str, own: str) -> None:
+    line = ["repair", "x.csv", "--method", "ramp"] if own != "method" else ["repair", "x.csv"]
+    if f"--{other}" in options_of("repair"):
+        assert instead_of([*line, f"--{other}", "1"], cli) == []
+    else:
+        (answer,) = instead_of([*line, f"--{other}", "V"], cli)
+        assert shlex.split(answer)[1:] == [*line, f"--{own}", "V"]
+
+
+def test_the_tables_have_no_word_twice() -> None:
+    words = [word for others in COMMANDS.values() for word in others]
+    assert len(words) == len(set(words))
+    assert not {*words} & {*cli.list_commands(CONTEXT)}
+    assert {*COMMANDS} <= {*cli.list_commands(CONTEXT)}
+    pairs = dict(WORDS)
+    assert all(pairs[other] == own for other, own in WORDS)
+    assert {f"--{own}" for own in OPTIONS} <= OURS | {"--constraint", "--slack"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("check x.csv --protected race --label class=good", "audit x.csv --protected race --label class=good"),
+        ("x.csv --protected race --label class=good", "audit x.csv --protected race --label class=good"),
+        ("--protected race audit x.csv --label class=good", "audit x.csv --protected race --label class=good"),
+        ("audit x.csv race --label class=good", "audit x.csv --label class=good --protected race"),
+        ("audit x.csv --sensitive=race --label class --pos-label good",
+         "audit x.csv --protected race --label class=good"),
+        ("audit x.csv --group race --y-true class=good --y-pred score",
+         "audit x.csv --protected race --label class=good --score score"),
+        ("audit x.csv --protected race --label class=good --fail-on 'dp.difference>0.9'",
+         "audit x.csv --protected race --label class=good --check 'dp.difference<=0.9'"),
+        ("audit x.csv --protected race --label class=good --metrics tpr,fpr",
+         "audit x.csv --protected race --label class=good"),
+        ("fix x.csv --protected race --label class=good",
+         "repair x.csv --protected race --label class=good --method ramp"),
+        ("help audit", "audit --help"),
+        ("version", "--version"),
+    ],
+)  # fmt: skip
+def test_a_guess_is_answered_with_a_line_that_runs(
+    typed: str, meant: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = shlex.split(typed)
+    assert run(arguments) == 2
+    assert f"  fairfix {meant}\n" in capsys.readouterr().err
+
+    assert run(shlex.split(meant)) in (0, 1, 3)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("option", ["-o", "--output", "--report"])
+def test_a_report_goes_to_a_file_by_its_ending(format_: str, option: str) -> None:
+    for ending in FORMATS[format_]:
+        (answer,) = instead_of(["audit", "x.csv", option, f"r{ending}"], cli)
+        assert shlex.split(answer)[1:] == ["audit", "x.csv", "--out", f"{format_}=r{ending}"]
+
+
+def test_a_model_among_the_data_is_an_option() -> None:
+    for words in (["model.pkl", "x.csv"], ["x.csv", "model.pkl"]):
+        (answer,) = instead_of(["audit", *words, "--protected", "race"], cli)
+        assert shlex.split(answer)[1:] == ["audit", "x.csv", "--protected", "race", "--model", "model.pkl"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "audit x.csv --colour red", "frobnicate", "audit x.csv --pos-label good", "audit", "",
+        "audit postgresql://me:secret@host/base --sensitive race", "audit x.csv 'a\nb' --sensitive race",
+    ],
+)  # fmt: skip
+def test_nothing_is_proposed_where_nothing_is_known_or_a_secret_would_show(typed: str) -> None:
+    assert instead_of(shlex.split(typed), cli) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--check 'dp<=0.9'", "--check 'dp.difference<=0.9'"),
+        ("--check 'dp>=0.1'", "--check 'dp.ratio>=0.1'"),
+        ("--check 'tpr[race]<=0.9'", "--check 'tpr.difference[race]<=0.9'"),
+        ("--check 'demographic_parity_difference<=0.9'", "--check 'demographic_parity.difference<=0.9'"),
+        ("--check 'dp_ratio>=0.1'", "--check 'dp.ratio>=0.1'"),
+    ],
+)
+def test_a_check_without_a_kind_is_answered_with_the_line(
+    typed: str, meant: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "audit x.csv --protected race --label class=good "
+    assert run(shlex.split(line + typed)) == 2
+    assert f"  fairfix {line}{meant}\n" in capsys.readouterr().err
+
+    assert run(shlex.split(line + meant)) in (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", "--method threshold-optimizer", "--method ExponentiatedGradient", "--method rampp",
+     "--method ramp --constraint dp"],
+)  # fmt: skip
+def test_a_repair_is_answered_with_a_method_that_runs(
+    typed: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split(f"repair x.csv --protected race --label class=good {typed}")) == 2
+    lines = [one for one in capsys.readouterr().err.splitlines() if one.startswith("  fairfix ")]
+    assert lines
+
+    for line in lines:
+        assert run(shlex.split(line)[1:]) in (0, 1, 3)
+
+
+def test_a_pickle_is_converted_by_the_line_that_is_proposed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sub").mkdir()
+    pd.read_csv("x.csv").to_pickle("sub/x y.pkl")
+    assert run(["audit", "sub/x y.pkl", "--protected", "race", "--label", "class=good"]) == 2
+    (line,) = (one for one in capsys.readouterr().err.splitlines() if one.startswith("  python "))
+    words = shlex.split(line)
+    at = words.index("&&")
+
+    assert words[3:at] == ["sub/x y.pkl"]
+    assert words[at:] == [
+        "&&", "fairfix", "audit", "sub/x y.pkl.parquet", "--protected", "race", "--label", "class=good",
+    ]  # fmt: skip
+
+
+def test_an_error_replaces_whole_words() -> None:
+    error = UsageError("x").proposing(("dp", "demographic_parity"), ("", "score_scale=raw"))
+    assert replaced_in(["repair", "dp.csv", "--constraint", "dp", "--id", "adp"], error) == [
+        "fairfix repair dp.csv --constraint demographic_parity --id adp",
+        "fairfix repair dp.csv --constraint dp --id adp --score-scale raw",
+    ]

@@ -1,0 +1,163 @@
+"""A label from a threshold means the same as the column of 0/1 that it makes, wherever the data is."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.data.names import column_and_threshold, column_and_values, of_column
+from fairfix.errors import FairfixError
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # set by Ibis, of SQLite
+
+AUDIT: Any = fairfix.audit
+REPAIR: Any = fairfix.repair
+SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt,
+}  # fmt: skip
+
+
+def rows(whole: bool = False) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    income = rng.integers(0, 20, 300) if whole else rng.integers(0, 40, 300) / 2 - 0.1
+    return pd.DataFrame(
+        {"race": rng.choice(["a", "b"], 300), "score": rng.random(300).round(2), "income": income}
+    )
+
+
+def stored(data: pd.DataFrame, kind: str, folder: Path) -> Any:
+    path = folder / f"x.{kind}"
+    if kind == "frame":
+        return data
+    if kind == "csv":
+        data.to_csv(path, index=False)
+    elif kind == "de.csv":
+        data.to_csv(path, index=False, sep=";", decimal=",")
+    elif kind == "parquet":
+        data.to_parquet(path)
+    elif kind == "jsonl":
+        data.to_json(path, orient="records", lines=True)
+    elif kind == "duckdb":
+        duckdb = pytest.importorskip("duckdb")
+        with duckdb.connect(path) as base:
+            base.register("rows", data)
+            base.execute("CREATE TABLE x AS FROM rows")
+    elif kind == "sqlite":
+        with sqlite3.connect(path) as base:
+            data.to_sql("x", base, index=False)
+        base.close()
+    return str(path) if kind not in ("duckdb", "sqlite") else f"{kind}:///{path}"
+
+
+def numbers(result: Any) -> str:
+    shown = json.dumps([result.content[part] for part in ("overall", "attributes")])
+    return re.sub(r"\d\.\d{9}\d+", lambda one: f"{float(one[0]):.9f}", shown)  # sums in another order
+
+
+KINDS = ["frame", "csv", "de.csv", "parquet", "jsonl", "duckdb", "sqlite"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_threshold_is_the_column_of_0_and_1_that_it_makes(
+    kind: str, sign: str, whole: bool, tmp_path: Path
+) -> None:
+    data, limit = rows(whole), 7 if whole else 6.9
+    if kind in ("duckdb", "sqlite"):
+        pytest.importorskip("ibis")
+    made = data.assign(yes=SIGNS[sign](data.income, limit).astype(int)).drop(columns="income")
+    table = {"table": "x"} if kind in ("duckdb", "sqlite") else {}
+    result = AUDIT(stored(data, kind, tmp_path), protected="race", label=f"income{sign}{limit}", **table)
+
+    assert numbers(result) == numbers(AUDIT(made, protected="race", label="yes"))
+    assert result.content["settings"]["label_threshold"] == f"{sign}{limit}"
+    assert result.content["data"]["columns"]["label"] == "income"
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "jsonl", "duckdb"])
+def test_a_missing_number_is_a_missing_label(kind: str, tmp_path: Path) -> None:
+    if kind == "duckdb":
+        pytest.importorskip("ibis")
+    data = rows()
+    data.loc[::7, "income"] = np.nan
+    given_ = {"protected": "race", "label": "income>6.9"} | ({"table": "x"} if kind == "duckdb" else {})
+    source = stored(data, kind, tmp_path)
+    with pytest.raises(FairfixError, match="missing"):
+        AUDIT(source, **given_)
+    result = AUDIT(source, missing="drop", **given_)
+
+    assert result.content["data"]["rows"]["used"] == int(data.income.notna().sum())
+    assert result.content["overall"]["metrics"]["base_rate"]["value"] == pytest.approx(
+        float((data.income.dropna() > 6.9).mean())
+    )
+
+
+def numbers_of(result: Any) -> str:
+    shown = json.dumps([result.content["proof"], result.content["rule"]], default=str)
+    return re.sub(r'"delivered": [\d.]+', "", shown)  # drawn by a key of the artifact
+
+
+def test_a_repair_learns_what_the_column_says() -> None:
+    data = rows().assign(key=range(300))
+    made = data.assign(yes=(data.income >= 6.9).astype(int)).drop(columns="income")
+    one = REPAIR(data, method="ramp", protected="race", label="income>=6.9", score="score", id="key")
+    other = REPAIR(made, method="ramp", protected="race", label="yes", score="score", id="key")
+
+    assert numbers_of(one) == numbers_of(other)
+    assert one.content["settings"]["label_threshold"] == ">=6.9"
+
+
+@pytest.mark.parametrize(
+    ("label", "more"),
+    [
+        ("income>=1000", {}), ("race>=1", {}), ("income>=5", {"task": "regression"}),
+        ("income>=5", {"task": "multiclass"}), ("incom>=5", {}),
+    ],
+)  # fmt: skip
+def test_a_threshold_that_says_nothing_is_refused(label: str, more: dict[str, str]) -> None:
+    protected, bands = ("income", "income=quartiles") if label.startswith("race") else ("race", ())
+    with pytest.raises(FairfixError) as caught:
+        AUDIT(
+            rows(),
+            protected=protected,
+            label=label,
+            bands=bands,
+            **more,
+        )
+
+    assert label[:4] in str(caught.value) or "leave out" in str(caught.value)
+
+
+def test_a_threshold_is_kept_when_another_column_is_proposed() -> None:
+    with pytest.raises(FairfixError) as caught:
+        AUDIT(rows(), protected="race", label="incom>=5")
+    lines = [line for line in str(caught.value).splitlines() if "fairfix.audit(" in line]
+
+    assert lines
+    assert all("income>=5" in line for line in lines)
+
+
+@given(
+    st.sampled_from(list(SIGNS)), st.integers(-999, 999) | st.floats(-1e9, 1e9), st.sampled_from(["", " "])
+)
+def test_the_grammar_of_thresholds(sign: str, number: float, blank: str) -> None:
+    text = f"x{blank}{sign}{blank}{number}"
+
+    assert column_and_threshold(text, ["x", "y"]) == ("x", f"{sign}{number}")
+    assert column_and_values(text, ["x", "y"], "label") == ("x", ())
+    assert of_column(text, ["x", "y"], "y", "label") == f"y{sign}{number}"
+    assert column_and_threshold(text, [text]) is None  # a column with that very name
+    assert column_and_threshold(f"x={sign}{number}", ["x"]) is None  # a value that looks like one
+    assert column_and_threshold(f"x{sign}{number}K", ["x"]) is None
