@@ -31,14 +31,7 @@ from fairfix.data import codec
 from fairfix.data.bands import described, rising
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
-from fairfix.data.codec import (
-    Array,
-    Arrays,
-    Json,
-    State,
-    need,
-    plain,
-)
+from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
 from fairfix.data.files import open_source

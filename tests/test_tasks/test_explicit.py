@@ -56,6 +56,8 @@ NOISE = pd.DataFrame(
 VALUES: Mapping[str, Any] = {
     "delimiter": ";",
     "decimal": ",",
+    "encoding": "utf-8",
+    "header": True,
     "table": "t",
     "sql": "select * from t limit 200",
     "protected": "sex",
