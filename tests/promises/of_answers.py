@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fairfix.auditing.criteria import CRITERIA
+from fairfix.tasks.advice import ORIGINAL
 from scipy import stats
 
 from tests.promises.harness import NOT_SAID, Ran, Shell, Tried, judged, parts_of, promise
@@ -85,14 +86,14 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     if rates.max() == 0:
         return NOT_SAID
     shares = re.search(
-        r"positive decision is ([\d.]+) % for (.+?) and ([\d.]+) % for (.+?): "
-        r"(a difference of|(.+?) divided by (.+?) is) ([\d.]+)(?: points?)? \(([^)]*), ([\d.]+) % interval\)",
+        r"the selection rate is ([\d.]+)% for (.+?) and ([\d.]+)% for (.+?): "
+        r"(a difference of|(.+?) divided by (.+?) is) ([\d.]+)(?: points?)? \(([\d.]+)% CI [^)]*\)",
         text,
     )
     told = f"{text[:400]}, {rates.to_dict()}"
     if shares is None:
         return judged(False, told)
-    low, less, high, more, what, over, under, value, _, sure = shares.groups()
+    low, less, high, more, what, over, under, value, sure = shares.groups()
     holds = near(float(low), rates[less], low) and near(float(high), rates[more], high)
     holds &= bool(np.isclose(rates[less], rates.min()) and np.isclose(rates[more], rates.max()))
     holds &= float(sure) == 100 * float(confidence)
@@ -130,12 +131,12 @@ def on_the_side_that_is_said(rng: np.random.Generator, shell: Shell) -> Tried:
     words = ["--protected", "race", "--missing-group", "group", "--prediction", "prediction"]
     done = shell.run("audit", *TEXT, shell.write(frame), *words, "--check", f"{name}{op}{limit}")
     text = text_of(done)
-    said = re.search(r"That is (above|below|within) your limit of [^,]*, and so is the whole interval", text)
+    said = re.search(r"The value and its whole interval (exceed|fall below|meet) your limit of", text)
     told = f"{text[:400]}, true {true:.4f}, limit {limit}, {sizes}"
     if said is None:
         return judged(True, told)
     beyond = true > limit + 1e-9 if sign == ">" else true < limit - 1e-9
-    return judged(beyond if said[1] != "within" else not beyond, told)
+    return judged(beyond if said[1] != "meet" else not beyond, told)
 
 
 def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any] | None:
@@ -151,11 +152,11 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
     frame = pd.DataFrame({"race": [f"g{i}" for i in code], "label": rng.integers(0, 2, code.size)})
     frame["prediction"] = (rng.random(code.size) < rate[code]).astype(int)
     name, sign = [
-        ("dp.difference", ">"),
-        ("dp.ratio", "<"),
-        ("accuracy.min", "<"),
-        ("tpr.difference", ">"),
-        ("dp.difference.to_overall", ">"),
+        ("dp.difference", "<="),
+        ("dp.ratio", ">="),
+        ("accuracy.min", ">="),
+        ("tpr.difference", "<="),
+        ("dp.difference.to_overall", "<="),
     ][rng.integers(5)]
 
     def of(rows: pd.DataFrame, limit: float) -> Ran:
@@ -168,7 +169,7 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
     side = first["high"] if rng.random() < 0.5 else first["low"]
     limit = round(first["value"] + rng.uniform(0.3, 0.9) * (side - first["value"]), 4)
     text = text_of(of(frame, limit))
-    said = numbers("About # rows like these would decide it in most samples", text)
+    said = numbers("about # rows would be needed to decide", text)
     if said is None or said[0] > 40_000:
         return None
 
@@ -246,20 +247,20 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     gap = smallest_ratio if ratio else largest_gap
     was, now = gap(world, world["score"] >= 0.5, of), gap(world, chance_of(after), of)
     told, out = f"{words}: {was:.4f} to {now:.4f}, {text[:700]}", Tried(0)
-    if way := re.search(r"it is (smaller|larger), with 95% confidence", text):
-        out += judged((now < was) == (way[1] == "smaller"), told)
-    if "lies at or above the least ratio as a whole" in text:
+    if way := re.search(r"It (shrinks|grows) \(change", text):
+        out += judged((now < was) == (way[1] == "shrinks"), told)
+    if "the whole interval meets the smallest allowed ratio" in text:
         out += judged(now >= ratio - 0.02, told)
-    if "lies below the least ratio as a whole" in text:
+    if "the whole interval falls below the smallest allowed ratio" in text:
         out += judged(now < ratio + 0.02, told)
-    if "lies within the slack as a whole" in text:
+    if "the whole interval meets the allowed gap" in text:
         out += judged(now <= slack + 0.01, told)
-    if "lies above the slack as a whole" in text:
+    if "the whole interval exceeds the allowed gap" in text:
         out += judged(now > slack - 0.01, told)
         fitted = next(
             row for row in done.result["proof"]["fit"]["table"] if row["id"] == done.result["criterion"]
         )
-        if ("what held on the rows of the fit" in text) != (fitted["after"]["value"] <= slack):
+        if ("does not carry over from the training rows" in text) != (fitted["after"]["value"] <= slack):
             out += judged(False, told)
     return out
 
@@ -283,13 +284,13 @@ def who_rises_and_who_falls(rng: np.random.Generator, shell: Shell) -> Tried:
     after = chance_of(shell.predict("r.fairfix", shell.write(held, "held.parquet")))
     change = (after - (held["score"] >= 0.5)).groupby(held["race"]).mean()
     text, holds = text_of(done), True
-    for verb, sign in (("rises", 1.0), ("falls", -1.0)):
-        said = re.search(rf"(g\d) {verb} most: selected at", text)
+    for verb, sign in (("gains", 1.0), ("loses", -1.0)):
+        said = re.search(rf"(g\d) {verb} most: its selection rate", text)
         most = (sign * change).max()
         holds &= (said is not None) == (most > 1e-9)
         holds &= said is None or bool(np.isclose(sign * change[said[1]], most, atol=1e-9))
-    holds &= all(text.count(f" {verb} most: selected at") <= 1 for verb in ("rises", "falls"))
-    holds &= ("every group falls: no group gains" in text) == bool((change < -1e-9).all())
+    holds &= all(text.count(f" {verb} most: its selection rate") <= 1 for verb in ("gains", "loses"))
+    holds &= ("no group gains on these rows" in text) == bool((change < -1e-9).all())
     return judged(holds, f"{words}: {change.to_dict()}, {text[:900]}")
 
 
@@ -329,13 +330,13 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
     right = world["label"] == 1
     out = Tried(0)
     for said in re.finditer(
-        rf"of at most {NUMBER} points?: ([a-z, -]+?)(?: with slack {NUMBER})?\. Its gap is {NUMBER} points "
+        rf"of at most {NUMBER} points?: ([a-z, -]+?)(?: with an allowed gap of {NUMBER})?\. Its gap is {NUMBER} points "
         rf"\({NUMBER} to {NUMBER}\)(.*?)\.(?= For| The)",
         text,
     ):
         at_most, name, slack, _, low, high, rest = said.groups()
         after: Any = base
-        if name != "base":
+        if name != ORIGINAL:
             words = (*BOUNDS[name], *(() if slack is None else ("--slack", slack)), "-o", "r.fairfix")
             shell.run("repair", data, *common, "--method", "ramp", *words)
             after = chance_of(shell.predict("r.fairfix", shell.write(world, "world.parquet")))
@@ -343,7 +344,7 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
         holds = (
             float(low) - 0.5 <= now <= float(high) + 0.5
         )  # the world is a sample too, and ends are rounded
-        if "it may be above that limit" not in rest:
+        if "it may exceed that limit" not in rest:
             holds &= now <= float(at_most) + 0.5
         holds &= "no repair is needed" not in rest or now <= float(at_most) + 0.5
         if cost := numbers(r"accuracy changes by # points \(# to #\)", rest):
@@ -377,21 +378,20 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
         if "failure" not in point and name in point["gaps"]
     }
     methods = [place for (title, _), place in places.items() if title != "constant"]
-    for one in re.finditer(rf"of at most {NUMBER} points?: no method that was tried", text):
+    for one in re.finditer(rf"of at most {NUMBER} points?: none of the methods tried", text):
         out += judged(all(100 * gap > float(one[1]) for gap, _ in methods), f"{one[0]}: {places}")
-    for one in re.finditer(rf"of at most {NUMBER} points?: base\.(.*?) has a better accuracy", text):
+    for one in re.finditer(rf"of at most {NUMBER} points?: original model\.(.*?) has a better accuracy", text):
         best = max(quality for gap, quality in methods if 100 * gap <= float(one[1]))
-        out += judged(best <= places["base", None][1], f"{one[0]}: {places}")
+        out += judged(best <= places[ORIGINAL, None][1], f"{one[0]}: {places}")
     shown = [
         place
         for place in places.values()
         if not any(o != place and o[0] <= place[0] and o[1] >= place[1] for o in places.values())
     ]
-    if left := numbers(r"# other points? (?:is|are) no better", text):
-        equal = "no better in the gap, nor in accuracy, than one of these" in text
-        kept = len(set(shown)) + ((places["base", None]) not in set(shown))
+    if left := numbers(r"# dominated candidates? hidden", text):
+        kept = len(set(shown)) + ((places[ORIGINAL, None]) not in set(shown))
         # points that are one with one that is shown are left out as well, and are not beaten
-        out += judged(equal and len(places) - kept <= left[0] <= len(places), f"{text[:600]}: {places}")
+        out += judged(len(places) - kept <= left[0] <= len(places), f"{text[:600]}: {places}")
     return out if out.said else judged(True, text)
 
 
@@ -430,11 +430,11 @@ def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:
         "Accuracy": (float(np.average(hit, weights=sizes)), "better"),
     }
     for title, (true, larger) in truths.items():
-        part = text.partition(f"{title} was ")[2]
-        ends = numbers(r"^.*?the change is from # to # points", part)
-        if ends is None:
+        part = re.split(rf"{title} (?:rises|falls|stays)", text)[-1]
+        ends = numbers(r"^.*?\(change \S+ points, 95% CI # to #\)", part)
+        if ends is None or part == text:
             continue
-        said = re.match(r"[^;]*; it is (better|worse), with 95% confidence", part)
+        said = re.match(r"[^(]*It gets (better|worse) \(", part)
         holds = ends[0] - 0.1 <= 100 * true <= ends[1] + 0.1
         if said:
             holds &= (true > 0) == (said[1] == larger)

@@ -186,7 +186,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     low, true, high = world.gaps(rate, kind)
     if math.isnan(low + true + high):
         return NOT_SAID
-    sign, near = (">", 1) if kind == "difference" else ("<", -1)
+    sign, near = ("<=", 1) if kind == "difference" else (">=", -1)
     limit = float(rng.choice([high - 0.02 * near, true - 0.01 * near, low + 0.01 * near]))
     done, rows = audited(rng, shell, world, "--check", f"{rate}.{kind}.true_groups{sign}{limit!r}")
     assert done.result, done.err
@@ -239,7 +239,7 @@ EVENTS = {
 """Constraint -> labels of the rows over which its rates are means."""
 
 SAID = re.compile(
-    r"rates of the true groups differ by [\d.]+ if .*? \(N4; "
+    r"rates of the true groups differ by [\d.]+ if\b.*? \(N4; "
     r".*?with sampling error, by at most ([\d.]+) and ([\d.]+)"
 )
 """What a repair by probabilities says of held-out rows: its limits under N4, and whatever ties group and decision."""
@@ -290,8 +290,8 @@ def ramp_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     out = judged(gap - near <= worst, told)
     if not tied:
         out += judged(gap - near <= likely, told)
-        if "lies within the slack as a whole" in text:
+        if "the whole interval meets the allowed gap" in text:
             out += judged(gap - near <= slack, told)
-        if "lies above the slack as a whole" in text:
+        if "the whole interval exceeds the allowed gap" in text:
             out += judged(gap + near > slack, told)
     return out

@@ -107,11 +107,11 @@ def covariance_with_a_number(rng: np.random.Generator, shell: Shell) -> Tried:
     # of the rarest of the groups, which are about fifths unless numbers tie
     open_ = 3 / math.sqrt(0.01 * len(many))
     out += judged(fifths["low"] - open_ <= gap <= fifths["high"] + open_, f"fifths {gap}, {fifths}: {told}")
-    if "it is smaller, with 95% confidence" in text:
+    if "It shrinks (change" in text:
         out += judged(truth[1] < truth[0] + near, told)
-    if "lies within the slack as a whole" in text:
+    if "the whole interval meets the allowed gap" in text:
         out += judged(truth[1] - near <= slack, told)
-    if "lies above the slack as a whole" in text:
+    if "the whole interval exceeds the allowed gap" in text:
         out += judged(truth[1] + near > slack, told)
     return out
 
