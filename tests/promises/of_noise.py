@@ -175,7 +175,7 @@ def covers(done: Ran, identifier: str, truth: float, world: str) -> Tried:
         return NOT_SAID
     inside = told["low"] - 1e-6 <= truth <= told["high"] + 1e-6
     (check,) = done.result["checks"]
-    limit = float(check["check"].partition(">")[2])
+    limit = check["limit"]
     wrong = (check["verdict"] == "pass" and truth > limit) or (check["verdict"] == "fail" and truth < limit)
     return judged(
         inside and not wrong,

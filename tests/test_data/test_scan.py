@@ -399,8 +399,8 @@ def test_an_unfinished_output_vanishes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "holds no ARFF, .* or Stata file"),
-        ({"a.csv": b"g\n1", "b.parquet": b""}, "holds CSV and Parquet"),
+        ({}, "contains no ARFF, .* or Stata file"),
+        ({"a.csv": b"g\n1", "b.parquet": b""}, "contains CSV and Parquet"),
         ({"a.csv": b"g,g\n1,2"}, r"2 columns 'g'"),
         ({"a.csv": b"g,score\n1"}, "has 1 cells"),
         ({"a.csv": b"g,score\na,0.5\nb,many"}, "many"),

@@ -311,7 +311,7 @@ def test_a_folder_gets_a_file_of_predictions_for_each_file(
     for taken, replaced in ((f"{data}/", "a/x"), (f"{tmp_path}/link/", "a/x"), (f"{data}/a/", "x")):
         status, _, err = call("predict", rule, str(data), "-o", taken)
         assert status == 2
-        assert f"--output {taken} would replace {replaced}.parquet, a file of the data" in err
+        assert f"--output {taken} would replace {replaced}.parquet, an input file" in err
     assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
     status, _, err = call("predict", rule, str(data), "-o", alone, "--cluster", cluster)
     assert status == 2

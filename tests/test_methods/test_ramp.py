@@ -708,7 +708,7 @@ def test_each_column_alone_from_the_shell(
         ({"attributes": "each", "min_ratio": 0.8}, "cannot be combined with `min_ratio=0.8`; use a `slack`"),
         (
             {"attributes": "each", "constraint": "equalized_odds"},
-            "not go with `constraint=equalized_odds`; take",
+            "be combined with `constraint=equalized_odds`; use",
         ),
         ({"shape": "round"}, "shape must be one of"),
     ],

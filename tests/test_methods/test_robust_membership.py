@@ -283,7 +283,7 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
                 p_b=np.where(frame["id"] == 2, frame["p_b"].clip(upper=0.5), frame["p_b"]),
             ),
         )
-    with pytest.raises(ColumnError, match="no feature column 'p_c' of probabilities"):
+    with pytest.raises(ColumnError, match="no feature column 'p_c' of membership probabilities"):
         Robust().fit(
             RepairProblem(table_of(frame), noise=Noise(membership={"a": "p_a", "c": "p_c"})),
             rng=np.random.default_rng(0),
