@@ -380,7 +380,9 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
     methods = [place for (title, _), place in places.items() if title != "constant"]
     for one in re.finditer(rf"of at most {NUMBER} points?: none of the methods tried", text):
         out += judged(all(100 * gap > float(one[1]) for gap, _ in methods), f"{one[0]}: {places}")
-    for one in re.finditer(rf"of at most {NUMBER} points?: original model\.(.*?) has a better accuracy", text):
+    for one in re.finditer(
+        rf"of at most {NUMBER} points?: original model\.(.*?) has a better accuracy", text
+    ):
         best = max(quality for gap, quality in methods if 100 * gap <= float(one[1]))
         out += judged(best <= places[ORIGINAL, None][1], f"{one[0]}: {places}")
     shown = [

@@ -178,7 +178,11 @@ def robust_nearly_all_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     if not done.result:
         return NOT_SAID
     told = next(
-        (n for n in [*done.result["warnings"], *done.result["notes"]] if "on held-out rows, " in n and " under N2 (up to " in n),
+        (
+            n
+            for n in [*done.result["warnings"], *done.result["notes"]]
+            if "on held-out rows, " in n and " under N2 (up to " in n
+        ),
         "",
     )
     found = re.search(r"under N2 \(up to (\d\.\d+)", told)

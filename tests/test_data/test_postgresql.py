@@ -204,7 +204,10 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
         ((nosy.replace("nosy:nosy", "nosy:h3mlig"), "--table", "loans"), "authentication failed"),
         ((server + "x", "--table", "loans"), "does not exist"),
         ((server, "--sql", "SELECT * FROM loans; DROP TABLE loans"), "2 statements"),
-        ((server, "--sql", "WITH d AS (DELETE FROM loans RETURNING *) SELECT * FROM d"), "not a read-only query"),
+        (
+            (server, "--sql", "WITH d AS (DELETE FROM loans RETURNING *) SELECT * FROM d"),
+            "not a read-only query",
+        ),
         ((server, "--sql", "SELECT race, nope FROM loans"), "nope"),
         ((server, "--table", "loans", "--score", "town"), "numbers are needed"),
     ]:
