@@ -355,24 +355,24 @@ def test_checks_of_true_groups() -> None:
     z = np.repeat((np.eye(3) * 57 + 1) / 60, 500, axis=0)  # nearly certain
     data = frame({"z": z, "label": np.arange(1500) % 2, "yhat": np.arange(1500) % 7 // 3 % 2})
     checks = [
-        "dp.min.true_groups>0.99",
-        "dp.true_groups[membership=a]>0.95",
-        "true_positive_rate.under_n1[membership=b]<0.01",
-        "dp.under_n4[membership=a]<0.1",
+        "dp.min.true_groups<=0.99",
+        "dp.true_groups[membership=a]<=0.95",
+        "true_positive_rate.under_n1[membership=b]>=0.01",
+        "dp.under_n4[membership=a]>=0.1",
         "eo.difference.under_n1<=0.001",
     ]
     _, report = audited(data, *checks)
     verdicts = {result.check.text: result.verdict for result in report.checks}
-    assert verdicts["dp.min.true_groups>0.99"] == "pass"
-    assert verdicts["dp.true_groups[membership=a]>0.95"] == "pass"
-    assert verdicts["dp.under_n4[membership=a]<0.1"] == "undecided"
+    assert verdicts["dp.min.true_groups<=0.99"] == "pass"
+    assert verdicts["dp.true_groups[membership=a]<=0.95"] == "pass"
+    assert verdicts["dp.under_n4[membership=a]>=0.1"] == "undecided"
     assert verdicts["eo.difference.under_n1<=0.001"] == "undecided"
     assert "`noise_independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
 
     result, report = audited(data, *checks, independent=True)
     assert result["noise"]["rests_on"] == "N4"
     verdicts = {found.check.text: found.verdict for found in report.checks}
-    assert verdicts["dp.under_n4[membership=a]<0.1"] == "pass"
+    assert verdicts["dp.under_n4[membership=a]>=0.1"] == "pass"
     one = next(r for r in report.checks if r.id == "selection_rate.true_groups[membership=a]")
     weighted = result["noise"]["groups"][0]["figures"][0]["weighted"]
     assert one.value.value == pytest.approx(weighted)
@@ -384,7 +384,7 @@ def test_plain_checks_are_of_protected_columns() -> None:
     """Beside a protected column each check goes to the attribute that it can be about."""
     data = frame(people(), sex=["f", "m"] * 900)
     reading = Reading(Columns(("sex",), label="label", prediction="yhat"))
-    _, report = audited(data, "dp.difference<=0.5", "dp.min.true_groups>0.99", reading=reading)
+    _, report = audited(data, "dp.difference<=0.5", "dp.min.true_groups<=0.99", reading=reading)
     assert [(r.attribute, r.verdict) for r in report.checks] == [("sex", "pass"), ("membership", "pass")]
 
 
@@ -452,7 +452,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
     members = read_members(open_source("m.csv"), READING, {"a": "p_a", "b": "p_b"})
     assert members.vectors.sum(1) == pytest.approx(1, abs=1e-12)
     data = pa.table({"p_a": ["x"], "p_b": [0.5], "label": [1], "yhat": [1]})
-    with pytest.raises(FairfixError, match="must hold probabilities"):
+    with pytest.raises(FairfixError, match="must contain membership probabilities"):
         read_members(open_source(data), READING, {"a": "p_a", "b": "p_b"})
 
 
@@ -500,7 +500,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
     assert [g["group"] for g in one["membership"]["groups"]] == ["p_a", "b", "p_c"]
 
     status, text, _ = call(
-        *["audit", "data.csv", *plain[:-2], "--check", "dp.min.true_groups>0.99"],
+        *["audit", "data.csv", *plain[:-2], "--check", "dp.min.true_groups<=0.99"],
         *["--out", "html=a.html", "--out", "markdown=a.md", "--out", "junit=a.xml", "--out", "sarif=a.sarif"],
     )
     assert status == 0
