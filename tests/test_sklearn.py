@@ -627,7 +627,7 @@ def test_jobs_change_nothing() -> None:
         ({"parameters": 3}, "parameters must be a dictionary"),
         ({"unseen_group": "abstain"}, "unseen_group must be 'error' or 'base', got 'abstain'"),
         ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
-        ({"pos_label": "maybe"}, r"pos_label='maybe' is no class of y, which has \['no', 'yes'\]"),
+        ({"pos_label": "maybe"}, r"pos_label='maybe' is not a class of y, which has \['no', 'yes'\]"),
         ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
         ({"protected": "race"}, "protected names the column 'race', but X has columns sex, x"),
         ({"protected": 2}, "protected names the column 2, but X has columns sex, x"),
