@@ -359,7 +359,11 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
     then, frame = audited(), workers().copy()
     worse = (frame["job"] == "nurse") & (frame["sex"] == "f") & (frame.index % 2 == 0)
     frame.loc[worse, "told"] = "poet"
-    asked = ["tpr.difference<=0.05", "tpr.difference.rms_of_classes<=0.05", "accuracy.difference<=0.9"]
+    asked = [
+        "tpr.difference.change<=0.05",
+        "tpr.difference.rms_of_classes.change<=0.05",
+        "accuracy.difference.change<=0.9",
+    ]
     result = audited(frame, baseline=then, check=asked)
     schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
     jsonschema.validate(result, schema)
@@ -411,7 +415,7 @@ def test_a_class_without_labels_is_unchanged_as_well() -> None:
 def test_other_copies_are_a_change() -> None:
     """What copies are predicted is no number of a class: the same classes do not make it unchanged."""
     frame, copies, _ = copied()
-    plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals<=0.01"
+    plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals.change<=0.01"
     then = audited(frame, counterfactuals=plain, id="person")
     for of, code in ((plain, "unchanged"), (copies[["person", "told"]], "beyond_limit")):
         result = audited(frame, counterfactuals=of, id="person", baseline=then, check=asked)
