@@ -654,7 +654,7 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
         "s3://loans/d.csv": "s3://loans/d.csv does not exist$",
         "s3://loans/d*.csv": r"s3://loans/d\*\.csv matches no file",
         "s3://loans/notes": "s3://loans/notes holds no file of rows",
-        "s3://loans/both": r"s3://loans/both holds CSV and Parquet files; .*\.csv or \.parquet",
+        "s3://loans/both": r"s3://loans/both contains CSV and Parquet files; .*\.csv or \.parquet",
         "s3://loans/empty.csv": "empty.csv is empty",
         "s3:///d.csv": "names no bucket; write s3://BUCKET/PATH",
         f"s3://{KEY}:{SECRET[:5]}/x@loans/d.csv": "write a slash in a user or a password of a URL as %2F",
@@ -662,7 +662,7 @@ def test_what_is_not_there_is_said(store: Server, web: Callable[..., Server], fr
         "ftp://u:pw@host/d.csv": r"^ftp://host/d\.csv has an unknown scheme; fairfix reads s3://, gs://",
         f"{server.url}/d.csv": "/d.csv does not exist",
         f"{server.url}/*.csv": "a web server cannot list files",
-        f"{server.url}/d.xyz": r"d\.xyz is of no kind",
+        f"{server.url}/d.xyz": r"d\.xyz is of an unknown kind",
     }.items():
         with pytest.raises(DataError, match=words) as error:
             open_source(url)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from fairfix.cli import run
 from fairfix.errors import FairfixError, UsageError
-from fairfix.report.words import as_options
+from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.request import (
     EXCLUDES,
     REQUIRES,
@@ -70,7 +70,8 @@ def test_every_option_is_a_parameter_and_every_parameter_an_option(command: str)
     if command == "predict":
         own.pop("cluster")  # its workers write the files of a folder, which the library is not given
     parameters = inspect.signature(getattr(fairfix, command)).parameters
-    assert set(parameters) - {"waivers", "today", "output", "record", "metrics"} == set(own)
+    settings = SETTINGS if own.pop("set_", None) else set()
+    assert set(parameters) - {"waivers", "today", "output", "record", "metrics"} == {*own, *settings}
     for name, (default, domain) in parameters_of(COMMANDS[command]).items():
         if domain.positional:
             continue
@@ -109,8 +110,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "strata, a reference, checks": (
         "audit",
         (
-            "--protected race,member --intersect --strata town --reference race=r0 --check 'dp.difference<=0.1' "
-            "--check 'ks[race]<=0.05' --threshold 1 --confidence 0.9 --gate-on point --weight weight"
+            "--protected race,member --intersect --strata town --reference race=r0 --check dp.difference<=0.1 "
+            "--check ks[race]<=0.05 --threshold 1 --confidence 0.9 --gate-on point --weight weight"
         ),
         {
             "protected": ["race", "member"],
@@ -146,7 +147,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "an earlier model": (
         "audit",
-        "--protected race --baseline-data old.parquet --id person --check 'change<=0.02' --suppress-below 0",
+        "--protected race --baseline-data old.parquet --id person --check change<=0.02 --suppress-below 0",
         {"protected": "race", "baseline_data": "old.parquet", "id": "person", "check": "change<=0.02"},
     ),
     "A profile": (
