@@ -180,7 +180,7 @@ BAD_CALLS = {
     "10,000 groups": ("audit data.parquet --protected id", "does not look like groups"),
     "unknown method": (
         "repair data.parquet --protected race --method magic",
-        "the methods:",
+        "the methods are:",
     ),
     "no method": ("repair data.parquet --protected race", "choose one"),
     "a rate for one that finds its own": (
