@@ -569,7 +569,7 @@ def test_predictions_of_a_table_become_a_table_beside_it(
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("#loans", "has 'loans' already"), ("#LOANS", "already"), ("#seen", "already"), ("", "end the URL in #"),
+    ("#loans", "already has 'loans'"), ("#LOANS", "already"), ("#seen", "already"), ("", "end the URL in #"),
     ("#nowhere.x", "no schema 'nowhere'"), ("#decided.", "no schema 'decided'"),
     ("#deep.er.x", "can be the table 'er.x' in the schema 'deep' or 'x' in the schema 'deep.er'"),
     ("#temp.x", "no schema 'temp'"), ("#a.b", "needs its schema before it: main.a.b"),
@@ -795,7 +795,7 @@ def test_the_library_takes_tables_of_ibis() -> None:
         assert not differences(
             without_source(expected), without_source(fairfix.audit(one, protected="race").to_dict())
         )
-    with pytest.raises(UsageError, match="`table` goes with the URL"):
+    with pytest.raises(UsageError, match="`table` needs the URL"):
         fairfix.audit(table, table="loans", protected="race")
     with pytest.raises(DataError, match="give a table"):
         fairfix.audit(table.score, protected="race")

@@ -183,12 +183,12 @@ def test_what_is_stated_is_taken(tmp_path: Path) -> None:
     for bad in ("", ";;", '"', "\n", "é", "\0"):
         with pytest.raises(UsageError, match="`delimiter="):
             open_source(tmp_path / "d.csv", delimiter=bad)
-    with pytest.raises(UsageError, match="`delimiter` is of CSV files"):
+    with pytest.raises(UsageError, match="`delimiter` is for CSV files"):
         open_source(pa.table({"a": [1]}), delimiter=";")
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"a": [1]}), tmp_path / "d.parquet")
-    with pytest.raises(UsageError, match="`decimal` is of CSV files"):
+    with pytest.raises(UsageError, match="`decimal` is for CSV files"):
         open_source(tmp_path / "d.parquet", decimal=",")
 
 
@@ -205,8 +205,8 @@ def test_files_of_a_folder_that_differ_are_refused_with_their_names(tmp_path: Pa
     for texts, words in (
         (("g,s\na,1\n", "g;s\nb;2\n"), r"0\.csv has ',' between columns.*1\.csv has ';'"),
         (("g;s\na;0,5\n", "g;s\nb;0.5\n"), r"0\.csv has .*',' as decimal.*1\.csv"),
-        (("g,s\na,1\n", "g,t\nb,2\n"), r"0\.csv has 's', 1\.csv has not"),
-        (("g,s\na,1\n", "g,s,t\nb,2,3\n"), r"1\.csv has 't', 0\.csv has not"),
+        (("g,s\na,1\n", "g,t\nb,2\n"), r"0\.csv has 's', 1\.csv does not"),
+        (("g,s\na,1\n", "g,s,t\nb,2,3\n"), r"1\.csv has 't', 0\.csv does not"),
     ):
         with pytest.raises(DataError, match=words):
             open_source(folder(*texts))

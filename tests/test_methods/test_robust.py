@@ -271,7 +271,7 @@ def test_a_survey_of_other_people_tells_how_a_true_group_is_recorded(parity: str
     for noise in (Noise(told, class_conditional=True), Noise(told)):
         rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, noise)
         assert excess(data, rule.predict(table), parity, 0.02, weight) == pytest.approx(0.0, abs=1e-6)
-        assert any("of it P(noisy | true) holds" in note for note in rule.trace.notes)
+        assert any("its P(noisy | true) holds" in note for note in rule.trace.notes)
     wrong = Noise(told, keep="true-given-noisy")
     rule = fit(Robust(constraint=parity, assumption="identified", z=0.0, slack=0.02), table, wrong)
     assert excess(data, rule.predict(table), parity, 0.02, weight) > 0.02
