@@ -37,13 +37,13 @@ def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:
     what = "those in the table" if apart < CERTAIN else "within the ranges in the table"
     lines.append(f"certain: wherever the scores lie in their bins, {rates} on {where}{draws} are {what}")
     for name, loss in counts.get("losses", {}).items():
-        of = f"the {METRICS[name].title} of the values over all rows, on {where},"
+        of = f"the {METRICS[name].title} of the values over all rows, on {where}{draws or ','}"
         if "reason" in loss:
             lines.append(f"{of} is not known exactly: {loss['reason']}")
         elif loss["high"] - loss["low"] <= CERTAIN * loss["high"]:
-            lines.append(f"certain: {of}{draws} is {loss['low']:.4g}")
+            lines.append(f"certain: {of} is {loss['low']:.4g}")
         else:
-            lines.append(f"certain: {of}{draws} is from {loss['low']:.4g} to {loss['high']:.4g}")
+            lines.append(f"certain: {of} is from {loss['low']:.4g} to {loss['high']:.4g}")
     best = counts["optimum"]
     if "bound" in best:
         lines.append(

@@ -320,7 +320,9 @@ def chosen_method(
         plain = re.sub(r"[\s_-]", "", str(name).lower())
         peer = next((own for own, others in PEERS.items() if plain in others), "")
         hint = f"; the nearest here is {peer!r}" if peer else did_you_mean(name, methods)
-        error = UsageError(f"`method={name}`: unknown{hint}; the methods are:{listing}".replace("?; the", "? The"))
+        error = UsageError(
+            f"`method={name}`: unknown{hint}; the methods are:{listing}".replace("?; the", "? The")
+        )
         raise error.proposing(
             *((str(name), one) for one in ([peer] if peer else nearest(str(name), list(methods))))
         )

@@ -895,7 +895,9 @@ def test_dates_are_left_out_or_refused_by_name(call: Call, tmp_path: Path) -> No
     assert "'born' holds dates" in err
 
 
-@pytest.mark.parametrize(("bound", "within"), [("4", "the whole interval meets the largest allowed loss"), ("f=4,m=4", "")])
+@pytest.mark.parametrize(
+    ("bound", "within"), [("4", "the whole interval meets the largest allowed loss"), ("f=4,m=4", "")]
+)
 def test_a_bounded_loss_is_compared_with_its_bound(
     call: Call, tmp_path: Path, bound: str, within: str
 ) -> None:

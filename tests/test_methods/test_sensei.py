@@ -455,7 +455,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     assert np.abs(coef).max() > 0.1
     some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
     said = Sensei(solver="linear").fit(some, rng=np.random.default_rng(0)).trace.notes
-    assert "3 of 4 comparable pairs have both people among the rows of the fit" in said
+    assert "3 of 4 comparable pairs have both people among the training rows" in said
     basic = [
         "repair",
         str(tmp_path / "data.parquet"),
@@ -658,7 +658,7 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
     basic = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average"]
     basic += ["--protected", "sex,race", "-o", out, "--no-config"]
     assert run(basic) == 2
-    assert "give the model with --model" in capsys.readouterr().err
+    assert "give it with --model" in capsys.readouterr().err
     assert run([*basic, *model, "--format", "json"]) == 0
     table = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proof"]["holdout"]["table"]}
     found = []

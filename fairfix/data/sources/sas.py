@@ -24,6 +24,9 @@ NEWER = b"HEADER RECORD*******LIBV8"
 ZERO = 16.0**-65
 """Number that pandas makes of a zero in a transport file."""
 
+CARD = 80
+"""Bytes that the length of a transport file is a multiple of."""
+
 DAYS = ("DATE", "YYMMDD", "MMDDYY", "DDMMYY", "E8601DA")
 """Formats of days since 1960 in a transport file, ..."""
 
@@ -58,6 +61,8 @@ class SasSource(FrameFile):
         opened: Any = pd.read_sas(file, iterator=True, **how)
         with opened as reader:
             convert = _converted(reader) if portable else lambda frame: frame
+            if portable:
+                reader.nobs = _records(reader)
 
             def chunks(rows: int, _: Sequence[str] | None) -> Iterator[DataFrame]:
                 """Yield frames until pandas raises StopIteration, or gives none."""
@@ -71,6 +76,21 @@ class SasSource(FrameFile):
                     yield convert(frame)
 
             yield chunks, {}
+
+
+def _records(reader: Any) -> int:
+    """Return the number of records of a transport file, whose end is padded with blanks to 80 bytes.
+
+    Pandas takes each eight blanks of the last 80 bytes for padding, also those of a text that is missing in the last
+    record, which it then drops.
+    """
+    file, length = reader.filepath_or_buffer, reader.record_length
+    file.seek(0, 2)
+    size = file.tell() - reader.record_start
+    file.seek(-min(size, CARD), 2)
+    blanks = size if not size else len(end := file.read(CARD)) - len(end.rstrip(b" "))
+    file.seek(reader.record_start)
+    return int(-(-(size - blanks) // length))
 
 
 def _converted(reader: Any) -> Callable[[DataFrame], DataFrame]:
