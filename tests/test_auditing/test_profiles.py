@@ -231,7 +231,7 @@ def test_eu_has_intervals_and_the_data(audit: Audit) -> None:
     assert sheet["rows"] == [{"what": "read", "number": 20000}, {"what": "used", "number": 20000}]
     for group in result["attributes"][0]["groups"]:
         assert rows[group["group"]]["accuracy"] == group["metrics"]["accuracy"]
-    assert rows["all rows"]["share"] == 1
+    assert rows["overall"]["share"] == 1
 
 
 def test_weighted_rows_have_no_tests_of_counts(audit: Audit) -> None:
