@@ -231,15 +231,15 @@ def _verdicts(content: Mapping[str, Any], ran: Ran) -> Iterator[str]:
         low, high = (check["value"],) * 2 if at_point else (check.get("low"), check.get("high"))
         low = -math.inf if low is None else low
         high = math.inf if high is None else high
-        beyond = [
+        met = [
             {">": one > limit, ">=": one >= limit, "<": one < limit, "<=": one <= limit}[sign]
             for one in (low, high)
         ]
         verdict = (
             "fail"
-            if all(beyond)
+            if not any(met)
             else "pass"
-            if not any(beyond) and check.get("complete", True)
+            if all(met) and check.get("complete", True)
             else "undecided"
         )
         if check["verdict"] not in (verdict, "undecided") or (
