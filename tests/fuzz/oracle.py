@@ -236,11 +236,7 @@ def _verdicts(content: Mapping[str, Any], ran: Ran) -> Iterator[str]:
             for one in (low, high)
         ]
         verdict = (
-            "fail"
-            if not any(met)
-            else "pass"
-            if all(met) and check.get("complete", True)
-            else "undecided"
+            "fail" if not any(met) else "pass" if all(met) and check.get("complete", True) else "undecided"
         )
         if check["verdict"] not in (verdict, "undecided") or (
             check["verdict"] == "undecided" and check["code"] == "limit_inside" and verdict != "undecided"
