@@ -1,12 +1,13 @@
-"""``fairfix inspect``: shows what an artifact or a file of counts says, which it reads as those do that use it."""
+"""``fairfix inspect``: shows the content of an artifact or a counts file, read as the commands that use it read it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import click
 
-from fairfix.cli.options import debug_option, format_option
+from fairfix.cli.options import debug_option, format_option, option
 from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
@@ -16,8 +17,11 @@ from fairfix.report.words import as_json, as_options, harmless, named, plain
 @click.command("inspect")
 @click.argument("artifact", type=click.Path())
 @format_option()
+@option(
+    "--detail", is_flag=True, help="Also show settings, arrays, versions and details of the solver (repair)."
+)
 @debug_option
-def command(artifact: str, format_: str, debug: bool) -> int:
+def command(artifact: str, format_: str, detail: bool, debug: bool) -> int:
     """Show what a repaired predictor or a counts file contains.
 
     For a predictor, runs the rule on its test vectors, and no code from the file.
@@ -31,7 +35,7 @@ def command(artifact: str, format_: str, debug: bool) -> int:
     from fairfix.tasks.predict import repaired_of
 
     digest = fingerprint(artifact)
-    lines: Callable[[Json], Iterator[str]] = _of_repair
+    lines: Callable[[Json], Iterator[str]] = partial(_of_repair, detail=detail)
     if kind_of(artifact) == COUNTS:
         content, lines = {**CountFile.load(artifact).facts(), "sha256": digest}, _of_counts
     else:
@@ -98,63 +102,80 @@ def _training_scores(manifest: Json) -> str:
     return ""
 
 
-def _of_repair(manifest: Json) -> Iterator[str]:
-    """Yield what a repaired predictor is and needs, and what is proven of it."""
-    requires, policies, facts = manifest["requires"], manifest["policies"], manifest["facts"]
-    yield f"method            {manifest['method']}"
-    yield f"parameters        {_pairs(manifest['parameters'])}"
-    yield f"predictor         {manifest['predictor']['kind']}"
-    if names := manifest["predictor"]["settings"].get("names"):
-        yield f"classes           {', '.join(names)}"
-    shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in manifest["arrays"].items()]
-    yield f"arrays            {', '.join(shapes)}"
-    if scores := _training_scores(manifest):
-        yield f"training scores   {scores}"
-    yield f"needs             {', '.join(requires['columns'])}"
-    needed = "yes" if requires["protected_at_predict"] else "no"
-    identity = {*manifest["randomization"]["identity"]}
-    whole_rows = manifest["columns"]["id"] is None and identity and identity <= {*requires["columns"]}
-    but = "; without --id, all of these columns identify rows for randomization" if whole_rows else ""
-    yield f"protected needed  {needed}, at predict time{but}"
-    if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
-        from fairfix.data.bands import described
+def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
+    """Yield what a repaired predictor does, for whom, what it needs and how good it is; with ``detail``, its parts."""
+    from fairfix.data.bands import described
+    from fairfix.report.layout import merged_names
 
-        yield f"bands             {described(cut)}"
-    if merge := manifest.get("merge"):
-        from fairfix.report.layout import merged_names
-
-        yield f"merged names      {merged_names(merge)}"
-    base = manifest["base"]
-    where = {"file": base.get("sha256"), "column": "column", "features": "features"}[base["kind"]]
-    yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"
-    yield f"policies          {_pairs(policies)}"
-    draw = manifest["randomization"]
-    yield f"randomization     {draw['scheme']} over {', '.join(draw['identity'])}"
+    requires, facts, parameters = manifest["requires"], manifest["facts"], manifest["parameters"]
+    columns, base, policies = manifest["columns"], manifest["base"], manifest["policies"]
+    limit = f", slack {parameters['slack']}" if "slack" in parameters else ""
+    wanted = (
+        f", {str(parameters['constraint']).replace('_', ' ')}{limit}" if "constraint" in parameters else limit
+    )
+    yield f"repair            {manifest['method']}{wanted}"
     if facts:
         data = facts["data"]
-        yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows, {data['fingerprint']}"
+        yield f"fitted on         {data['source']}: {data['rows']['used']:,} rows"
         if where := facts["settings"].get("where"):
             yield f"rows where        {where}"
-        if "solution" in facts:
-            yield from _solution(facts["solution"])
+    if columns["protected"]:
+        yield f"groups            by {', '.join(columns['protected'])}"
+    if cut := {name: edges for name, edges in manifest["bands"].items() if edges}:
+        yield f"bands             {described(cut)}"
+    if merge := manifest.get("merge"):
+        yield f"merged names      {merged_names(merge)}"
+    if names := manifest["predictor"]["settings"].get("names"):
+        yield f"classes           {', '.join(names)}"
+    where = {"file": base.get("sha256"), "column": "column", "features": "features"}[base["kind"]]
+    yield f"scores from       {base['name'] if 'name' in base else ', '.join(base['names'])} ({where})"
+    yield f"needs             {', '.join(requires['columns'])}"
+    yield f"group needed      {'yes' if requires['protected_at_predict'] else 'no'}, at prediction time"
+    if requires["protected_at_predict"]:
+        yield f"unseen group      {policies['unseen_group']}"
+    identity = {*manifest["randomization"]["identity"]}
+    if columns["id"] is None and identity and identity <= {*requires["columns"]}:
+        yield "row ID            none: all of these columns identify rows for randomization"
+    elif columns["id"] is not None:
+        yield f"row ID            {columns['id']}"
+    if scores := _training_scores(manifest):
+        yield f"training scores   {scores}"
+    if facts:
         if "guarantee" in facts:
             yield f"guarantee         {as_options(facts['guarantee']['says'])}"
         held = facts["proof"].get("holdout")
-        proof, what = (
+        proof, rows = (
             (facts["proof"]["fit"], "training rows, none held out")
             if held is None
             else (held, "held-out rows")
         )
-        yield f"evaluation        {proof['rows']:,} {what}, {proof['randomized']:.2%} of the decisions randomized"
+        yield f"evaluation        {proof['rows']:,} {rows}, {proof['randomized']:.2%} of the decisions randomized"
         for row in proof["table"]:
             yield f"  {titled(row['name'])}: {interval(row['before'])} -> {interval(row['after'])}"
         for kind in ("warning", "note"):
             yield from (f"{kind:<18}{as_options(text)}" for text in facts.get(f"{kind}s", ()))
+    if detail:
+        yield from _parts(manifest)
+    yield f"file              {manifest['sha256']}"
+
+
+def _parts(manifest: Json) -> Iterator[str]:
+    """Yield the parts of an artifact and how its solver ended."""
+    facts, draw = manifest["facts"], manifest["randomization"]
+    yield f"parameters        {_pairs(manifest['parameters'])}"
+    yield f"predictor         {manifest['predictor']['kind']}"
+    shapes = [f"{name} {array['dtype']}{array['shape']}" for name, array in manifest["arrays"].items()]
+    yield f"arrays            {', '.join(shapes)}"
+    yield f"policies          {_pairs(manifest['policies'])}"
+    yield f"randomization     {draw['scheme']} over {', '.join(draw['identity'])}"
+    if facts:
+        yield f"fingerprint       {facts['data']['fingerprint']} of the data"
+        if "solution" in facts:
+            yield from _solution(facts["solution"])
         if "vectors" in facts:
             many = len(facts["vectors"]["draws"])
             yield f"vectors           {many} synthetic rows with their results, to test a reader with"
     yield f"versions          {_pairs(manifest['versions'])}; seed {manifest['seed']}"
-    yield f"file              {manifest['sha256']}"
 
 
 def _solution(solution: Json) -> Iterator[str]:

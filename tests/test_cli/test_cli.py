@@ -728,7 +728,7 @@ def test_inspect_says_what_is_needed(call: Call, data: str) -> None:
     _, text, _ = call("inspect", "repaired.fairfix")
     manifest = json.loads(call("inspect", "repaired.fairfix", "--format", "json")[1])
 
-    assert "protected needed  yes" in text
+    assert "group needed      yes" in text
     assert "slack 0.02" in text
     assert manifest["requires"]["columns"] == ["race", "score", "id"]
     assert manifest["sha256"].startswith("sha256:")
@@ -745,7 +745,7 @@ def test_a_rule_without_the_group_draws_without_it(call: Call, data: str) -> Non
         kept = json.loads(call("inspect", "repaired.fairfix", "--format", "json")[1])
         assert kept["requires"]["columns"] == columns
         assert [*kept["randomization"]["identity"]] == columns[-1:]
-        assert "protected needed  no" in inspected
+        assert "group needed      no" in inspected
 
 
 def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str) -> None:

@@ -67,7 +67,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
     for name, command in {
         "short": f"{words} {files}",
         "long": f"report {tmp_path}/r.json --verbose",
-        "inspect": f"inspect {tmp_path}/r.fairfix",
+        "inspect": f"inspect {tmp_path}/r.fairfix --detail",
     }.items():
         out = io.StringIO()
         with contextlib.redirect_stdout(out):

@@ -798,7 +798,7 @@ def test_from_features_to_values_in_their_units(call: Call, tmp_path: Path) -> N
     assert 8_000 < values.min() < values.max() < 14_000
     np.testing.assert_allclose(outputs[1]["prediction"].to_numpy(), values, rtol=1e-12)
     np.testing.assert_array_equal(outputs[2]["prediction"].to_numpy(), values)
-    assert "protected needed  no" in call("inspect", artifact)[1]
+    assert "group needed      no" in call("inspect", artifact)[1]
 
 
 def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: Path) -> None:

@@ -439,7 +439,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     )  # it is of the probabilities, however they are read
     assert run([*basic, "--slack", "0.02", "-q"]) == 0
     assert run(["inspect", out]) == 0
-    assert "protected needed  no, at predict time" in capsys.readouterr().out
+    assert "group needed      no, at prediction time" in capsys.readouterr().out
     assert run(["report", result]) == 0
     assert cost[:40] in " ".join(capsys.readouterr().out.split())
     assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0

@@ -269,7 +269,7 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
     assert told["criterion"] == f"{WITHIN[constraint]}.difference.within_strata"
     assert "within strata" in one["among"]
     assert within(fitted, pq.read_table(out)["p_positive"].to_numpy(), constraint) <= 0.01 + 1e-8
-    assert ("protected needed  yes" in needs) == (group == "recorded")
+    assert ("group needed      yes" in needs) == (group == "recorded")
     assert Repaired.load(saved).required[0] == "town"
 
 

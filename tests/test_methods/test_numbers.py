@@ -123,7 +123,7 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     for column in ("age", "income"):
         x = frame()[column].to_numpy(float)
         assert abs(per_deviation(out["p_positive"], x, x)) < 0.04
-    assert run(["inspect", artifact]) == 0
+    assert run(["inspect", artifact, "--detail"]) == 0
     told = capsys.readouterr().out
     assert "needs             score, age, income" in told
     assert "price of age" in told

@@ -83,7 +83,7 @@ def test_from_the_shell_to_the_decisions(
     assert run(["inspect", artifact]) == 0
     told = capsys.readouterr().out
     assert "needs             score, p_a, p_b, p_c" in told
-    assert "protected needed  yes" in told
+    assert "group needed      yes" in told
 
 
 def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None = None) -> Any:

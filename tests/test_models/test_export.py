@@ -517,7 +517,7 @@ def test_inspect_counts_the_vectors(tmp_path: Path, capsys: pytest.CaptureFixtur
     told = []
     for facts in (made.facts, bare):
         replace(made, facts=facts).save(tmp_path / "r.fairfix")
-        assert command(["inspect", str(tmp_path / "r.fairfix")]) == 0
+        assert command(["inspect", str(tmp_path / "r.fairfix"), "--detail"]) == 0
         told.append(capsys.readouterr().out)
 
     assert f"vectors           {len(made.facts['vectors']['draws'])} synthetic rows" in told[0]

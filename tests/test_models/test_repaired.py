@@ -143,7 +143,7 @@ def test_inspect_escapes_what_steers_a_terminal(saved: Path, tmp_path: Path, cal
     whole = read(saved)
     manifest = {**whole.manifest, "parameters": {"gamma": "\x1b[31m\u202egpj\n::error::x"}}
     write(tmp_path / "a.fairfix", Artifact(manifest, whole.arrays))
-    status, out, _ = call("inspect", str(tmp_path / "a.fairfix"))
+    status, out, _ = call("inspect", str(tmp_path / "a.fairfix"), "--detail")
 
     assert status == 0
     assert r"gamma \x1b[31m\u202egpj\n::error::x" in out

@@ -217,7 +217,7 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
         "certified"
     ]:  # a row's values are of one bin or next to it: draws hardly matter
         assert one["distance"]["low"] == pytest.approx(exact[one["group"]], abs=0.01)
-    assert run(["inspect", out]) == 0
+    assert run(["inspect", out, "--detail"]) == 0
     assert "binned_tube" in capsys.readouterr().out
     repaired = Repaired.load(out)
     program = exported(repaired)

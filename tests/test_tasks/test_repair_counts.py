@@ -365,7 +365,7 @@ def test_two_hospitals_repair_without_a_row(people: Path, capsys: pytest.Capture
     for one in result["counts"]["certified"]:
         for rate, ends in one["rates"].items():
             assert ends["low"] <= exact[one["group"], rate] <= ends["high"]
-    assert run(["inspect", out]) == 0
+    assert run(["inspect", out, "--detail"]) == 0
     assert "binned_rule" in capsys.readouterr().out
     for target in ("sql", "json", "python"):
         assert run(["export", out, "--to", target, "-o", str(people / f"rule.{target}")]) == 0
