@@ -32,7 +32,8 @@ from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.request import RepairRequest
 
 if TYPE_CHECKING:
-    from fairfix.methods.base import Repairer, Rule
+    from fairfix.data.spec import Rule
+    from fairfix.methods.base import Repairer
 
 LONG = 40
 """Columns of a list of choices above which it stands in the text of an option, where it can be broken."""

@@ -19,8 +19,9 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
-from fairfix.data.names import attribute_name, did_you_mean, initials, nearest
+from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
+from fairfix.data.spec import Rule
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
@@ -33,61 +34,6 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.prices import Behind
 
 # ---------------------------------------------------------------------- parameters
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What values a hyper-parameter may take, and what it means."""
-
-    help: str
-    above: float | None = None
-    at_least: float | None = None
-    at_most: float | None = None
-    choices: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    selectable: bool = False
-    text: bool = False
-    listed: bool = False
-
-    def parse(self, owner: str, name: str, text: str) -> Any:
-        """Return the value that a text stands for: a choice, a word, or a number; UsageError where it is none."""
-        if not isinstance(text, str):  # an estimator
-            raise UsageError(f"`{name}`: {owner} does not accept a value of type {type(text).__name__} here")
-        text = text.strip()
-        if self.text or self.choices or text in self.words:
-            return text
-        try:
-            return float(text)
-        except ValueError:
-            wanted = ", ".join((*self.words, "or a number" if self.words else "a number"))
-            raise UsageError(
-                f"{owner}: {name} must be {wanted}; `{name}`: {text!r} is not a number"
-            ) from None
-
-    def check(self, owner: str, name: str, value: Any) -> None:
-        """Raise a UsageError that names method, parameter, rule and value where the value breaks the rule."""
-        if self.choices:
-            if value not in self.choices:
-                words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
-                error = UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
-                short = [one for one in self.choices if initials(one) == str(value).lower()]
-                raise error.proposing(
-                    *((str(value), one) for one in short or nearest(str(value), self.choices))
-                )
-            return
-        if isinstance(value, str) and (self.text or value in self.words):
-            return
-        if self.text:
-            raise UsageError(f"{owner}: {name} must be a text, got {value!r}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-            raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
-        for words, limit, holds in (
-            ("above", self.above, float.__gt__),
-            ("at least", self.at_least, float.__ge__),
-            ("at most", self.at_most, float.__le__),
-        ):
-            if limit is not None and not holds(float(value), float(limit)):
-                raise UsageError(f"{owner}: {name} must be {words} {limit:g}, got {value:g}")
 
 
 def param(

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
+from fairfix.data.spec import Rule
 from fairfix.errors import DataError
-from fairfix.methods.base import Rule, param
+from fairfix.methods.base import param
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features

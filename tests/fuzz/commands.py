@@ -23,8 +23,8 @@ import pyarrow as pa
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
 from fairfix.data.choices import Probabilities
+from fairfix.data.spec import Rule
 from fairfix.methods import available as found_methods
-from fairfix.methods.base import Rule
 from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES

@@ -1,0 +1,178 @@
+"""Specs: texts such as ``linear(l2=cv,basis=splines)``, a name with keys; and the rule that each value follows.
+
+One grammar for every option that takes a name with settings of its own. The name stands alone or before brackets;
+entries ``KEY=VALUE`` stand between commas. A value with a comma is in double quotes, in which a double quote is
+doubled. Blanks around names, keys and values do not count. Nothing here imports numpy.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fairfix.data.names import did_you_mean, initials, nearest, quoted_name, split_names
+from fairfix.errors import UsageError
+
+WHOLE = re.compile(r"([^()]*)(?:\((.*)\)\s*)?", re.DOTALL)
+"""A name, perhaps with brackets around its entries."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The values that a parameter or a key may take, and its help."""
+
+    help: str
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Texts that may replace a number."""
+    whole: bool = False
+    """Whether a number must be whole."""
+    selectable: bool = False
+    text: bool = False
+    listed: bool = False
+
+    def parse(self, owner: str, name: str, text: str) -> Any:
+        """Return the value of a text: a choice, a word, or a number; a UsageError where it is none."""
+        if not isinstance(text, str):  # an estimator
+            raise UsageError(f"`{name}`: {owner} does not accept a value of type {type(text).__name__} here")
+        text = text.strip()
+        if self.text or self.choices or text in self.words:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            wanted = ", ".join((*self.words, "or a number" if self.words else "a number"))
+            raise UsageError(
+                f"{owner}: {name} must be {wanted}; `{name}`: {text!r} is not a number"
+            ) from None
+
+    def check(self, owner: str, name: str, value: Any) -> None:
+        """Raise a UsageError that names owner, parameter, rule and value where the value breaks the rule."""
+        if self.choices:
+            if value not in self.choices:
+                words, hint = ", ".join(self.choices), did_you_mean(value, self.choices)
+                error = UsageError(f"{owner}: {name} must be one of {words}, got {value!r}{hint}")
+                short = [one for one in self.choices if initials(one) == str(value).lower()]
+                raise error.proposing(
+                    *((str(value), one) for one in short or nearest(str(value), self.choices))
+                )
+            return
+        if isinstance(value, str) and (self.text or value in self.words):
+            return
+        if self.text:
+            raise UsageError(f"{owner}: {name} must be a text, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            raise UsageError(f"{owner}: {name} must be a number, got {value!r}")
+        for words, limit, holds in (
+            ("above", self.above, float.__gt__),
+            ("at least", self.at_least, float.__ge__),
+            ("at most", self.at_most, float.__le__),
+        ):
+            if limit is not None and not holds(float(value), float(limit)):
+                raise UsageError(f"{owner}: {name} must be {words} {limit:g}, got {value:g}")
+        if self.whole and value != int(value):
+            raise UsageError(f"{owner}: {name} must be a whole number, got {value:g}")
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a spec: its default and the rule of its values."""
+
+    default: Any
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class Form:
+    """A name that a spec may have: its help and its keys."""
+
+    help: str
+    keys: Mapping[str, Key]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A name and the settings of all its keys; those that were not given have their defaults."""
+
+    name: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    given: frozenset[str] = frozenset()
+    """Keys that were given."""
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key."""
+        return dict(self.settings)[key]
+
+    def __str__(self) -> str:
+        """Return the text of the spec, with the keys that were given."""
+        entries = [f"{key}={_written(value)}" for key, value in self.settings if key in self.given]
+        return f"{self.name}({','.join(entries)})" if entries else self.name
+
+
+def key(default: Any, help: str, **limits: Any) -> Key:  # noqa: A002  as click has it
+    """Return a key of a form; ``limits`` are fields of :class:`Rule`."""
+    return Key(default, Rule(help, **limits))
+
+
+def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
+    """Return the spec that a text writes, as one of some forms by their names.
+
+    Raises
+    ------
+    UsageError
+        The name is none of them, or an entry is no KEY=VALUE of the form; names the key, the value and what is
+        allowed, and proposes the nearest.
+    """
+    shown, match = f"`{parameter}={text}`", WHOLE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{shown}: write NAME or NAME(KEY=VALUE,...), with one closing bracket at the end")
+    name, listed = match[1].strip(), match[2]
+    if name not in forms:
+        error = UsageError(f"{shown}: {name!r} is none of {', '.join(forms)}{did_you_mean(name, forms)}")
+        raise error.proposing(*((text, text.replace(name, one, 1)) for one in nearest(name, tuple(forms))))
+    keys, given = forms[name].keys, dict[str, Any]()
+    allowed = f"its keys are {', '.join(keys)}" if keys else "it has none"
+    for entry in split_names(listed) if (listed or "").strip() else ():
+        own, sign, value = (part.strip() for part in entry.partition("="))
+        if not sign:
+            raise UsageError(f"{shown}: {entry!r} is no KEY=VALUE of {name}; {allowed}")
+        if own not in keys:
+            error = UsageError(f"{shown}: {name} has no key {own!r}; {allowed}{did_you_mean(own, keys)}")
+            raise error.proposing(*((text, text.replace(own, one, 1)) for one in nearest(own, tuple(keys))))
+        if own in given:
+            raise UsageError(f"{shown}: {own!r} is given twice; give it once")
+        rule = keys[own].rule
+        given[own] = rule.parse(f"{parameter} {name}", own, value)
+        try:
+            rule.check(f"{parameter} {name}", own, given[own])
+        except UsageError as error:
+            raise error.proposing(
+                *((text, text.replace(old, new, 1)) for old, new in error.instead)
+            ) from None
+    return Spec(
+        name, tuple((own, given.get(own, one.default)) for own, one in keys.items()), frozenset(given)
+    )
+
+
+def split_specs(text: str) -> list[str]:
+    """Return the specs of a list with commas: ``trees,linear(l2=0.1,basis=splines)`` has two."""
+    cuts, depth, quoted = [-1], 0, False
+    for at, sign in enumerate(text):
+        quoted ^= sign == '"'
+        if not quoted:
+            depth += (sign == "(") - (sign == ")")
+            if sign == "," and depth == 0:
+                cuts.append(at)
+    return [text[begin + 1 : end].strip() for begin, end in pairwise([*cuts, len(text)])]
+
+
+def _written(value: Any) -> str:
+    """Return a value of a spec as its text has it."""
+    return quoted_name(value if isinstance(value, str) else f"{value:.12g}")
