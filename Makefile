@@ -101,7 +101,7 @@ dist: $(VENV)/dev.stamp ## Build wheel and source archive, and check that the wh
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python tests/dist.py dist
 
-bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks.md and docs/papers/
+bench: $(VENV)/bench.stamp ## Measure against the peers and write the tables to docs/benchmarks/ and docs/papers/
 	$(BIN)/python benchmarks/run.py
 
 papers: $(VENV)/bench.stamp ## Of these, what the methods do on the data of their papers, in DATA=DIR; FETCH=1 fetches what DIR lacks

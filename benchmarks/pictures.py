@@ -1,12 +1,13 @@
-"""Pictures of the pages of the papers, drawn from the tables on them: a picture cannot say anything else.
+"""Pictures of the pages below docs/benchmarks/ and docs/papers/, each drawn from the tables of its page.
 
-``python benchmarks/pictures.py`` draws all anew; ``benchmarks/run.py`` draws that of a page when it has written it.
+``python benchmarks/pictures.py`` draws all anew, or those named; ``benchmarks/run.py`` draws those of pages it wrote.
 Lines and points differ by marker as well as by colour.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ def tables(text: str) -> Iterator[Table]:
     for at, line in enumerate(lines):
         if line.startswith("#"):
             heading = line.lstrip("# ")
-        elif re.fullmatch(r"\|(\s*-+\s*\|)+", line):
+        elif re.fullmatch(r"\|(\s*-+:?\s*\|)+", line):
             body = []
             for row in lines[at + 1 :]:
                 if not row.startswith("|"):
@@ -208,7 +209,73 @@ def robust(found: Sequence[Table]) -> Figure:
     return _keyed(figure, panels)
 
 
+def audit(found: Sequence[Table]) -> Figure:
+    """Return the time of an audit by the number of rows, next to reading the columns and to Fairlearn."""
+    seconds: dict[str, list[tuple[float, float]]] = {}
+    for one in found:
+        rows, _, data = one.heading.partition(" rows")
+        size = float(rows.replace(",", "")) if data else 0
+        for row in one.rows if "Parquet" in data and "read, CPU s" in one.columns else ():
+            if row[0] == "whole audit by race, sex, age, one pass":
+                seconds.setdefault("pyarrow, reading the columns only", []).append((size, float(row[1])))
+                seconds.setdefault("fairfix, all metrics by 3 columns, with intervals", []).append(
+                    (size, float(row[2]))
+                )
+        for row in one.rows if "Fairlearn, CPU s" in one.columns else ():
+            if row[0] == "whole audit, one pass":
+                seconds.setdefault("Fairlearn, 4 metrics by 2 columns, no interval", []).append(
+                    (size, float(row[2]))
+                )
+    figure, (panel,) = _grid(1, 1)
+    figure.set_size_inches(5.2, 3.6)
+    for (name, points), mark in zip(seconds.items(), MARKERS, strict=False):
+        panel.plot(*zip(*points, strict=True), marker=mark, label=name)
+    panel.set(xscale="log", yscale="log", xlabel="rows", ylabel="CPU seconds")
+    return _keyed(figure, [panel], columns=1)
+
+
+def repair(found: Sequence[Table]) -> Figure:
+    """Return the time of a fit of the ramp by the number of rows, next to the authors' schedule."""
+    table = next(one for one in found if "authors / fit" in one.columns)
+    figure, (panel,) = _grid(1, 1)
+    figure.set_size_inches(5.2, 3.6)
+    at = table.columns.index
+    for groups, style in (("2", "-"), ("5", "--")):
+        rows = [row for row in table.rows if row[1] == groups]
+        size = [float(row[0].replace(",", "")) for row in rows]
+        for name, column, unit, mark in (
+            ("authors' schedule", "authors, CPU s", 1.0, "s"),
+            ("fairfix", "fit, CPU ms", 1e-3, "o"),
+        ):
+            spans = [numbers(row[at(column)]) for row in rows]
+            middle = [sum(span) / len(span) * unit for span in spans]
+            panel.plot(size, middle, style, marker=mark, label=f"{name}, {groups} groups")
+    panel.set(xscale="log", yscale="log", xlabel="rows", ylabel="CPU seconds of a fit")
+    return _keyed(figure, [panel], columns=2)
+
+
+def intervals(found: Sequence[Table]) -> Figure:
+    """Return how often checks fail a fair model, by the interval and by the point estimate alone."""
+    table = next(one for one in found if one.columns[0] == "gate")
+    figure, (panel,) = _grid(1, 1)
+    figure.set_size_inches(5.6, 3.2)
+    for place, (name, column) in enumerate(
+        (("point estimate alone", "point: fail"), ("whole interval (the default)", "interval: fail"))
+    ):
+        at = table.columns.index(column)
+        widths = [numbers(row[at])[0] for row in table.rows]
+        heights = [number + 0.38 * (0.5 - place) for number in range(len(widths))]
+        bars = panel.barh(heights, widths, 0.36, label=name, color=f"C{1 - place}")
+        panel.bar_label(bars, [row[at] for row in table.rows], padding=2)
+    panel.set(xlabel="fair models that fail, %", xlim=(0, 112))
+    panel.set_yticks(range(len(table.rows)), [row[0].strip("`") for row in table.rows])
+    return _keyed(figure, [panel], columns=2)
+
+
 PICTURES: Mapping[str, Callable[[Sequence[Table]], Figure]] = {
+    "benchmarks/audit": audit,
+    "benchmarks/repair": repair,
+    "benchmarks/intervals": intervals,
     "papers/ramp": ramp,
     "papers/fair-regression": fair_regression,
     "papers/logloss": logloss,
@@ -265,5 +332,5 @@ def draw(name: str, docs: Path) -> None:
 
 
 if __name__ == "__main__":
-    for one in PICTURES:
+    for one in sys.argv[1:] or PICTURES:
         draw(one, Path(__file__).resolve().parents[1] / "docs")

@@ -272,7 +272,7 @@ def unlabelled_section(sizes: Sequence[int]) -> Iterator[str]:
         for kind in KINDS
         for gamma in WIDTHS
     ]
-    yield "### Without labels, rho = mean score, slack 0"
+    yield "### Without labels, slack 0, rate of the mean score"
     yield (
         f"Scores smooth, network-like (most at the ends) and kNN-like (11 values); gamma {WIDTHS[0]:g} and "
         f"{WIDTHS[1]:g}; spans over those six. The authors' schedule is our own writing of it, with their defaults. "

@@ -26,17 +26,14 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 
 PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "benchmarks": {
+    "benchmarks/audit": {
         "engine.py": ("--large",),
         "startup.py": ("8030bc5",),  # before scipy's quantiles and the HTML template
-        "ramp.py": (),
-        "ramp_speed.py": (),
-        "coverage.py": ("--simulations", "2000"),
-        "gates.py": ("--sets", "1000"),
         "scale.py": (),
-        "serving.py": (),
-        "promises.py": (),
     },
+    "benchmarks/repair": {"ramp.py": (), "ramp_speed.py": (), "serving.py": ()},
+    "benchmarks/intervals": {"coverage.py": ("--simulations", "2000"), "gates.py": ("--sets", "1000")},
+    "benchmarks/promises": {"promises.py": ()},
     "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "figure1.py": ()},
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
     "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
@@ -147,7 +144,7 @@ def main(
     about: str | None = __doc__,
 ) -> int:
     """Run what is asked for of some pages, and write them."""
-    asked = {page.removeprefix("papers/"): tuple(scripts) for page, scripts in pages.items()}
+    asked = {page.rpartition("/")[2]: tuple(scripts) for page, scripts in pages.items()}
     asked |= {script: (script,) for scripts in pages.values() for script in scripts}
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"page or script, of {', '.join(asked)}")

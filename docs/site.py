@@ -9,6 +9,7 @@ error. The reports of the gallery are made from sample_data/. The notebooks of d
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ import fairfix
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)(?:#[\w-]+)?\)")
-BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sample_data/README.md")
+BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "sample_data/README.md")
 """Pages outside docs/ that pages link to."""
 
 LOANS, NOISE = "sample_data/loans.parquet", "sample_data/race_noise.csv"
@@ -176,6 +177,7 @@ def build(pages: Path, nav: list[Any]) -> None:
     file.write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
     config = load_config(str(file))
     config.plugins.on_startup(command="build", dirty=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # a warning ends the build: show it
     mkdocs_build(config)
     config.plugins.on_shutdown()
     fetched = {

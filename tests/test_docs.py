@@ -522,11 +522,29 @@ def test_every_room_is_documented() -> None:
     assert sorted(listed) == sorted(room for room in rooms if not room.startswith("_"))
 
 
+def test_headline_ratios_are_those_of_the_tables() -> None:
+    """Every number of a ratio in docs/benchmarks.md stands in the section of the tables that its row links to."""
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    rows = re.findall(r"^\| .* \| ([^|]*\d[^|]*) \| \[[^]]*\]\(([^)#]*)#([^)]*)\) \|$", text, re.MULTILINE)
+    for ratio, page, anchor in rows:
+        sections = re.split(r"^#+ ", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE)[1:]
+        (section,) = (one for one in sections if anchor_of(one.partition("\n")[0]) == anchor)
+        for number in re.findall(r"\d[\d.,]*", ratio):
+            assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d.,])", section), (number, page)
+
+    assert len(rows) == 10
+
+
+def anchor_of(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {anchor_of(heading) for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

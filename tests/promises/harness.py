@@ -5,7 +5,7 @@ optimum by an independent solver. A *promise* is a sentence that fairfix prints.
 commands that a user types and compares what is printed, or what the written file does, with the truth.
 
 Each file of this folder declares promises with :func:`promise`. Pytest tries each on a few worlds
-(``test_promises.py``); ``benchmarks/promises.py`` tries it on many and writes the table of ``docs/benchmarks.md``.
+(``test_promises.py``); ``benchmarks/promises.py`` tries it on many and writes ``docs/benchmarks/promises.md``.
 """
 
 from __future__ import annotations
