@@ -52,10 +52,10 @@ WIDTH = 80
 
 
 def help_of(*command: str) -> str:
-    """Return what --help prints, at a fixed width."""
-    out = io.StringIO()
+    """Return what --help-all prints of a command, or --help without one, at a fixed width."""
+    out, asked = io.StringIO(), "--help-all" if command else "--help"
     with redirect_stdout(out):
-        cli.main([*command, "--help"], prog_name="fairfix", standalone_mode=False, terminal_width=WIDTH)
+        cli.main([*command, asked], prog_name="fairfix", standalone_mode=False, terminal_width=WIDTH)
     return out.getvalue()
 
 
@@ -68,9 +68,10 @@ def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def commands() -> str:
     """Return the help of every command."""
     parts = [f"```text\n{help_of()}```\n"]
+    of_methods = re.compile(r"^Parameters of the methods:\n.*?\n\n", re.DOTALL | re.MULTILINE)
     for name in COMMANDS:
-        parts.append(f"## fairfix {name}\n\n```text\n{help_of(name)}```\n")
-        if name == "repair":
+        parts.append(f"## fairfix {name}\n\n```text\n{of_methods.sub('', help_of(name))}```\n")
+        if name == "repair":  # each has its own part
             parts += [of_method(method) for method in available()]
     return "\n" + "\n".join(parts) + "\n"
 

@@ -1,6 +1,6 @@
 """Counts what a person has to know of the command line: ``python docs/surface.py``.
 
-Options of each command, without its arguments and ``--help``, settings of methods apart, and the pairs of options that
+Options of each command, without its arguments and helps, settings of methods apart, and the pairs of options that
 exclude or require each other.
 """
 
@@ -21,7 +21,9 @@ def options(name: str) -> list[str]:
     command: click.Command = import_module(f"fairfix.cli.{name}").command
     params = command.get_params(click.Context(command))
     return [
-        str(param.name) for param in params if isinstance(param, click.Option) and "--help" not in param.opts
+        str(param.name)
+        for param in params
+        if isinstance(param, click.Option) and not {"--help", "--help-all"}.intersection(param.opts)
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from fairfix.cli.help import completion, two_columns
+from fairfix.cli.help import SectionedCommand, completion, two_columns
 from fairfix.cli.options import debug_option, format_option
 from fairfix.report.words import as_json, as_options, harmless, plain
 
@@ -24,7 +24,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [name for name in (*every, *code_names(), *completion()["methods"]) if name.startswith(incomplete)]
 
 
-@click.command("explain")
+@click.command("explain", cls=SectionedCommand)
 @click.argument("name", nargs=-1, shell_complete=_names)
 @format_option()
 @debug_option

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import option, options_of, request_of, run_options, settle, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.errors import UsageError
@@ -13,7 +14,7 @@ from fairfix.report.words import harmless, visible
 from fairfix.tasks.request import ExportRequest
 
 
-@click.command("export")
+@click.command("export", cls=SectionedCommand)
 @options_of(ExportRequest)
 @option("--output", "-o", type=click.Path(), help="File to write.  [default: print it]")
 @run_options

@@ -1,4 +1,4 @@
-"""Help of commands with many options: under headings, at most 80 columns wide."""
+"""Help of commands: the common options, or all of them under headings; at most 80 columns wide."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
     "Run": (
         *("seed", "cluster", "threads", "dry_run", "config", "no_config"),
-        *("show_settings", "quiet", "verbose", "debug", "help"),
+        *("show_settings", "quiet", "verbose", "debug", "help", "help_all"),
     ),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""
@@ -75,22 +75,71 @@ TERM = 24
 """Columns of the options; the text of a longer one begins on the next line."""
 
 
+FEW = 16
+"""Options up to which ``--help`` shows all of a command."""
+
+
 class SectionedCommand(click.Command):
-    """A command whose help has its options under headings."""
+    """A command whose ``--help`` has the common options, and ``--help-all`` all of them under headings.
+
+    An option is common where it is declared as such: ``parameter(..., common=True)`` or ``option(..., common=True)``.
+    """
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Return the names of ``--help``, also in a context that does not come from the command line."""
         return ["-h", "--help"]
 
-    def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
-        """Return heading -> parameters that the help shows, in order."""
-        return in_sections(self.get_params(ctx))
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, and ``--help-all``."""
+        return [*super().get_params(ctx), HELP_ALL]
+
+    def own(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
+        """Return heading -> parameters that come first and are shown by both helps; here there are none."""
+        return {}
+
+    def others(self, ctx: click.Context) -> Sequence[click.Parameter]:
+        """Return the other parameters, of which ``--help`` shows the common ones."""
+        return self.get_params(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, each heading with the same columns."""
-        for heading, params in self.shown(ctx).items():
-            rows = [row for param in params if (row := param.get_help_record(ctx))]
-            write_section(formatter, heading, rows)
+        sections = {**self.own(ctx), **(in_sections(self.others(ctx)) if ctx.meta.get(FULL) else {})}
+        for heading, params in sections.items():
+            write_options(ctx, formatter, heading, params)
+        if not ctx.meta.get(FULL):
+            self.format_common(ctx, formatter)
+
+    def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the common options in the order of their declaration, or all where they are few."""
+        options = [param for param in self.others(ctx) if isinstance(param, click.Option)]
+        common = options if len(options) <= FEW else [param for param in options if is_common(param)]
+        write_options(ctx, formatter, "Options", common)
+
+
+FULL = "fairfix.help_all"
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the help with every option, and stop."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[FULL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show every option and exit.",
+)
+
+
+def is_common(param: click.Parameter) -> bool:
+    """Return whether ``--help`` shows an option."""
+    return getattr(param, "common", False) or "--help" in param.opts or param is HELP_ALL
 
 
 def completion() -> dict[str, Any]:
@@ -113,6 +162,13 @@ def in_sections(params: Sequence[click.Parameter]) -> dict[str, list[click.Param
     out = {heading: [by_name.pop(n) for n in own if n in by_name] for heading, own in SECTIONS.items()}
     out[OTHERS] = [param for param in by_name.values() if isinstance(param, click.Option)]
     return {heading: own for heading, own in out.items() if own}
+
+
+def write_options(
+    ctx: click.Context, formatter: click.HelpFormatter, heading: str, params: Sequence[click.Parameter]
+) -> None:
+    """Write options with their helps under a heading."""
+    write_section(formatter, heading, [row for param in params if (row := param.get_help_record(ctx))])
 
 
 def write_section(formatter: click.HelpFormatter, heading: str, rows: Sequence[tuple[str, str]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fairfix.cli.config import FILE_NAME, reach
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.data.urls import STANDARD, scheme_of, shown_argument
@@ -17,7 +18,7 @@ from fairfix.errors import UsageError
 from fairfix.report.words import as_escape, harmless
 
 
-@click.command("init")
+@click.command("init", cls=SectionedCommand)
 @click.argument("data", type=click.Path())
 @option(
     "--protected",

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import debug_option, format_option, option
 from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
@@ -14,7 +15,7 @@ from fairfix.report.repairs import solution_facts
 from fairfix.report.words import as_json, as_options, harmless, named, plain
 
 
-@click.command("inspect")
+@click.command("inspect", cls=SectionedCommand)
 @click.argument("artifact", type=click.Path())
 @format_option()
 @option(

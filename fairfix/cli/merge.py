@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import debug_option, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
 
 
-@click.command("merge")
+@click.command("merge", cls=SectionedCommand)
 @click.argument("counts", nargs=-1, required=True, type=click.Path())
 @option("--output", "-o", required=True, metavar="FILE", type=click.Path(), help="File to write.")
 @option("--name", metavar="TEXT", help="Name of the data in reports.  [default: the names of its files]")

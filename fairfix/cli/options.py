@@ -31,7 +31,14 @@ Made = TypeVar("Made", bound=Request)
 
 
 class Once(click.Option):
-    """An option with one value: where it stands twice, nobody can say which value is meant."""
+    """An option with one value: where it stands twice, nobody can say which value is meant.
+
+    A ``common`` one is in the short help of its command.
+    """
+
+    def __init__(self, *args: Any, common: bool = False, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.common = common
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser keep every value."""
@@ -125,7 +132,7 @@ def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[
             "type": _type(domain),
         }
         metavar = domain.metavar or ("NUMBER" if domain.kind in (int, float) else None)
-        settings |= {"metavar": metavar, "is_flag": domain.kind is bool}
+        settings |= {"metavar": metavar, "is_flag": domain.kind is bool, "common": domain.common}
         if name in ("method", "methods"):
             settings["shell_complete"] = complete_methods
         if domain.many:
@@ -260,7 +267,12 @@ undecided_option = option(
 def format_option(formats: Sequence[str] = ("text", "json")) -> Decorator[Any]:
     """Return the option of what is printed."""
     return option(
-        "--format", "format_", type=Choice(formats), default="text", help="Format printed to standard output."
+        "--format",
+        "format_",
+        type=Choice(formats),
+        default="text",
+        common=True,
+        help="Format printed to standard output.",
     )
 
 
@@ -274,7 +286,8 @@ def output_options() -> Decorator[Any]:
             "--out",
             multiple=True,
             metavar="FORMAT=FILE",
-            help="Also write this format to a file; repeatable.",
+            common=True,
+            help="Also write a report to a file, such as html=report.html; repeatable.",
         ),
         option(
             "--detail",

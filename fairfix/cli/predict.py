@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     "--output",
     "-o",
     type=click.Path(),
+    common=True,
     help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
     "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.  [default: -, CSV to standard "
     "output]",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.help import SectionedCommand, completion, in_sections, write_section
+from fairfix.cli.help import FULL, HELP_ALL, SectionedCommand, completion, is_common, write_section
 from fairfix.cli.options import (
     Once,
     dry_run_option,
@@ -63,7 +63,7 @@ class RepairCommand(SectionedCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the method that the line names anywhere, for a help that is printed before the line is read."""
-        if set(ctx.help_option_names).intersection(args):
+        if {*ctx.help_option_names, *HELP_ALL.opts}.intersection(args):
             lenient = click.Context(self, ctx.parent, resilient_parsing=True, ignore_unknown_options=True)
             named = self.make_parser(lenient).parse_args(list(args))[0].get("method")
             ctx.meta["fairfix.method"] = named[-1] if isinstance(named, list) else named
@@ -79,30 +79,55 @@ class RepairCommand(SectionedCommand):
                 raise
             raise click.UsageError(f"{error.message} Type --set {name}=VALUE.", ctx) from None
 
-    def shown(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
-        """Return the options that all methods have; of the method that the line names, its own too."""
-        method = _method_of_help(ctx)
-        fixed: list[click.Parameter] = []
-        for param in super().get_params(ctx):
-            knows = next((knows for name, knows in OF_SOME.items() if str(param.name).startswith(name)), None)
-            if knows is None or (knows(method) if method else param.name == "strata"):
-                fixed.append(param)
-        if method:
-            return {f"Parameters of {method.name}": method_options(method.name), **in_sections(fixed)}
-        return in_sections([*fixed, *(one for one in method_options() if one.name == "slack")])
+    def own(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
+        """Return the parameters of the method that the line names, or with ``--help-all`` those of every method.
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the methods, or the one that the line names, before the options."""
+        Options that the method knows and others do not, such as ``--noise``, are among them.
+        """
+        if not (method := _method_of_help(ctx)):
+            return {"Parameters of the methods": method_options()} if ctx.meta.get(FULL) else {}
+        of_some = [one for one in self.params if one.name in OF_SOME and OF_SOME[one.name](method)]
+        return {f"Parameters of {method.name}": [*method_options(method.name), *of_some]}
+
+    def others(self, ctx: click.Context) -> Sequence[click.Parameter]:
+        """Return the options that :meth:`own` has not, but for those that the named method does not know."""
+        method, own = _method_of_help(ctx), [one.name for params in self.own(ctx).values() for one in params]
+        of_methods = {one.name for one in method_options() if method or not is_common(one)}
+
+        def belongs(param: click.Parameter) -> bool:
+            knows = (knows for name, knows in OF_SOME.items() if str(param.name).startswith(name))
+            return param.name not in (*own, *of_methods) and (
+                method is None or all(one(method) for one in knows)
+            )
+
+        return [param for param in self.get_params(ctx) if belongs(param)]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write about the command and its methods, or about the one method that the line names."""
         from fairfix.methods import available
 
-        named = _method_of_help(ctx)
-        methods = [named] if named else available().values()
-        write_section(formatter, "Methods", [(method.name, method.summary) for method in methods])
-        if not named:
+        if not (named := _method_of_help(ctx)):
+            super().format_help_text(ctx, formatter)
+            summaries = [(method.name, method.summary) for method in available().values()]
+            write_section(formatter, "Methods", summaries)
             formatter.write("\n  'fairfix repair --method NAME --help' shows the options of a method.\n")
-        elif any(name in SETTINGS for name, _ in named.rules()):
-            formatter.write(f"\n  'fairfix explain {named.name}' lists its settings for --set.\n")
-        super().format_options(ctx, formatter)
+            return
+        has_settings = any(name in SETTINGS for name, _ in named.rules())
+        more = f" 'fairfix explain {named.name}' lists its settings for --set." * has_settings
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"Repair by the method {named.name}: {named.summary}.{more}")
+
+    def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the common options; of a method, only their names, which leaves room for its own."""
+        if not _method_of_help(ctx):
+            super().format_common(ctx, formatter)
+            return
+        helps = {*ctx.help_option_names, *HELP_ALL.opts}
+        names = [max(one.opts, key=len) for one in self.others(ctx) if is_common(one)]
+        listed = ", ".join(name for name in names if name not in helps)
+        rows = [("fairfix repair --help", f"Explains {listed}."), ("--help-all", str(HELP_ALL.help))]
+        write_section(formatter, "Options of all methods", rows)
 
 
 def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
@@ -132,7 +157,8 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
             continue
         default = _default({user: str(part.default) for user, part in users.items()})
         rules: list[Rule] = [part.metadata["rule"] for part in users.values()]
-        metavar, text = _metavar(rules), f"{rules[0].help if only else of_all}."
+        common = len(users) == len(available())
+        metavar, text = _metavar(rules), f"{rules[0].help if only or common else of_all}."
         if len(metavar) > LONG:
             text += f"  One of {metavar.replace('|', ', ')}."
             metavar = "CHOICE"
@@ -140,6 +166,7 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
             Once(
                 ["--" + name.replace("_", "-")],
                 metavar=metavar,
+                common=common,
                 envvar="FAIRFIX_" + name.upper(),
                 help=as_options(text) + (f"  [default: {default}]" if default else ""),
             )
@@ -234,6 +261,7 @@ def _apply_method_table(ctx: click.Context) -> None:
     "--output",
     "-o",
     type=click.Path(),
+    common=True,
     default="repaired.fairfix",
     help="File to write the repaired predictor to.",
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import debug_option, output_options
 from fairfix.cli.outputs import check_outputs, print_report, publishing, render, write_reports
 from fairfix.errors import MALFORMED, DataError
@@ -19,7 +20,7 @@ SCHEMAS = (
 )
 
 
-@click.command("report")
+@click.command("report", cls=SectionedCommand)
 @click.argument("result", type=click.Path())
 @output_options()
 @debug_option

@@ -61,6 +61,8 @@ class Domain:
     finite: bool = True
     """Whether infinity is none of its numbers."""
     positional: bool = False
+    common: bool = False
+    """Whether most people need it; ``--help`` shows these only."""
     of_data: bool = False
     """Whether it is a value of the data, which has one text however it is written."""
     living: bool = False
@@ -155,9 +157,9 @@ def parameter(default: Any, help: str, metavar: str = "", **domain: Any) -> Any:
     return field(default=default, metadata={"domain": made}, kw_only=not made.positional)
 
 
-def source(help: str, metavar: str = "FILE", *, positional: bool = False) -> Any:  # noqa: A002  as click has it
+def source(help: str, metavar: str = "FILE", **domain: Any) -> Any:  # noqa: A002  as click has it
     """Return a field that names data: a path, or what is in memory already."""
-    return parameter(None, help, metavar, kind=object, positional=positional)
+    return parameter(None, help, metavar, kind=object, **domain)
 
 
 def parameters_of(kind: type) -> dict[str, tuple[Any, Domain]]:
@@ -292,33 +294,39 @@ class DataRequest(FilesRequest):
         "DATA",
         positional=True,
     )
-    protected: Names = parameter((), "Protected column; its groups are compared.", "COLUMN", listed=True)
+    protected: Names = parameter(
+        (), "Protected column; its groups are compared.", "COLUMN", listed=True, common=True
+    )
     label: str | None = parameter(
         None,
-        "Observed outcome, 0/1, or name its positive values, or compare: 'income>=50000'.  "
-        "[default: a column with a usual name]",
-        "COLUMN[=VALUE,...]",
+        "Observed outcome: 0/1, or name the positive values, or compare: 'income>=50000'.  [default: found by name]",
+        "COLUMN[=VALUE]",
+        common=True,
     )
-    score: str | None = parameter(None, "Model score.  [default: a column with a usual name]", "COLUMN")
+    score: str | None = parameter(None, "Model score.  [default: found by name]", "COLUMN", common=True)
     prediction: str | None = parameter(
         None,
-        "Decisions, 0/1, or name their positive values; instead of, or in addition to, a score.",
-        "COLUMN[=VALUE,...]",
+        "Decisions: 0/1, or name the positive values; instead of a score, or in addition to it.",
+        "COLUMN[=VALUE]",
+        common=True,
     )
     model: Any = source(
-        "Model file that scores the rows (.skops, .onnx, .joblib, .pkl, LightGBM, XGBoost, CatBoost)."
+        "Model file that scores the rows (.skops, .onnx, .joblib, .pkl, LightGBM, XGBoost, CatBoost).",
+        common=True,
     )
     features: Names = parameter(
         (),
-        "Feature columns of the model, or of a method that learns: names, all (every usable column without a role), "
-        "or score (only the model's score).",
+        "Features of the model, or to learn from: columns, all (every column without a role), or score (the score "
+        "alone).",
         "COLUMN",
         listed=True,
+        common=True,
     )
     where: str | None = parameter(
         None,
         "Use only rows that meet a condition, such as \"year==2024 and product in ('car','van')\".",
         "CONDITION",
+        common=True,
     )
     weight: str | None = parameter(None, "Row weights.", "COLUMN")
     count: str | None = parameter(
@@ -421,9 +429,9 @@ class GateRequest(DataRequest):
     confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
     check: Names = parameter(
         (),
-        "Condition that must hold, such as 'dp.difference<=0.1' or 'ks[race]<=0.05'; with a baseline "
-        "'dp.difference.change<=0.02', or 'change<=0.02' for all usual comparisons.",
+        "Condition that must hold, such as 'dp.difference<=0.1', or with a baseline 'change<=0.02'.",
         "CHECK",
+        common=True,
     )
     gate_on: GateOn = parameter(
         "interval",
@@ -459,9 +467,9 @@ class AuditRequest(GateRequest):
     metrics: Mapping[str, Callable[[Any], Any]] | None = None
     """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.own`. A function is no text, so
     the command line and the configuration have none."""
-    intersect: bool = parameter(False, "Also audit all intersections of the protected columns.")
+    intersect: bool = parameter(False, "Also audit all intersections of the protected columns.", common=True)
     reference: Names | Mapping[str, str] = parameter(
-        (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP"
+        (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP", common=True
     )
     individual: bool = parameter(
         False,
@@ -511,7 +519,7 @@ class AuditRequest(GateRequest):
         "FROM:TO",
     )
     from_counts: Any = source("Saved counts to audit instead of `data`; the file names the columns.")
-    baseline: Any = source("JSON result of an earlier audit to compare with.")
+    baseline: Any = source("JSON result of an earlier audit to compare with.", common=True)
     baseline_data: Any = source(
         "Scored data of the earlier model, with the same columns; changes are measured on the rows in both.",
         "DATA",
@@ -547,7 +555,7 @@ class RepairRequest(GateRequest):
         "validation": (("several values",), "a parameter of the method has to have several values"),
     }
 
-    method: str | None = parameter(None, "Repair method.", "NAME")
+    method: str | None = parameter(None, "Repair method.", "NAME", common=True)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
@@ -557,6 +565,7 @@ class RepairRequest(GateRequest):
         None,
         "Column with a unique row ID; seeds randomized decisions.  [default: the values that the rule reads]",
         "COLUMN",
+        common=True,
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
     from_counts: Any = source("Saved counts to fit instead of `data` (rules of the score only).")
@@ -582,6 +591,7 @@ class RepairRequest(GateRequest):
         "Keep the gap in the whole population within the allowed gap, with this confidence; 0.95 is usual.",
         "CONFIDENCE",
         kind=float,
+        common=True,
     )
     unseen_group: UnseenGroup = parameter(
         "error",
@@ -604,9 +614,7 @@ class CompareRequest(DataRequest):
     }
 
     against: str | None = parameter(
-        None,
-        "Score of a second model: compare two models instead of methods.",
-        "COLUMN",
+        None, "Score of a second model: compare two models instead of methods.", "COLUMN", common=True
     )
     against_data: Any = source(
         "Data with the second model's scores and the same columns; rows are matched by `id`.", "DATA"
@@ -615,7 +623,7 @@ class CompareRequest(DataRequest):
         None, "Column with a unique row ID; seeds randomized decisions and matches `against_data`.", "COLUMN"
     )
     methods: Names = parameter(
-        (), "Methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True
+        (), "Methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True, common=True
     )
     slacks: float | Sequence[float] = parameter(
         (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf),
@@ -624,6 +632,7 @@ class CompareRequest(DataRequest):
         listed=True,
         at_least=0,
         finite=False,
+        common=True,
     )
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
     protected_as_feature: bool = parameter(
@@ -644,14 +653,15 @@ class PredictRequest(FilesRequest):
         "DATA",
         positional=True,
     )
-    model: Any = source("Model file that scored the rows of the repair; the hash must match.")
+    model: Any = source("Model file that scored the rows of the repair; the hash must match.", common=True)
     unseen_group: UnseenGroup | None = parameter(
         None,
         "Handling of rows of an unseen group, or without a protected number.  [default: set in the artifact]",
         choices=get_args(UnseenGroup),
+        common=True,
     )
     missing: MissingScore = parameter(
-        "error", "Handling of rows without a score.", choices=get_args(MissingScore)
+        "error", "Handling of rows without a score.", choices=get_args(MissingScore), common=True
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
 

@@ -42,7 +42,18 @@ def listed(text: str) -> list[str]:
     return re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
 
 
-PAGES = [*([name, "--help"] for name in COMMANDS), *(["repair", "--method", m, "--help"] for m in METHODS)]
+def options_of(name: str) -> set[str]:
+    """Return the options of a command, each by its first long name."""
+    command = cli.get_command(click.Context(cli), name)
+    assert isinstance(command, SectionedCommand)
+    params = command.get_params(click.Context(command))
+    return {next(o for o in p.opts if o[:2] == "--") for p in params if p.opts[0][0] == "-"}
+
+
+NAMES = [*([name] for name in COMMANDS), *(["repair", "--method", method] for method in METHODS)]
+PAGES = [[*words, asked] for words in NAMES for asked in ("--help", "--help-all")]
+SCREENS = 90
+"""Lines of two screens."""
 
 
 @pytest.mark.parametrize("words", PAGES, ids=" ".join)
@@ -54,29 +65,33 @@ def test_a_help_fits_into_80_columns_and_breaks_no_word(words: list[str]) -> Non
     )
     assert max(map(len, narrow.splitlines())) <= 80
     assert set(listed(narrow)) == set(listed(wide))
-    if words[0] in ("audit", "repair", "compare", "predict"):
-        _, options = re.split(r"^[A-Z][\w -]*:\n", narrow, maxsplit=1, flags=re.MULTILINE)
-        assert set(options.split()) <= set(wide.split())
+    _, options = re.split(r"^[A-Z][\w -]*:\n", narrow, maxsplit=1, flags=re.MULTILINE)
+    assert set(options.split()) <= set(wide.split())
+
+
+@pytest.mark.parametrize("words", [[], *NAMES], ids=" ".join)
+def test_a_help_fits_two_screens_and_the_full_one_has_every_option(words: list[str]) -> None:
+    """The short one says where the others are; each option stands once in either."""
+    short = helped(*words, "--help")
+    assert len(short.splitlines()) <= SCREENS
+    assert len(listed(short)) == len(set(listed(short)))
+    if not words:
+        return
+    full = listed(helped(*words, "--help-all"))
+    assert "--help-all" in short
+    assert set(listed(short)) <= set(full)
+    assert len(full) == len(set(full))
+    if len(words) == 1:
+        assert set(full) == options_of(words[0])
 
 
 @pytest.mark.parametrize("name", ["audit", "repair", "compare", "predict"])
 def test_examples_come_first_and_every_option_has_a_heading(name: str) -> None:
     """Usage, one sentence, lines to copy; then headings, under which each option stands once."""
-    text = helped(name, "--help")
-    command = cli.get_command(click.Context(cli), name)
-    params = command.get_params(click.Context(command))
+    text = helped(name, "--help-all")
 
-    assert isinstance(command, SectionedCommand)
     assert text.split("\n\n")[2].split()[:2] == ["fairfix", name]
-    assert (
-        OTHERS not in in_sections(params) or name == "repair"
-    )  # whose parameters have a heading of their own
     assert f"{OTHERS}:" not in text
-    assert len(listed(text)) == len(set(listed(text)))
-    if name != "repair":
-        assert set(listed(text)) == {
-            next(o for o in p.opts if o[:2] == "--") for p in params if p.opts[0][0] == "-"
-        }
 
 
 def test_an_option_without_a_heading_is_still_shown() -> None:
@@ -94,10 +109,14 @@ def test_the_help_of_a_method_has_its_parameters_and_no_others(method: str) -> N
     others = {f"--{one}" for one in completion()["options"]} - set(listed(own))
 
     names = {name for name, _ in available()[method].rules()} & hyper_parameters().keys() - SETTINGS
+    names |= {name for name, knows in OF_SOME.items() if knows(available()[method])}
     assert set(listed(own)) == {f"--{name.replace('_', '-')}" for name in names}
     assert not others & set(listed(text))
     assert helped("repair", "--help", "--method", method) == text
     assert helped("repair", "x.csv", "--seed", "3", f"--method={method}", "--gamma", "1", "-h") == text
+    assert helped("repair", "x.csv", "--help-all", "--method", method).startswith(
+        text.partition("\nOptions of all")[0]
+    )
     assert f"[default: {available()[method]().slack}]" in " ".join(own.split())
     assert not any(f"{other}:" in own for other in METHODS)
 
@@ -108,11 +127,10 @@ def test_the_help_without_a_method_lists_the_methods_before_the_common_options()
     places = [text.index(f"\n  {method}") for method in METHODS]
 
     assert places == sorted(places)
-    assert places[-1] < text.index("\nData:")
+    assert places[-1] < text.index("\nOptions:")
     assert {f"--{one}" for one in completion()["options"]} & set(listed(text)) == {"--slack"}
     assert all(
-        set(listed(helped("repair", "-h", "--method", m))) >= set(listed(text)) - {"--strata"}
-        for m in METHODS
+        set(listed(text)) <= set(listed(helped("repair", "--help-all", "--method", m))) for m in METHODS
     )
 
 
@@ -137,7 +155,7 @@ def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> N
         "counterfactuals": replace(problem, copies=Counterfactuals("copies", "id", ("a",), pa.table({}), {})),
         "protected_as_feature": replace(problem, protected_as_feature=True),
     }
-    shown = set(listed(helped("repair", "-h", "--method", method)))
+    shown = set(listed(helped("repair", "--help-all", "--method", method)))
     assert set(asked) | {"noise"} == set(OF_SOME)
     kind = available()[method]
     solver = dict(kind.rules()).get("solver")
