@@ -261,8 +261,8 @@ class Encoder:
                 at = self._at(int(np.argmax(here)))
                 if test is not None:
                     raise DataError(
-                        f"label column {name!r} holds {level!r} at {at}, which is no number to compare in "
-                        f"`label={name}{reading.label_threshold}`; mend it, or name positive values instead"
+                        f"label column {name!r} holds {level!r} at {at}, which is not a number, as "
+                        f"`label={name}{reading.label_threshold}` needs; correct it, or name positive values instead"
                     )
                 raise _not_binary(part, name, level, at)
         return table[codes]  # type: ignore[return-value]  # uint8 is what callers want

@@ -202,12 +202,18 @@ def advised(result: Json, gap: str) -> Iterator[str]:
 
 
 def _of_advised(result: Json, gaps: Sequence[str]) -> Iterator[str]:
-    """Yield what is to be known of the points that are advised for some gaps: their warnings, and how to make them."""
+    """Yield the warnings of recommended candidates, each code once, and the commands that fit these candidates."""
     places = dict.fromkeys(one["point"] for one in result.get("advice", ()) if one["gap"] in gaps)
-    for point in (result["points"][place] for place in places if place is not None):
+    points = [result["points"][place] for place in places if place is not None]
+    warned: dict[str, list[tuple[str, str]]] = {}
+    for point in points:
         for one in point["messages"]:
             if one["severity"] == "warning":
-                yield f"Warning for {named(point)}: {one['text']} [{one['code']}]"
+                warned.setdefault(one["code"], []).append((named(point), one["text"]))
+    for code, those in warned.items():
+        names = dict.fromkeys(name for name, _ in those)
+        yield f"Warning for {'; '.join(names)}: {those[0][1]} [{code}]"
+    for point in points:
         if "command" in point:
             yield f"To fit {named(point)}: {point['command']}"
 

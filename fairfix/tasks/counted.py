@@ -462,11 +462,9 @@ def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
         gone, used = part.left_out, part.counts.used
         passes = "" if part is fit else ", and no check passes on them"
         yield Caution(
-            f"small groups were hidden in the counts of {what}: up to {gone:,} rows are left out in addition to "
-            f"the {used:,} used, "
-            "and it is unknown from which groups; groups without any rows left have no rule; intervals and "
-            "verdicts are "
-            f"about the rows that are left{passes}, and the certified rates account for the others",
+            f"the counts of {what} hide up to {gone:,} rows of small groups, in addition to the {used:,} used. "
+            "Groups without other rows have no rule. Intervals and verdicts are about the rows that are not "
+            f"hidden{passes}; the certified rates account for hidden rows",
             "suppressed",
         )
 

@@ -91,8 +91,9 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The comparison, and of which attribute where that has to be said."""
-        return f"{self.comparison} [{self.attribute}]" if self.attribute else self.comparison
+        """The comparison's title, with its attribute where there are several."""
+        title = Comparison.parse(self.comparison).title
+        return f"{title} [{self.attribute}]" if self.attribute else title
 
     @property
     def is_ratio(self) -> bool:
@@ -118,8 +119,12 @@ class Asked:
 
     @property
     def limit(self) -> str:
-        """What is allowed, in words."""
-        return f"the slack {self.slack:g}" if self.ratio is None else f"the least ratio {self.ratio:g}"
+        """The allowed gap or ratio, in words."""
+        return (
+            f"the slack {self.slack:g}"
+            if self.ratio is None
+            else f"the smallest allowed ratio {self.ratio:g}"
+        )
 
     def away(self, value: Value) -> Value:
         """Return how far groups are from alike, with its interval: a gap itself, or what a ratio lacks of 1."""
@@ -320,10 +325,10 @@ class Blindness:
 
 def of_blindness(blind: Blindness) -> Iterator[Note]:
     """Yield what not looking at the group costs: a caution where that is dear, with what may be done."""
-    group = repr(blind.attribute)
+    group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
     yield Note(
         f"without {group}, on held-out rows: log loss {blind.loss:.4f} instead of {blind.aware_loss:.4f} with it "
-        f"(more by {show(blind.more)}), {blind.comparison} of randomized decisions {blind.gap:.4f} instead of "
+        f"(more by {show(blind.more)}), {title} of randomized decisions {blind.gap:.4f} instead of "
         f"{blind.aware_gap:.4f}",
         "cost",
     )

@@ -222,11 +222,9 @@ def ties(table: Table, predictor: RepairedPredictor) -> Iterator[Note]:
             remedy = f"leave out `count`, give one row per person, and {remedy}"
         kind = Caution if alike >= MANY_EQUAL * many else Note
         yield kind(
-            f"no ID identifies rows: {alike:,} of the {many:,} rows with a randomized result equal another row in "
-            "every column that the rule reads. In one file, their order determines which row gets which result "
-            "(randomized results here treat each part as such a file). Rows predicted one at a time all get the "
-            "same result. "
-            f"To draw for each person separately, {remedy}",
+            f"rows have no ID: {alike:,} of the {many:,} rows with a randomized result equal another row in every "
+            "column that the rule reads. Within one file, row order determines their results, as in this evaluation. "
+            f"Predicted one at a time, they all get the same result. To randomize for each person, {remedy}",
             "equal_rows",
         )
     if name is not None and name in table.features.column_names:

@@ -179,14 +179,18 @@ class Exact(Solver):
         return cell.score, points.of_rows(cell.score), cell.weights
 
     def _warnings(self, cells: Cells) -> Iterator[Note]:
-        """Yield a caution where the scores are badly calibrated and the result hangs on them."""
+        """Yield a caution where the scores are badly calibrated and the result depends on that."""
         method = self.method
         leaves = method.slack > 0 or 0 < method.min_ratio < 1
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return
-        does = NOT_OF_LABELS if method.about_labels else "if a gap is allowed, the rule drifts towards them"
-        yield from uncalibrated(cells, does, " inside groups", "`calibrate=isotonic` or sigmoid")
+        does = (
+            NOT_OF_LABELS
+            if method.about_labels
+            else "with an allowed gap, a rule with better decisions may exist"
+        )
+        yield from uncalibrated(cells, does, " within groups", "`calibrate=isotonic` or sigmoid")
 
 
 def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], CellRule]) -> RepairedPredictor:

@@ -76,12 +76,11 @@ def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator
     off, chance = miscalibration(cells.cells)
     if off - chance > MISCALIBRATED:
         yield Caution(
-            f"the scores are off by {off:.3f} on average{where} (random variation alone gives {chance:.3f}): "
-            f"{does}; recalibrate with "
-            f"{remedies}",
+            f"the scores differ from the rates of label 1 by {off:.3f} on average{where} (random variation alone "
+            f"gives {chance:.3f}), so {does}; recalibrate with {remedies}",
             "uncalibrated",
         )
 
 
-NOT_OF_LABELS = "the rates that are equalized are not those of the labels"
+NOT_OF_LABELS = "the equalized rates are not those of the labels"
 """What uncalibrated scores do to rates by label."""
