@@ -35,9 +35,10 @@ from fairfix.methods import available
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import SETTINGS, as_options, option_words
 from fairfix.tasks.explain import INTERVALS, needs_of
-from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS
+from fairfix.tasks.glossary import GLOSSARY, STATUSES
 from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import EXCLUDES, REQUIRES
+from fairfix.tasks.synonyms import TERMS
 from house import rooms_below
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -175,7 +176,7 @@ def glossary() -> str:
 
 def synonyms() -> str:
     """Return what others call it, and what it is here."""
-    rows = [(words, f"`{to}`", as_options(remark) or " ") for words, (to, remark) in SYNONYMS.items()]
+    rows = [(words, f"`{to}`", as_options(remark) or " ") for words, (to, remark) in TERMS.items()]
     return table(("others say", "here", "note"), rows)
 
 

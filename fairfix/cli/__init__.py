@@ -47,6 +47,8 @@ COMMANDS = {
     "init": "Write a starter fairfix.toml for a data file.",
     "merge": "Add saved counts, to audit many files as one.",
     "explain": "Explain a metric, a check, a method, an option or a term.",
+    "help": "Show the help of a command, or explain a word.",
+    "version": "Show the version of fairfix.",
 }
 """Commands with their one-line help, in the order of ``--help``; each is the module ``fairfix.cli.NAME``."""
 
@@ -87,7 +89,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="fairfix")
+@click.version_option(__version__, "-V", "--version", prog_name="fairfix")
 def cli() -> None:
     """Audit tabular models for unfairness and repair them.
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 
 import click
 
+from fairfix.cli import COMMANDS
 from fairfix.cli.help import SectionedCommand, completion, two_columns
 from fairfix.cli.options import debug_option, format_option
+from fairfix.errors import UsageError
 from fairfix.report.words import as_json, as_options, harmless, plain
 
 WIDEST = 34
@@ -24,7 +26,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return [name for name in (*every, *code_names(), *completion()["methods"]) if name.startswith(incomplete)]
 
 
-@click.command("explain", cls=SectionedCommand)
+@click.command("explain", cls=SectionedCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("name", nargs=-1, shell_complete=_names)
 @format_option()
 @debug_option
@@ -42,9 +44,15 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     status, the code of a message, a word of the glossary, or what others call one of these. Without it, all are
     listed.
     """
-    from fairfix.tasks.explain import explain, overview
+    from fairfix.tasks.explain import Explanation, explain, overview
 
-    of = explain(" ".join(name)) if name else None
+    asked = " ".join(name)
+    try:
+        of = explain(asked) if name else None
+    except UsageError:
+        if asked not in COMMANDS:
+            raise
+        of = Explanation(asked, (("command", COMMANDS[asked]), ("help", f"fairfix {asked} --help")))
     parts = [(of.name, of.lines)] if of else overview()
     if format_ == "json":
         content = of.to_dict() if of else {as_options(title): dict(lines) for title, lines in parts}

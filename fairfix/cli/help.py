@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from fairfix.tasks.synonyms import COMMANDS, ours
+
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Data": (
         *(
@@ -191,3 +193,23 @@ def two_columns(rows: Sequence[tuple[str, str]], left: int, width: int) -> Itera
             yield f"{start:{left}}{line}".rstrip()
             start = ""
         last = word
+
+
+@click.command("help", cls=SectionedCommand, context_settings={"allow_interspersed_args": False})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND|WORD]")
+@click.pass_context
+def command(ctx: click.Context, words: tuple[str, ...]) -> Any:
+    """Show the help of a command, or explain a word.
+
+    \b
+    fairfix help audit
+    fairfix help repair --method ramp
+    fairfix help audit --help-all
+    fairfix help four-fifths rule
+    """
+    group = ctx.find_root().command
+    assert isinstance(group, click.Group)
+    own = [ours(COMMANDS).get(word, word) for word in words[:1]]
+    is_of_command = not own or own[0] in group.list_commands(ctx)
+    line = [*own, *words[1:], "--help"] if is_of_command else ["explain", *words]
+    return group.main(line, prog_name="fairfix", standalone_mode=False, obj=ctx.obj)

@@ -1,13 +1,13 @@
 """Proposals: whole lines to copy in place of a line that cannot be run, where its meaning is known.
 
-:data:`OPTIONS`, :data:`COMMANDS` and :data:`FORMATS` are the tables of other words for what fairfix has.
+The words of other tools are in :mod:`fairfix.tasks.synonyms`.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -16,62 +16,7 @@ import click
 from fairfix.data.names import joined_names, split_names, with_values
 from fairfix.data.urls import STANDARD, hidden, is_database, scheme_of, shown_argument
 from fairfix.errors import FairfixError
-
-COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "audit": ("check", "test", "evaluate", "assess", "measure", "analyze", "analyse", "run", "metrics"),
-    "repair": ("fix", "mitigate", "debias", "fit", "train", "correct", "adjust"),
-    "predict": ("apply", "score", "decide", "transform"),
-    "inspect": ("show", "view", "info", "describe"),
-    "report": ("render", "convert"),
-    "explain": ("what", "glossary", "docs", "man"),
-    "init": ("new", "setup", "configure"),
-}
-"""Command -> what other tools call it."""
-
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "protected": (
-        *(
-            "sensitive",
-            "sensitive-columns",
-            "protected-columns",
-            "protected-column",
-            "protected-col",
-            "attribute",
-        ),
-        *("attributes", "attr", "group", "group-by", "groupby", "group-col", "group-column", "by"),
-    ),
-    "label": ("outcome", "truth", "ground-truth", "label-column", "target-column", "y"),
-    "prediction": ("decision", "decisions", "prediction-column"),
-    "score": ("prob", "probs", "probabilities", "score-column", "scores-column"),
-    "weight": ("weight-column",),
-    "where": ("filter", "query"),
-    "exclude": ("drop", "ignore", "drop-columns", "exclude-columns", "exclude-features"),
-    "features": ("feature", "feature-columns", "columns"),
-    "model": ("model-file", "model-path", "estimator"),
-    "method": ("technique", "approach"),
-    "slack": ("tolerance", "epsilon", "max-gap"),
-    "constraint": ("criterion", "fairness-constraint"),
-    "confidence": ("confidence-level", "ci"),
-    "threshold": ("cutoff", "cut-off", "decision-threshold"),
-    "delimiter": ("sep", "separator"),
-    "table": ("sheet", "sheet-name", "table-name"),
-    "output": ("output-file", "save", "artifact"),
-    "threads": ("jobs", "n-jobs", "workers"),
-    "seed": ("random-seed",),
-    "bands": ("bins", "bin"),
-    "id": ("id-column", "index"),
-}
-"""Option -> other words for it, besides those of :data:`fairfix.tasks.request.PEERS`."""
-
-FORMATS: Mapping[str, tuple[str, ...]] = {
-    "html": (".html", ".htm"),
-    "json": (".json",),
-    "csv": (".csv",),
-    "markdown": (".md",),
-    "junit": (".xml",),
-    "sarif": (".sarif",),
-}
-"""Format of a report -> endings of its files."""
+from fairfix.tasks.synonyms import COMMANDS, PARAMETERS, ours
 
 OF_OUTPUTS = ("-o", "--output", "--report", "--report-file", "--out-file", "--output-file", "--save")
 UNNEEDED = ("--metrics", "--metric")
@@ -99,7 +44,7 @@ class _Line:
                 self.others.append(word)
             elif sign and word.startswith("--"):
                 self.options.append((name, value))
-            elif name in flags or not rest:
+            elif name in flags or not rest or rest[0].startswith("--"):
                 self.options.append((name, None))
             else:
                 self.options.append((name, rest.pop(0)))
@@ -131,9 +76,6 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     names = group.list_commands(context)
     if not words:
         return []
-    if words[0] in ("help", "version", "-V", "-v"):
-        after = [one for one in words[1:2] if one in names]
-        return _copied([[*after, "--help"] if words[0] == "help" else ["--version"]])
     if words[0] not in names:
         words = _with_command(words, names)
     command = group.get_command(context, words[0]) if words else None
@@ -155,7 +97,7 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
 
 def _with_command(words: list[str], names: Sequence[str]) -> list[str]:
     """Return words that begin with a command; none where none is meant."""
-    if of := next((own for own, others in COMMANDS.items() if words[0].lower() in others), ""):
+    if of := ours(COMMANDS).get(words[0].lower()):
         return [of, *words[1:]]
     if slip := get_close_matches(words[0].lower(), names, 1, ALIKE):
         return [slip[0], *words[1:]]
@@ -168,27 +110,26 @@ def _with_command(words: list[str], names: Sequence[str]) -> list[str]:
 
 def _rename(line: _Line, offered: set[str]) -> bool:
     """Give the options of other tools the names that they have here; return whether all of them are known now."""
-    from fairfix.tasks.request import PEERS
+    from fairfix.report import FORMATS, endings, format_of
 
-    ours = {f"--{other.replace('_', '-')}": own for own, others in PEERS.items() for other in others}
-    ours |= {f"--{other}": own.replace("-", "_") for own, others in OPTIONS.items() for other in others}
+    our_names = {f"--{other.replace('_', '-').lower()}": own for other, own in ours(PARAMETERS).items()}
     positive: list[tuple[str, str]] = []
     renamed, line.options = line.options, []
     for name, value in renamed:
         plain = name.lower().replace("_", "-")
-        own = ours.get(plain, "")
+        own = our_names.get(plain, "")
         option = "--" + own.partition("=")[0].replace("_", "-")
-        if name in offered:
-            line.options.append((name, value))
-        elif (
-            value is not None
-            and plain in OF_OUTPUTS
-            and (format_ := _format_of(value))
-            and "--out" in offered
-        ):
+        if value and plain in OF_OUTPUTS and "--out" in offered and (format_ := format_of(value)):
             line.options.append(("--out", f"{format_}={value}"))
-        elif value is not None and plain[2:] in FORMATS and "--out" in offered:
-            line.options.append(("--out", f"{plain[2:]}={value}"))
+        elif name in offered:
+            line.options.append((name, value))
+        elif plain[2:] in FORMATS and "--out" in offered:
+            file = f"report{endings(plain[2:])[0]}"
+            if value is not None and format_of(value) == plain[2:]:
+                file = value
+            elif value is not None:  # the option is a flag before another word
+                line.others.append(value)
+            line.options.append(("--out", f"{plain[2:]}={file}"))
         elif plain in UNNEEDED:
             continue
         elif plain in ("--fail-on", "--require") and value is not None and "--check" in offered:
@@ -223,11 +164,6 @@ def _opposite(text: str) -> str:
     """Return the condition that holds where another one does not, such as ``ks<=0.1`` for ``ks>0.1``."""
     signs = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
     return re.sub(">=|<=|>|<", lambda match: signs[match[0]], text, count=1)
-
-
-def _format_of(file: str) -> str:
-    ending = Path(file).suffix.lower()
-    return next((name for name, endings in FORMATS.items() if ending in endings), "")
 
 
 def _place(line: _Line, offered: set[str]) -> bool:

@@ -282,10 +282,14 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together, for
     parity between their intersections. Checks apply to the repaired decisions on held-out rows.
     """
+    from fairfix.report import format_of
+
     _apply_method_table(ctx)
     settle(ctx)
     require_unsuppressed(ctx)
     given = dict(ctx.params)
+    if format_of(given["output"]):
+        raise click.UsageError(f"-o {given['output']}: names the repaired predictor, not a report", ctx)
     check_outputs(given)
     unused = without_data(ctx)
     from fairfix.tasks.repair import hyper_parameters, run_repair

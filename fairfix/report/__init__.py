@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
+from pathlib import PurePath
 from pkgutil import iter_modules
 from typing import Any
 
@@ -41,6 +42,17 @@ def endings(name: str) -> tuple[str, ...]:
     """Return how names of a format's files end: in its ``ENDING``, or in the name of the format."""
     module = import_module(f"fairfix.report.{name}_") if name in FORMATS else None
     return tuple(dict.fromkeys((str(getattr(module, "ENDING", f".{name}")), f".{name}")))
+
+
+OTHER_ENDINGS = {".htm": "html", ".md": "markdown", ".txt": "text"}
+"""Endings of files in common use -> format, besides those of :func:`endings`."""
+
+
+def format_of(file: str) -> str:
+    """Return the format that the ending of a file's name stands for; empty if it stands for none."""
+    suffix = PurePath(file).suffix.lower()
+    own = next((name for name in FORMATS if suffix in endings(name)), "")
+    return OTHER_ENDINGS.get(suffix, own)
 
 
 def renderer(name: str) -> Callable[..., str]:

@@ -26,7 +26,7 @@ from fairfix.auditing.metrics import (
 from fairfix.data.names import did_you_mean
 from fairfix.errors import CODES, UsageError
 from fairfix.report.words import SETTINGS
-from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, key_of, keys_of
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, key_of, keys_of
 from fairfix.tasks.request import (
     MULTICLASS,
     AuditRequest,
@@ -35,6 +35,7 @@ from fairfix.tasks.request import (
     RepairRequest,
     parameters_of,
 )
+from fairfix.tasks.synonyms import METHODS, PARAMETERS, TERMS, ours
 
 LABELS_OF: Mapping[str, str] = {
     "classification": "0/1",
@@ -88,8 +89,8 @@ WORDS: Mapping[str, str] = {
 }
 """Word of the glossary, as it is looked up -> what it means."""
 
-OTHERS: Mapping[str, tuple[str, str]] = {key: to for words, to in SYNONYMS.items() for key in keys_of(words)}
-"""Name that people come with, as it is looked up -> what it is called here, and what is to be said of it."""
+OTHERS: Mapping[str, tuple[str, str]] = {key: to for words, to in TERMS.items() for key in keys_of(words)}
+"""Other word for a term, as it is looked up -> our term, and a remark."""
 
 
 def code_names() -> tuple[str, ...]:
@@ -136,6 +137,9 @@ def explain(text: str) -> Explanation:
         return Explanation(name, (*word, *codes, *_of_options(name)))
     if name in OTHERS:
         return _other(text, *OTHERS[name])
+    metric_name, _, kind = name.rpartition("_")
+    if kind in KINDS and ALIASES.get(metric_name, metric_name) in METRICS:  # as in Fairlearn
+        return _other(text, f"{metric_name}.{kind}", "")
     if name.removeprefix("exit_").removeprefix("status_") in STATUSES or name in ("exit", "exit_status"):
         code = name.removeprefix("exit_").removeprefix("status_")
         lines = [(code, STATUSES[code])] if code in STATUSES else STATUSES.items()
@@ -172,6 +176,9 @@ def _method(name: str, text: str) -> Explanation:
     from fairfix.methods import available
 
     methods = {key_of(one): method for one, method in available().items()}
+    others = {key_of(other): own.partition("=")[0] for other, own in ours(PARAMETERS).items()}
+    if to := ours(METHODS).get(name.replace("_", "")) or others.get(name):
+        return _other(text, to, "")
     if name not in methods:
         options = {one for method in methods.values() for one, _ in method.rules()}
         hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
@@ -342,6 +349,6 @@ def overview() -> list[tuple[str, list[tuple[str, str]]]]:
 
     out["Methods"] = [(name, method.summary) for name, method in available().items()]
     out["Words"] = [pair for entries in GLOSSARY.values() for pair in entries.items()]
-    out["Other names"] = [(words, to) for words, (to, _) in SYNONYMS.items()]
+    out["Other names"] = [(words, to) for words, (to, _) in TERMS.items()]
     out["Exit status"] = list(STATUSES.items())
     return list(out.items())

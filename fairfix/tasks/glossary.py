@@ -1,4 +1,4 @@
-"""Words: the glossary, other names that people come with, and what the exit statuses say.
+"""Words: the glossary, and the meaning of the exit statuses.
 
 ``explain`` and the docs read them. A parameter stands in backquotes.
 """
@@ -17,6 +17,9 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         ),
         "intersection, cell": "a group within one stratum, or one value of each of several columns; counts are "
         "kept by it",
+        "reference group, reference": (
+            "the group that every other group is compared with (`reference`); others call it the privileged group"
+        ),
         "stratum": (
             "people who are compared only with one another, such as those who applied to one department "
             "(`strata`)"
@@ -45,6 +48,14 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "randomized rule": "a rule that decides positively for some rows with a probability between 0 and 1",
     },
     "Measures": {
+        "fairness, bias": (
+            "fairness has several definitions, which can rarely all hold; an audit measures the gap between groups "
+            "for each: dp.difference (selection rates), tpr.difference and fpr.difference (error rates), and others"
+        ),
+        "gap, disparity": (
+            "the difference between groups in one rate: the largest minus the smallest, such as dp.difference; or "
+            "their ratio, such as dp.ratio"
+        ),
         "rate": "a fraction of a group: selection rate, true positive rate, false positive rate, ...",
         "comparison": (
             "one number from the values of several groups: a difference, a ratio, a covariance, a distance"
@@ -80,6 +91,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         "baseline": "a saved audit that changes are measured from",
     },
     "Repair": {
+        "repair": "a new decision rule, fitted to training rows, whose gap between groups stays within the allowed gap",
         "slack": "the largest gap allowed after a repair",
         "criterion": "the comparison that the slack limits",
         "training rows, held-out rows": (
@@ -117,68 +129,11 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
 }
 """Heading -> word, or words, -> what it means."""
 
-
-SYNONYMS: Mapping[str, tuple[str, str]] = {
-    "multiclass, multi-class": (
-        "class",
-        (
-            "`task=multiclass` audits such a label and its predictions, and `method=sensei` repairs them; "
-            "`prediction=COLUMN` is the predicted class"
-        ),
-    ),
-    "four-fifths rule, four-fifths, 80% rule, 4/5 rule": (
-        "dp.ratio",
-        (
-            "a rule of thumb of US guidelines: a group whose selection rate is below 0.8 of the highest rate is "
-            "investigated; as a check, 'dp.ratio>=0.8'; `profile=ugesp` prints its table"
-        ),
-    ),
-    "disparate impact, adverse impact, impact ratio, demographic parity ratio": (
-        "dp.ratio",
-        (
-            "compares the lowest with the highest selection rate; to compare every group with one of them: "
-            "dp.ratio.to_reference"
-        ),
-    ),
-    "demographic parity difference, statistical parity difference, selection rate difference": (
-        "dp.difference",
-        "largest minus smallest value, so it has no sign",
-    ),
-    "conditional statistical parity, conditional demographic parity": ("dp.difference.within_strata", ""),
-    "equal opportunity difference": ("tpr.difference", ""),
-    "equalised odds, equalized odds difference, disparate mistreatment": ("eo.difference", ""),
-    "average odds difference": (
-        "eo.difference",
-        "the nearest metric: it takes the larger of the two gaps; in their average, gaps of opposite sign cancel",
-    ),
-    "predictive parity": ("ppv.difference", ""),
-    "overall accuracy equality": ("accuracy.difference", ""),
-    "worst group, minimax": ("accuracy.min", "other metrics work the same way: log_loss.max"),
-    "counterfactual fairness, situation testing": (
-        "decision_flips.under_flips",
-        "needs a model file: it changes the group and keeps all else, including what the group itself has caused",
-    ),
-    "acceptance rate, approval rate, positive rate, predicted prevalence": ("selection_rate", ""),
-    "prevalence": ("base_rate", ""),
-    "sensitivity, hit rate": ("true_positive_rate", ""),
-    "specificity": ("true_negative_rate", ""),
-    "false alarm rate, type I error": ("false_positive_rate", ""),
-    "miss rate, type II error": ("false_negative_rate", ""),
-    "false discovery rate, fdr": ("positive_predictive_value", "1 minus it"),
-    "false omission rate": ("negative_predictive_value", "1 minus it"),
-    "calibration": ("calibration_error", "signed version: calibration_gap"),
-    "Kolmogorov-Smirnov": ("ks", ""),
-    "mean squared error, mse": ("square_loss", ""),
-    "mean absolute error, mae": ("absolute_loss", ""),
-    "cross entropy": ("log_loss", ""),
-}
-"""Names that people come with -> what it is called here, and what is to be said of it."""
-
 STATUSES: Mapping[str, str] = {
-    "0": "finished; every gated check passed, or no checks were gated",
-    "1": "finished; a gated check failed",
-    "2": "did not run: usage, configuration, data, refused model file, bad artifact",
-    "3": "finished; nothing failed, but a gated check is undecided",
+    "0": "finished: every check passed, or none was set",
+    "1": "finished: a check failed",
+    "2": "did not run: wrong usage, configuration, data, model file or artifact",
+    "3": "finished: no check failed, but at least one is undecided",
     "70": "a bug in fairfix (`debug` shows the traceback)",
     "129": "the terminal was closed (SIGHUP)",
     "130": "interrupted (SIGINT), as by Ctrl-C",

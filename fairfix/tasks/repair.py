@@ -59,6 +59,7 @@ from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
 from fairfix.tasks.result import Result
+from fairfix.tasks.synonyms import METHODS, ours
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
@@ -282,31 +283,6 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
     return RepairResult(add_record(content, request, made.read), repaired, outcome)
 
 
-PEERS: Mapping[str, tuple[str, ...]] = {
-    "ramp": (
-        *(
-            "thresholdoptimizer",
-            "thresholding",
-            "postprocessing",
-            "rejectoption",
-            "rejectoptionclassification",
-        ),
-        *(
-            "eqodds",
-            "eqoddspostprocessing",
-            "calibratedeqodds",
-            "calibratedeqoddspostprocessing",
-            "threshold",
-        ),
-    ),
-    "logloss": (
-        *("exponentiatedgradient", "exponentiatedgradientreduction", "gridsearch", "gridsearchreduction"),
-        *("reductions", "reweighing", "adversarialdebiasing", "prejudiceremover", "metafairclassifier"),
-    ),
-}
-"""Method -> the methods of other libraries that repair at the same place, without blanks and hyphens."""
-
-
 def chosen_method(
     name: str | None, parameters: Mapping[str, Any]
 ) -> tuple[Repairer, dict[str, tuple[Any, ...]]]:
@@ -318,7 +294,7 @@ def chosen_method(
             error = UsageError(f"no `method`; choose one, such as ramp for scores:{listing}")
             raise error.proposing(("", "method=ramp"), ("", "method=logloss"))
         plain = re.sub(r"[\s_-]", "", str(name).lower())
-        peer = next((own for own, others in PEERS.items() if plain in others), "")
+        peer = ours(METHODS).get(plain, "")
         hint = f"; the nearest here is {peer!r}" if peer else did_you_mean(name, methods)
         error = UsageError(
             f"`method={name}`: unknown{hint}; the methods are:{listing}".replace("?; the", "? The")

@@ -35,6 +35,7 @@ from fairfix.data.choices import (
 )
 from fairfix.data.names import did_you_mean, joined_names, with_values
 from fairfix.errors import UsageError
+from fairfix.tasks.synonyms import PARAMETERS, ours
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -818,45 +819,15 @@ def check_together(request: Request) -> None:
 
 # ---------------------------------------------------------------------- functions of requests
 
-PEERS: Mapping[str, tuple[str, ...]] = {
-    "data": ("X", "df", "dataset", "frame", "dataframe", "y"),
-    "protected": (
-        *(
-            "sensitive_features",
-            "sensitive_feature",
-            "sensitive_attribute",
-            "sensitive_attributes",
-            "attr_cols",
-        ),
-        *("protected_attribute", "protected_attributes", "protected_attribute_names", "prot_attr", "groups"),
-    ),
-    "label": ("y_true", "labels", "target", "label_col", "label_names", "label_value", "true_col"),
-    "prediction": ("y_pred", "pred", "preds", "predictions", "pred_col"),
-    "score": ("y_score", "y_prob", "y_proba", "proba", "scores", "scores_names", "score_col"),
-    "count": ("frequency", "frequencies", "freq", "freq_weight", "frequency_weight", "fweight"),
-    "weight": ("sample_weight", "sample_weights", "weights", "instance_weights_name", "weights_col"),
-    "strata": ("control_features", "control_feature"),
-    "label=COLUMN=VALUE": ("positive_label", "pos_label", "favorable_label", "favorable_classes"),
-    "prediction=COLUMN=VALUE": ("positive_prediction",),
-    "reference": ("ref_groups_dict", "privileged_groups", "reference_group", "privileged"),
-    "check": ("limits", "limit", "fail_on", "require", "checks"),
-    "method": ("mitigator", "algorithm"),
-    "constraint": ("constraints",),
-    "slack": ("difference_bound", "tol", "eps"),
-    "min_ratio": ("ratio_bound",),
-    "seed": ("random_state",),
-}
-"""Parameter -> what other libraries call it, or what one guesses."""
-
 
 def _of_peers(name: str, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """Return what to write for keywords that other libraries have; empty if there are none."""
-    ours = {
-        other: own for own, others in PEERS.items() for other in others if own.partition("=")[0] in parameters
-    }
-    words = [f"{one!r} is `{ours[one]}` here" for one in given if one in ours and one not in parameters]
+    our_names = {other: own for other, own in ours(PARAMETERS).items() if own.partition("=")[0] in parameters}
+    words = [
+        f"{one!r} is `{our_names[one]}` here" for one in given if one in our_names and one not in parameters
+    ]
     columns = "; each takes the name of a column of `data`, or an array with a value for each row"
-    call = _call(name, {ours.get(one, one): value for one, value in given.items()})
+    call = _call(name, {our_names.get(one, one): value for one, value in given.items()})
     return f"fairfix.{name}(): {', '.join(words)}{columns}{call}" if words else ""
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.cli import cli, run
-from fairfix.cli.proposals import COMMANDS, FORMATS, OPTIONS, instead_of, replaced_in
+from fairfix.cli.proposals import instead_of, replaced_in
 from fairfix.errors import UsageError
-from fairfix.tasks.request import PEERS
+from fairfix.methods import available
+from fairfix.report import FORMATS, OTHER_ENDINGS, endings
+from fairfix.tasks.synonyms import COMMANDS, METHODS, PARAMETERS, ours
 
 CONTEXT = click.Context(cli)
 
@@ -25,10 +27,8 @@ def options_of(name: str) -> set[str]:
 
 OURS = set().union(*(options_of(name) for name in cli.list_commands(CONTEXT)))
 WORDS = [
-    (other.replace("_", "-"), own.replace("_", "-"))
-    for table in (OPTIONS, PEERS)
-    for own, others in table.items()
-    for other in others
+    (other.replace("_", "-").lower(), own.replace("_", "-"))
+    for other, own in ours(PARAMETERS).items()
     if own != "data" and "=" not in own and f"--{own.replace('_', '-')}" in options_of("repair")
 ]
 
@@ -54,13 +54,14 @@ def test_a_word_of_others_is_answered_with_the_option(other: str, own: str) -> N
 
 
 def test_the_tables_have_no_word_twice() -> None:
-    words = [word for others in COMMANDS.values() for word in others]
-    assert len(words) == len(set(words))
-    assert not {*words} & {*cli.list_commands(CONTEXT)}
+    for table in (COMMANDS, PARAMETERS, METHODS):
+        words = " ".join(table.values()).split()
+        assert len(words) == len(set(words))
+    assert not {*ours(COMMANDS)} & {*cli.list_commands(CONTEXT)}
     assert {*COMMANDS} <= {*cli.list_commands(CONTEXT)}
-    pairs = dict(WORDS)
-    assert all(pairs[other] == own for other, own in WORDS)
-    assert {f"--{own}" for own in OPTIONS} <= OURS | {"--constraint", "--slack"}
+    assert {*METHODS} <= {*available()}
+    names = {own.partition("=")[0].replace("_", "-") for own in PARAMETERS} - {"data"}
+    assert {f"--{name}" for name in names} <= OURS
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,14 @@ def test_the_tables_have_no_word_twice() -> None:
          "audit x.csv --protected race --label class=good"),
         ("fix x.csv --protected race --label class=good",
          "repair x.csv --protected race --label class=good --method ramp"),
-        ("help audit", "audit --help"),
-        ("version", "--version"),
+        ("audit --html x.csv --protected race --label class=good",
+         "audit x.csv --out html=report.html --protected race --label class=good"),
+        ("audit x.csv --sensitive race --target class=good --html",
+         "audit x.csv --protected race --label class=good --out html=report.html"),
+        ("audit x.csv --protected race --label class=good --metric dp",
+         "audit x.csv --protected race --label class=good"),
+        ("repair x.csv --method ramp --protected race --label class=good -o report.html",
+         "repair x.csv --method ramp --protected race --label class=good --out html=report.html"),
     ],
 )  # fmt: skip
 def test_a_guess_is_answered_with_a_line_that_runs(
@@ -94,12 +101,50 @@ def test_a_guess_is_answered_with_a_line_that_runs(
     assert run(shlex.split(meant)) in (0, 1, 3)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+ENDINGS = {**{endings(name)[0]: name for name in FORMATS}, **OTHER_ENDINGS}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("option", ["-o", "--output", "--report"])
-def test_a_report_goes_to_a_file_by_its_ending(format_: str, option: str) -> None:
-    for ending in FORMATS[format_]:
-        (answer,) = instead_of(["audit", "x.csv", option, f"r{ending}"], cli)
-        assert shlex.split(answer)[1:] == ["audit", "x.csv", "--out", f"{format_}=r{ending}"]
+def test_a_report_goes_to_a_file_by_its_ending(ending: str, option: str) -> None:
+    (answer,) = instead_of(["audit", "x.csv", option, f"r{ending}"], cli)
+    assert shlex.split(answer)[1:] == ["audit", "x.csv", "--out", f"{ENDINGS[ending]}=r{ending}"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        ("help", "--help"),
+        ("help audit", "audit --help"),
+        ("help check", "audit --help"),
+        ("help audit --help-all", "audit --help-all"),
+        ("help repair --method ramp", "repair --method ramp --help"),
+        ("help disparate impact", "explain disparate impact"),
+        ("version", "--version"),
+        ("-V", "--version"),
+    ],
+)
+def test_help_and_version_are_commands(typed: str, same: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(shlex.split(typed)) == 0
+    printed = capsys.readouterr()
+    assert run(shlex.split(same)) == 0
+    assert printed == capsys.readouterr()
+
+
+TERMS_OF_OTHERS = [
+    *("bias", "disparity", "fairness", "confidence interval", "p-value", "demographic_parity_difference"),
+    *("equalized_odds_ratio", "ThresholdOptimizer", "sensitive_features", "control_features"),
+    *("statistical_parity_difference", "disparate_impact", "average_odds_difference", "Reweighing"),
+    *("privileged group", "fpr disparity", "pprev", "false omission rate", "predictive parity"),
+    *("--sensitive", "--target", "audit", "mitigation"),
+]
+"""Words of Fairlearn, AIF360 and Aequitas, and first guesses."""
+
+
+@pytest.mark.parametrize("word", TERMS_OF_OTHERS)
+def test_a_word_of_other_tools_is_explained(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", *word.split()]) == 0
+    assert capsys.readouterr().out
 
 
 def test_a_model_among_the_data_is_an_option() -> None:

@@ -23,7 +23,8 @@ from fairfix.methods import available
 from fairfix.models.trace import Caution, Note
 from fairfix.report.words import SETTINGS, as_options
 from fairfix.tasks.explain import example, explain, names, overview
-from fairfix.tasks.glossary import GLOSSARY, STATUSES, SYNONYMS, keys_of
+from fairfix.tasks.glossary import GLOSSARY, STATUSES, keys_of
+from fairfix.tasks.synonyms import TERMS
 
 from tests.conftest import Frames
 
@@ -129,7 +130,7 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a name; the same as JSON."""
     assert run(["explain"]) == 0
     out = capsys.readouterr().out
-    every = {*METRICS, *MEANINGS, *available(), *STATUSES, *SYNONYMS}.union(*GLOSSARY.values())
+    every = {*METRICS, *MEANINGS, *available(), *STATUSES, *TERMS}.union(*GLOSSARY.values())
     assert all(f"  {name} " in out or f"  {name}\n" in out for name in every)
     assert run(["explain", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -155,7 +156,7 @@ def test_the_command_prints_text_and_json(capsys: pytest.CaptureFixture[str]) ->
 
 def test_no_word_has_two_meanings() -> None:
     """What people come with is no word of the glossary and no name of ours; and it leads to something that is."""
-    keys = [key for words in SYNONYMS for key in keys_of(words)]
+    keys = [key for words in TERMS for key in keys_of(words)]
     ours = {
         *METRICS,
         *ALIASES,
@@ -166,7 +167,7 @@ def test_no_word_has_two_meanings() -> None:
 
     assert len(keys) == len(set(keys))
     assert not ours.intersection(keys)
-    for words, (to, remark) in SYNONYMS.items():
+    for words, (to, remark) in TERMS.items():
         first, *others = words.split(", ")
         lines = dict(explain(first).lines)
         assert lines["for"] == first
@@ -188,8 +189,8 @@ def test_no_word_has_two_meanings() -> None:
         ("N3", "N3", "means", "assumptions about how groups were recorded"),
         ("gate-on", "gate-on", "option", ""),
         ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
-        ("3", "exit status", "3", "a gated check is undecided"),
-        ("exit 1", "exit status", "1", "a gated check failed"),
+        ("3", "exit status", "3", "at least one is undecided"),
+        ("exit 1", "exit status", "1", "a check failed"),
     ],
 )
 def test_words_that_people_come_with(text: str, name: str, word: str, told: str) -> None:
