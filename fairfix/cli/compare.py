@@ -47,18 +47,18 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix compare loans.parquet --protected race
     fairfix compare loans.parquet --protected race --methods ramp,logloss
     fairfix compare loans.parquet --protected race --slacks 0.01,0.05
-    fairfix compare loans.parquet --protected race --score new --against old
+    fairfix compare loans.parquet --protected race --score new --baseline old
 
     All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
     take the method and the slack you choose to 'fairfix repair'.
 
-    With --against or --against-data two models are compared on the same people, and nothing is fitted.
+    With --baseline two models are compared on the same people, and nothing is fitted.
     """
     settle(ctx)
     require_unsuppressed(ctx)
     from fairfix.data.files import atomic_output
     from fairfix.report.picture import FORMATS, draw
-    from fairfix.tasks.compare import of_models, plan_of
+    from fairfix.tasks.compare import plan_of, settled
     from fairfix.tasks.two_models import compare_models
 
     check_outputs(given, gated=False)
@@ -69,8 +69,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         raise UsageError(f"--picture {picture}: the name must end in {ends}")
     if picture:
         _import_matplotlib()
-    request = request_of(ctx, CompareRequest)
-    if of_models(request):
+    request = settled(request_of(ctx, CompareRequest))
+    if request.baseline is not None:
         if picture:
             raise UsageError(
                 "--picture shows the frontier of methods; leave it out when comparing two models"

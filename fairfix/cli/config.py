@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,11 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
                 yield name, f"{outside!r} is outside {folder}, after following links"
 
 
+def _is_there(folder: Path, text: str) -> bool:
+    """Return whether a text names a file, a folder or a pattern, or a table of a file behind ``#``."""
+    return has_magic(text) or any((folder / one).exists() for one in (text, text.rpartition("#")[0] or text))
+
+
 def _is_below(folder: Path, text: str) -> bool:
     """Return whether a path is beneath a folder, and each file of the folder or pattern that it names.
 
@@ -244,7 +250,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
         )
     if name in PATHS and isinstance(value, str):
         kept = value == STANDARD or scheme_of(value) or Path(value).is_absolute()
-        return value if kept else str(path.parent / value)
+        column = name == "baseline" and not _is_there(path.parent, value)
+        return value if kept or column else str(path.parent / value)
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

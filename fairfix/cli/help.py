@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Model": (
         *("score", "score_scale", "threshold", "prediction", "probability", "model"),
-        *("trust_model", "features", "exclude", "against", "against_data"),
+        *("trust_model", "features", "exclude"),
     ),
     "Method": (
         *(
@@ -55,7 +55,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("validation", "guarantee"),
     ),
     "Checks": (
-        *("check", "gate_on", "confidence", "undecided", "baseline", "baseline_data"),
+        *("check", "gate_on", "confidence", "undecided", "baseline"),
         *("profile", "exclude_small"),
     ),
     "Noise": (

@@ -308,10 +308,10 @@ def open_source(data: Any, **stated: Any) -> Source:
         from fairfix.data.database import open_database
 
         return open_database(data, given)
-    if isinstance(data, (str, os.PathLike)):
+    if isinstance(data, (str, os.PathLike, Place)):
         from fairfix.data.opening import open_named
 
-        return _plain(open_named(os.fspath(data), given))
+        return _plain(open_named(data if isinstance(data, Place) else os.fspath(data), given))
     if named := {"table", "sql"} & set(given):
         raise UsageError(
             f"`{min(named)}` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
@@ -362,7 +362,7 @@ UNRUN = "fairfix.unrun/1"
 """Schema of what stands in the place of a result whose run did not happen."""
 
 
-def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
+def read_json(path: str | os.PathLike[str] | Place, opening: str = "") -> Any:
     """Return what a JSON file holds; ``opening`` begins the message of an error."""
     try:
         content = json_of(content_of(path))
@@ -371,7 +371,7 @@ def read_json(path: str | os.PathLike[str], opening: str = "") -> Any:
     except (OSError, ValueError) as error:
         from fairfix.data.recognition import not_a_result
 
-        other = "" if isinstance(error, OSError) else not_a_result(os.fspath(path))
+        other = "" if isinstance(error, OSError) else not_a_result(str(path))
         raise DataError(f"{opening}{path} is not a JSON result{other or f': {error}'}") from error
     if isinstance(content, dict) and content.get("schema") == UNRUN:
         raise DataError(f"{opening}{path} has no result, since its run failed: {content.get('message')}")

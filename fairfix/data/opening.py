@@ -29,8 +29,8 @@ DATABASES = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"))
 """Offset and bytes of files that are databases, and the scheme of their URLs."""
 
 
-def open_named(text: str, stated: Mapping[str, Any]) -> Source:
-    """Return the source that a text names: files, a folder, a pattern, a URL, a database, standard input.
+def open_named(text: str | Place, stated: Mapping[str, Any]) -> Source:
+    """Return the source that a text names: files, a folder, a pattern, a URL, a database, standard input; or of a file.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ def open_named(text: str, stated: Mapping[str, Any]) -> Source:
     DataError, UsageError
         There is no such file, none that can be read, or what is stated does not fit it.
     """
+    if isinstance(text, Place):
+        return _source([text], text.shown, stated)
     if scheme_of(text):
         return open_url(text, stated)
     if is_stream(text):

@@ -541,19 +541,22 @@ def find(url: str, wanted: Callable[[str], bool]) -> list[Place]:
     return places
 
 
-def content_of(path: str | os.PathLike[str], at_most: int | None = None) -> bytes:
+def content_of(path: str | os.PathLike[str] | Place, at_most: int | None = None) -> bytes:
     """Return what one file holds, on this machine or by a URL.
 
     A DataError where there is none by the URL, or one of more than ``at_most`` bytes; on this machine, an OSError.
     """
-    scheme = scheme_of(text := os.fspath(path))
-    if not scheme:
-        return Path(text).read_bytes()
-    if scheme not in SCHEMES:
-        raise DataError(f"{shown_url(text)} has a scheme that fairfix cannot read")
-    places = find(text, lambda _: True)
-    if len(places) > 1:
-        raise DataError(f"{shown_url(text)} are {len(places)} files; name one")
+    if isinstance(path, Place):
+        places = [path]
+    else:
+        scheme = scheme_of(text := os.fspath(path))
+        if not scheme:
+            return Path(text).read_bytes()
+        if scheme not in SCHEMES:
+            raise DataError(f"{shown_url(text)} has a scheme that fairfix cannot read")
+        places = find(text, lambda _: True)
+        if len(places) > 1:
+            raise DataError(f"{shown_url(text)} are {len(places)} files; name one")
     if at_most is not None and (places[0].size or 0) > at_most:
         raise DataError(f"{places[0]} is larger than {at_most >> 20} MiB")
     with places[0].opened() as file:

@@ -28,7 +28,14 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.scoring import ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
-from fairfix.tasks.changes import baseline_of, compare_results, compare_rows, with_ids
+from fairfix.tasks.changes import (
+    Baseline,
+    as_saved,
+    baseline_of,
+    both_models,
+    compare_results,
+    compare_rows,
+)
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,
@@ -65,10 +72,7 @@ if TYPE_CHECKING:
     from fairfix.data.files import Source
     from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
-
-
-BY_ID = ("baseline_data", "share", "counterfactuals")
-"""Parameters that look at the ids of rows."""
+    from fairfix.tasks.changes import BothModels
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,27 +121,33 @@ def _run(request: AuditRequest) -> AuditResult:
     if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     _, allowances = read_checks(request.check)
-    if allowances and not (request.has("baseline") or request.has("baseline_data")):
-        raise UsageError(
-            f"check {allowances[0].text!r} limits a change, so it needs `baseline` or `baseline_data`"
-        )
-    waivers, old = waivers_of(request), baseline_of(request.baseline)
+    if allowances and not request.has("baseline"):
+        raise UsageError(f"check {allowances[0].text!r} limits a change, so it needs `baseline`")
+    waivers, base = waivers_of(request), baseline_of(request.baseline)
     if request.task == MULTICLASS:
-        return _of_classes(request, allowances, waivers, old)
+        return _of_classes(request, allowances, waivers, base)
     counts: CountFile | None = None
     data: Dataset | None = None
     notes: list[Note] = said_of_unused(request)
+    both: BothModels | None = None
     if request.from_counts is not None:
         report = _of_counts(request)
+        if base is not None and base.result is None:
+            raise UsageError("`baseline`: saved counts have no rows; give a saved result")
     else:
+        by_id = (
+            (base is not None and base.result is None) or request.share or request.counterfactuals is not None
+        )
         data = open_data(
-            request if any(map(request.has, BY_ID)) else replace(request, id=None),
+            request if by_id else replace(request, id=None),
             protected_needed=not request.noise_membership,
         )
-        if is_dry() and request.baseline_data is not None:
-            sources = opened(request, request.baseline_data), data.source
-            of_ids = (partial(with_ids, one, data.reading, str(request.id)) for one in sources)
-            unsent(partial(_read, request, data, []), *of_ids)
+        base = None if base is None else base.among(data.source.columns)
+        if base is not None and base.result is None:
+            both = _both(request, data, base)
+            if is_dry():
+                of_old = both.steps if both else (partial(_old, request, data, base),)
+                unsent(partial(_read, request, data, []), *of_old)
         with explaining(data):
             made, counts, why = _read(request, data, notes)
         if made is None:
@@ -165,17 +175,51 @@ def _run(request: AuditRequest) -> AuditResult:
         from fairfix.auditing.profiles import profile
 
         content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
-    if old is not None:
-        compare_results(content, old, allowances, request, report.settings, data)
-    if request.baseline_data is not None:
-        assert data is not None
-        compare_rows(content, report.settings, allowances, request, data)
+    if both is not None:
+        compare_rows(content, report.settings, allowances, request, both)
+    elif base is not None:
+        if base.result is None:
+            assert data is not None
+            base = replace(base, result=_old(request, data, base))
+        compare_results(content, base, allowances, request, report.settings, data)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request, None if data is None else data.source), report, counts)
 
 
+def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | None:
+    """Return how rows are compared one by one; None where a baseline of other rows has no ids."""
+    if base.data is not None and data.model is not None:
+        raise UsageError(
+            "`baseline`: leave out `model`; the scores of two files are compared, so write those of the model to a "
+            "column"
+        )
+    if base.data is not None and request.id is None:
+        return None
+    if request.suppress_below:
+        raise UsageError(
+            "`baseline`: leave out `suppress_below`, or compare with a saved result: rows that both models scored are "
+            "other rows than those of the rest of the report, so nothing is hidden for certain"
+        )
+    return both_models(request, data, base)
+
+
+def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Any:
+    """Return the saved form of the same audit of the rows of a baseline."""
+    same = replace(request, check=(), counts_out=None, share=None, counterfactuals=None)
+    source = opened(request, base.data)
+    log.info("auditing the baseline %s", source.name)
+    old = replace(data, source=source, inferred={})
+    with explaining(old):
+        report, _, _ = _read(same, old, [])
+    assert report is not None
+    return as_saved(audit_dict(report))
+
+
 def _of_classes(
-    request: AuditRequest, allowances: Sequence[Allowance], waivers: list[Waiver], old: Any
+    request: AuditRequest,
+    allowances: Sequence[Allowance],
+    waivers: list[Waiver],
+    base: Baseline | None,
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
     from fairfix.auditing.classes import audit_classes, classes_dict
@@ -187,6 +231,12 @@ def _of_classes(
     copied = request.counterfactuals is not None
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
+    base = None if base is None else base.among(data.source.columns)
+    if base is not None and base.column:
+        raise UsageError(
+            f"`baseline={base.column}` is a column; with `task={MULTICLASS}` give a saved result, or data with the "
+            "earlier predictions"
+        )
     source = None if request.suppress_below else data.source
     notes, more, copies = [*said_of_unused(request), *of_source(source)], None, None
     if copied:
@@ -208,11 +258,14 @@ def _of_classes(
     names = of_names(made.everybody.levels, made.everybody.reading)
     wrong = of_class_decisions({name: of.overall.metrics for name, of in made.classes.items()})
     add_messages(content, (*names, *wrong, *of_unknown_classes(made.never_true), *notes))
-    if old is not None:
+    if base is not None:
         from fairfix.auditing.class_changes import compare_classes, require_classes
 
+        if base.result is None:
+            then = audit_classes(opened(request, base.data), data.reading, replace(settings, checks=()))
+            base = replace(base, result=as_saved(classes_dict(then)))
         about: Any = {"require": require_classes, "compared": compare_classes}
-        compare_results(content, old, allowances, request, settings, None, **about)
+        compare_results(content, base, allowances, request, settings, None, **about)
     apply_waivers(content, waivers, request)
     return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
 

@@ -34,6 +34,7 @@ from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told, true_groups_of, worst_of
 from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
+from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
 from fairfix.tasks.dataset import (
     Dataset,
@@ -518,8 +519,8 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
 def _compare(request: CompareRequest) -> Result:
     """Show what each method costs over a range of slack, on rows that were not fitted to; or compare two models.
 
-    Two models are compared where ``against`` or ``against_data`` names the scores of the other one:
-    ``compare(frame, protected="race", score="new", against="old")``.
+    Two models are compared where ``baseline`` names the scores of the other one:
+    ``compare(frame, protected="race", score="new", baseline="old")``.
 
     The result is that of ``fairfix compare`` with the options of these names.
 
@@ -528,12 +529,21 @@ def _compare(request: CompareRequest) -> Result:
     UsageError, DataError
         Parameters do not go together, or no method fits the data.
     """
-    return compare_models(request) if of_models(request) else plan_of(request).run()
+    request = settled(request)
+    return plan_of(request).run() if request.baseline is None else compare_models(request)
 
 
-def of_models(request: CompareRequest) -> bool:
-    """Tell whether two models are to be compared, and no methods."""
-    return request.against is not None or request.against_data is not None
+def settled(request: CompareRequest) -> CompareRequest:
+    """Return a request whose baseline, if any, is a second model; a saved result of a configuration is for audits."""
+    base = baseline_of(request.baseline)
+    if base is None or base.result is None:
+        return request
+    if "baseline" in request.configured:
+        return replace(request, baseline=None)
+    raise UsageError(
+        f"`baseline`: {base.name} is a saved result, and two models are compared on rows; name a column or data, or "
+        "compare the results with 'fairfix audit'"
+    )
 
 
 compare = function_of("compare", CompareRequest, _compare)

@@ -52,8 +52,7 @@ COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "stra
 
 INPUTS = (
     "data",
-    "baseline_data",
-    "against_data",
+    "baseline",
     "unlabelled",
     "pairs",
     "subspace",

@@ -88,7 +88,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
         ),
         "gate": "a check whose verdict determines the exit status",
         "waiver": "a written acceptance of a failing check, up to a limit and until a date",
-        "baseline": "a saved audit that changes are measured from",
+        "baseline": "the earlier model that changes are measured from: a saved audit, data or a column",
     },
     "Repair": {
         "repair": "a new decision rule, fitted to training rows, whose gap between groups stays within the allowed gap",

@@ -31,7 +31,7 @@ from fairfix.data.names import (
 from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.survey import survey
 from fairfix.data.urls import STANDARD, hidden, is_database, is_dry, shown_argument
-from fairfix.errors import FairfixError, UsageError
+from fairfix.errors import FairfixError
 from fairfix.report.words import as_options, option_words, plain
 from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
 
@@ -238,9 +238,9 @@ def _settings(
     scores = () if "score" in given else roles["score"]
     if sum(usual_name(name) in SCORES for name in scores) != 1:
         settings |= decided_by(source, scores)
-    for name, (default, domain) in domains.items():
+    for name, (_, domain) in domains.items():
         value = getattr(request, name)
-        if name in request.explicit and name not in ROLES and not domain.positional and value != default:
+        if name in request.explicit and name not in ROLES and not domain.positional and request.has(name):
             many = isinstance(value, tuple)
             if name in OF_COLUMNS and isinstance(request.data, str):
                 value = tuple(_with_near(str(one), source.columns) for one in value)
@@ -341,13 +341,11 @@ def paired_instead(request: AuditRequest, source: Source, old: str) -> str | Non
     It is empty where there is no file of the old rows, or no column of ids. ``old`` names the data of the result. A
     column of ids that nobody names is the first one with a usual name.
     """
+    if request.suppress_below or request.model is not None:
+        return None
     ids = [name for name in source.columns if IDENTITY.search(name.lower())]
     identity = request.id or next(iter(ids), "id")
-    explicit = request.explicit - {"baseline"} | {"baseline_data"}
-    try:
-        paired = replace(request, baseline=None, baseline_data=old, id=identity, explicit=explicit)
-    except UsageError:  # something that was asked for is not paired
-        return None
+    paired = replace(request, baseline=old, id=identity)
     if identity not in source.columns or not Path(old).is_file():
         return ""
     given = {role: names for role in ROLES if (names := _named(paired, role, source.columns))}
@@ -384,4 +382,6 @@ def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         several = name in ("protected", "strata", "features") and isinstance(value, str)
         names = split_names(value) if several else []
-        yield f"{name}={(names[0] if len(names) == 1 else names) if names else value!r}"
+        plain = isinstance(value, (str, int, float, list, tuple))  # what is in memory has no text
+        given = (names[0] if len(names) == 1 else names) if names else value
+        yield f"{name}={given!r}" if plain else f"{name}={name}"

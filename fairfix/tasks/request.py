@@ -223,7 +223,7 @@ class Request:
     def _read_with(self, name: str) -> bool:
         """Tell whether there is what another parameter is read with: a parameter, a fit, or several values of one."""
         if name == "a fit":
-            return not (self.has("against") or self.has("against_data"))
+            return not self.has("baseline")
         if name != "several values":
             return self.has(name)
         several = getattr(self, "parameters", {}).values()
@@ -453,8 +453,8 @@ class AuditRequest(GateRequest):
         "features": (("model", "individual"), "it is read with `model` or `individual`"),
         "one_pass": (("data",), "counts were made in one pass"),
         "id": (
-            ("baseline_data", "share", "counterfactuals"),
-            "row IDs are used only by `baseline_data`, `share` and `counterfactuals`",
+            ("baseline", "share", "counterfactuals"),
+            "row IDs are used only by `baseline`, `share` and `counterfactuals`",
         ),
         "seed": (
             ("individual", "noise", "noise_radius", "noise_membership", "counterfactuals"),
@@ -520,13 +520,13 @@ class AuditRequest(GateRequest):
         "FROM:TO",
     )
     from_counts: Any = source("Saved counts to audit instead of `data`; the file names the columns.")
-    baseline: Any = source("JSON result of an earlier audit to compare with.", common=True)
-    baseline_data: Any = source(
-        "Scored data of the earlier model, with the same columns; changes are measured on the rows in both.",
-        "DATA",
+    baseline: Any = source(
+        "Earlier model to measure changes from: a JSON result, data, or a column of `data` with its score.",
+        "RESULT|DATA|COLUMN",
+        common=True,
     )
     id: str | None = parameter(
-        None, "Column with a unique row ID; `baseline_data` and `share` match rows by it.", "COLUMN"
+        None, "Column with a unique row ID; `baseline` and `share` match rows by it.", "COLUMN"
     )
     cluster: Any = parameter(
         None,
@@ -541,6 +541,9 @@ class AuditRequest(GateRequest):
         at_least=1,
     )
 
+
+FITTED = ("methods", "slacks", "holdout", "protected_as_feature", "exclude", "threads")
+"""Parameters of a fit."""
 
 EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
 DUPLICATE_IDS = "Handling of rows with the same ID: an error, or one shared random draw."
@@ -610,18 +613,16 @@ class CompareRequest(DataRequest):
 
     reads: ClassVar = {
         "seed": (("a fit",), "comparing two models is not random"),
-        "id": (("a fit", "against_data"), "both scores are in one row"),
-        "threads": (("a fit",), "nothing is fitted to compare two models"),
+        **dict.fromkeys(FITTED, (("a fit",), "nothing is fitted to compare two models")),
     }
 
-    against: str | None = parameter(
-        None, "Score of a second model: compare two models instead of methods.", "COLUMN", common=True
-    )
-    against_data: Any = source(
-        "Data with the second model's scores and the same columns; rows are matched by `id`.", "DATA"
+    baseline: Any = source(
+        "Second model, to compare two models instead of methods: a column of `data` with its score, or other data.",
+        "COLUMN|DATA",
+        common=True,
     )
     id: str | None = parameter(
-        None, "Column with a unique row ID; seeds randomized decisions and matches `against_data`.", "COLUMN"
+        None, "Column with a unique row ID; seeds randomized decisions and matches `baseline`.", "COLUMN"
     )
     methods: Names = parameter(
         (), "Methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True, common=True
@@ -701,8 +702,6 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("intersect", ("protected", "from_counts"), "it crosses protected columns"),
     ("strata", ("protected", "from_counts"), "groups of protected columns are compared within levels"),
     ("exclude_small", ("profile=ll144",), ""),
-    ("baseline_data", ("id",), "rows are matched by their ids"),
-    ("against_data", ("id",), "rows are matched by their ids"),
     ("pairs", ("id",), "people are named by their ids"),
     ("counterfactuals", ("id",), "people are named by their ids"),
     ("share", ("counts_out",), "a share applies to counts"),
@@ -710,30 +709,15 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 )
 """(parameter, one of these is needed too, why)."""
 
-FITTED = (
-    "methods",
-    "slacks",
-    "holdout",
-    "protected_as_feature",
-    "features",
-    "exclude",
-    "model",
-    "noise",
-    "noise_radius",
-    "noise_membership",
-)
-
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
     *("noise", "noise_radius", "noise_membership", "individual", "profile"),
-    *("counts_out", "from_counts", "baseline_data", "one_pass"),
+    *("counts_out", "from_counts", "one_pass"),
     "unlabelled",
 )
 """What says more of two classes, and what there is of two classes only."""
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    ("against", FITTED, "the scores of two models are compared, and nothing is fitted"),
-    ("against_data", FITTED, "the scores of two models are compared, and nothing is fitted"),
     ("model", ("score", "prediction"), "the model makes the scores"),
     ("noise_columns", ("noise_probability",), "persons are counted"),
     *(
@@ -761,17 +745,6 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         OF_TWO,
         "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
-    ("baseline_data", ("baseline",), "one compares rows and the other results"),
-    (
-        "baseline_data",
-        ("model",),
-        "the scores of two files are compared; write those of the model to a column",
-    ),
-    (
-        "baseline_data",
-        ("suppress_below",),
-        "it is about other rows than the rest of the report, so nothing is hidden for certain",
-    ),
     ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
@@ -782,7 +755,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ),
     (
         "from_counts",
-        ("individual", "counterfactuals", "counts_out", "noise_membership", "baseline_data"),
+        ("individual", "counterfactuals", "counts_out", "noise_membership"),
         ROWS,
     ),
     ("unlabelled", ("from_counts",), ROWS),

@@ -9,27 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from fairfix import __version__
 from fairfix.auditing.as_json import audit_dict, form, reading_dict
 from fairfix.auditing.audit import audit
 from fairfix.auditing.baseline import compare as changes_between
 from fairfix.auditing.metrics import METRICS
-from fairfix.auditing.paired import Changes, Matched, match
+from fairfix.auditing.paired import Changes
 from fairfix.auditing.results import AuditReport, Settings, Value
-from fairfix.data.files import Source, open_source
-from fairfix.data.reading import Reading
-from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.data.urls import is_dry
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import UsageError
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.as_json import data_dict, rows_dict
+from fairfix.tasks.changes import baseline_of, both_models
 from fairfix.tasks.dataset import open_data, said_of_unused, unsent
 from fairfix.tasks.messages import add_messages, of_direction, of_names
 from fairfix.tasks.proof import loss_of, mean_change
@@ -52,30 +48,25 @@ class ModelsResult(Result):
 
 
 def compare_models(request: CompareRequest) -> ModelsResult:
-    """Compare the score of the request with the other one, on the same rows."""
+    """Compare the score of the request with that of its baseline, on the same rows."""
+    if request.noise is not None or request.noise_radius is not None or request.noise_membership:
+        raise UsageError(
+            "`baseline`: leave out the description of noise; two models are compared by the recorded groups"
+        )
     said_of_unused(request)
-    data = open_data(request)
+    data, base = open_data(request), baseline_of(request.baseline)
+    assert base is not None
+    base = base.among(data.source.columns)
     columns = data.reading.columns
     if not columns.score or columns.prediction:
         raise UsageError(
-            "two models are compared by their scores; name the first with `score`, the other with `against`"
+            "two models are compared by their scores; name the first with `score`, the other with `baseline`"
         )
-    if request.against == columns.score and request.against_data is None:
-        raise UsageError(
-            f"`against={request.against}` is the score itself; name the column of the other model"
-        )
-    reading = data.reading.with_threshold()
-    other = replace(reading, columns=replace(reading.columns, score=request.against or columns.score))
-    name = request.id if request.against_data is not None else None
-    sources = data.source if name is None else open_source(request.against_data), data.source
-    steps = [partial(_read, source, one, name) for source, one in zip(sources, (other, reading), strict=True)]
+    both = both_models(request, data, base)
     if is_dry():
-        unsent(*steps)
-    old, new = (step() for step in steps)
-    matched = match(old, new, name) if name else _beside(old, new)
-    matched = replace(
-        matched, old=replace(matched.old, reading=matched.new.reading)
-    )  # the same but for the name
+        unsent(*both.steps)
+    matched, new = both.matched()
+    reading, sources = both.readings[1], both.sources
     used = rows_dict(new.rows.read, len(matched.new), _left_out(new, len(matched.new)), data.source.left_out)
     old, new = matched.old, matched.new
     settings = Settings(confidence=request.confidence, intersect=len(columns.protected) > 1)
@@ -85,7 +76,7 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     section, _ = changes_between(then, now, [], list(HEADLINES), "interval", limits)
     wrong = [
         note
-        for report, name in zip(reports, (other.columns.score, columns.score), strict=True)
+        for report, name in zip(reports, both.columns, strict=True)
         for note in of_direction(report.overall.metrics.get("auc"), report.reading, name)
     ]
     content = {
@@ -94,10 +85,9 @@ def compare_models(request: CompareRequest) -> ModelsResult:
         "data": data_dict(data.source.name, used, data.reading, data.inferred),
         "settings": {**reading_dict(reading), "confidence": request.confidence},
         "models": [
-            {"score": one, "source": source.name}
-            for one, source in zip((other.columns.score, columns.score), sources, strict=True)
+            {"score": one, "source": source.name} for one, source in zip(both.columns, sources, strict=True)
         ],
-        **({"paired": matched.to_dict(name)} if name else {}),
+        **({"paired": matched.to_dict(both.id)} if both.id else {}),
         "groups": list(_groups(then, now)),
         "qualities": list(_qualities(old, new, reports, settings)),
         "changes": section["changes"],
@@ -107,26 +97,10 @@ def compare_models(request: CompareRequest) -> ModelsResult:
     return ModelsResult(add_record(content, request, data.source))
 
 
-def _read(source: Source, reading: Reading, name: str | None) -> Table:
-    source.require(tuple(one for one in (reading.columns.score, name) if one))
-    kinds = {} if name is None else {name: pa.string() if source.text else source.schema.field(name).type}
-    return read_table(source, reading, (), kinds)
-
-
 def _left_out(table: Table, compared: int) -> dict[str, int]:
     """Return why rows of the data are not compared."""
     apart = len(table) - compared
     return {**table.rows.excluded, **({"not with both models": apart} if apart else {})}
-
-
-def _beside(old: Table, new: Table) -> Matched:
-    """Return the rows of one file, which have both scores; a DataError where one of them is missing."""
-    if any("missing score" in table.rows.excluded for table in (old, new)):
-        raise DataError(
-            "a row has a score from one model and none from the other; remove such rows, so that both models are "
-            "compared on the same people"
-        )
-    return Matched(old, new, 0, 0, 0)
 
 
 def _groups(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -361,7 +361,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "weight": lambda d: d.column("weight"),
     "count": lambda d: d.column("weight"),
     "id": lambda d: d.column("id"),
-    "against": lambda d: d.column("score"),
     "features": lambda d: d.draw.choice(
         (d.listed("number", most=3), d.listed("number", "odd", "group", most=4), "all", "score")
     ),
@@ -401,9 +400,9 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "counts_out": lambda d: "out.counts",
     "from_counts": _from_file,
     "proof_counts": _from_file,
-    "baseline": lambda d: d.draw.choice(("missing.json", "<data>")),
-    "baseline_data": lambda d: d.file("more", _more),
-    "against_data": lambda d: d.file("more", _more),
+    "baseline": lambda d: d.draw.choice(
+        (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))
+    )(),
     "unlabelled": lambda d: d.file("more", _more),
     "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
     "subspace": lambda d: d.file("subspace", _subspace(d.column("features"))),

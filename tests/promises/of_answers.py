@@ -416,7 +416,7 @@ def which_model_is_fairer(rng: np.random.Generator, shell: Shell) -> Tried:
     frame["old"] = 1 / (1 + np.exp(-(z + np.repeat(other, sizes))))
     if frame["label"].nunique() < 2:
         return NOT_SAID
-    words = ("--protected", "race", "--label", "label", "--score", "score", "--against", "old")
+    words = ("--protected", "race", "--label", "label", "--score", "score", "--baseline", "old")
     done = shell.run("compare", *TEXT, shell.write(frame), *words)
     text, out = text_of(done), Tried(0)
     at = (

@@ -153,7 +153,7 @@ def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = pd.DataFrame({"id": np.arange(code.size), "race": [f"g{k}" for k in code], "label": label})
     old = shell.write(frame.assign(score=label + first), "old.parquet")
     new = frame.assign(score=label + better * np.where(kept, first, other))
-    gate = ("--baseline-data", old, "--id", "id", "--check", "absolute_loss.change[race=g0]<=1000")
+    gate = ("--baseline", old, "--id", "id", "--check", "absolute_loss.change[race=g0]<=1000")
     done = audited(shell, new, "--task", "regression", *gate)
     change = next(one for one in done.result["baseline"]["changes"] if one["id"] == "absolute_loss[race=g0]")
     if change["low"] is None or change["high"] is None:

@@ -40,7 +40,7 @@ def _tried(rng: np.random.Generator, apart: float) -> tuple[dict[str, Any], floa
     )
     asked: dict[str, Any] = {"label": "label", "prediction": "prediction", "metrics": {"cost": cost}}
     result = fairfix.audit(
-        after, protected="race", id="person", baseline_data=before, check="cost.difference.change<=0", **asked
+        after, protected="race", id="person", baseline=before, check="cost.difference.change<=0", **asked
     )
     (check,) = result.to_dict()["checks"]
     gaps = [

@@ -100,7 +100,7 @@ def waived_up_to_a_limit(rng: np.random.Generator, shell: Shell) -> Tried:
             old[column] = frame[column].reindex(old["id"]).to_numpy()
             both = old[column].notna()
             old = old[both] if both.any() else _people(rng, column, sizes)
-            common += ["--baseline-data", shell.write(old, "old.parquet"), "--id", "id"]
+            common += ["--baseline", shell.write(old, "old.parquet"), "--id", "id"]
         strict, loose = sorted(rng.choice(np.round(np.arange(0.0, 1.05, 0.05), 2), 2, replace=False))
         smaller = ".ratio" in name or name.endswith(".min")
         texts = [f"{name}.change{'>=-' if smaller else '<='}{limit}" for limit in (strict, loose)]

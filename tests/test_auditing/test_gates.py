@@ -303,9 +303,11 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--check", "change<=0.02"), "it needs --baseline or --baseline-data"),
+        (("--check", "change<=0.02"), "it needs --baseline"),
         (("--baseline", "no.json"), "does not exist"),
-        (("--baseline", "new.parquet"), "is not a JSON result"),
+        (("--baseline", "no_column"), "neither as a file nor as a column"),
+        (("--baseline", "race"), "race"),
+        (("--baseline", "prediction"), "is the prediction itself"),
         (("--baseline", "empty.json"), "is not a JSON result of 'fairfix audit'"),
         (("--baseline", "old.json", "--confidence", "0.9"), "--confidence 0.95, this audit with 0.9"),
         (

@@ -135,7 +135,7 @@ def test_changes_of_the_same_rows_are_paired(rows: pd.DataFrame, more: dict[str,
     before = rows.assign(score=(rows["score"] + moved).clip(0, 1))
     own = dict(TWINS.values()) | {"thrice": lambda c: 3 * c.selected / c.rows - 1} | OWN
     limits = [f"{one}.difference.change<=0.5" for one in (*own, *TWINS)]
-    result = audited(rows, own, baseline_data=before, id="person", check=limits, **more).to_dict()
+    result = audited(rows, own, baseline=before, id="person", check=limits, **more).to_dict()
     found = {check["id"].split(".")[0]: check for check in result["checks"]}
 
     ends = {name: np.array([found[name][end] for end in ("value", "low", "high")]) for name in found}

@@ -291,7 +291,7 @@ ARGUMENTS = (
     "--id",
     "id",
 )
-GATE = ("--baseline-data", "old.parquet", "--check", "dp.difference.change<=0.05")
+GATE = ("--baseline", "old.parquet", "--check", "dp.difference.change<=0.05")
 
 
 @pytest.mark.parametrize(("worse", "status"), [(0.3, 1), (0.4, 0), (0.35, 3)])
@@ -312,7 +312,7 @@ def test_a_gate_on_the_same_rows(call: Call, worse: float, status: int) -> None:
         "other_group": 0,
     }
     assert call(*ARGUMENTS, *GATE, "--format", "json")[1] == out
-    text = json.loads(call(*ARGUMENTS, "--baseline-data", "old.csv", *GATE[2:], "--format", "json")[1])
+    text = json.loads(call(*ARGUMENTS, "--baseline", "old.csv", *GATE[2:], "--format", "json")[1])
     assert text["baseline"]["changes"] == result["baseline"]["changes"]
 
 
@@ -331,7 +331,7 @@ def test_what_is_not_paired_is_said(call: Call) -> None:
         "--quiet",
         "--id",
         "id",
-        "--baseline-data",
+        "--baseline",
         "old.parquet",
     )
     gate = ("--check", "change<=0.1", "--undecided", "pass")
@@ -361,14 +361,12 @@ def test_few_rows_in_both_decide_nothing(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--baseline-data", "old.parquet"), "needs --id"),
-        (("--id", "id", "--baseline-data", "old.parquet", "--baseline", "old.json"), "leave out --baseline;"),
         (
-            ("--id", "id", "--baseline-data", "old.parquet", "--suppress-below", "10"),
+            ("--id", "id", "--baseline", "old.parquet", "--suppress-below", "10"),
             "nothing is hidden for certain",
         ),
-        (("--id", "id", "--baseline-data", "no.parquet"), "no.parquet"),
-        (("--id", "number", "--baseline-data", "old.parquet"), "has no column 'number'"),
+        (("--id", "id", "--baseline", "no.parquet"), "no.parquet"),
+        (("--id", "number", "--baseline", "old.parquet"), "has no column 'number'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(call: Call, arguments: tuple[str, ...], said: str) -> None:

@@ -59,7 +59,7 @@ def test_rows_of_the_same_file_are_paired() -> None:
     found = change("d.csv", old)
     assert found["baseline"]["same_file"] is True
     frame.assign(v2=frame.v1).to_csv("old.csv", index=False)
-    wanted = change("d.csv", None, baseline_data="old.csv", id="person_id")
+    wanted = change("d.csv", "old.csv", id="person_id")
     ours, theirs = (
         {one["id"]: one for one in result["baseline"]["changes"] if "not_paired" not in one}
         for result in (found, wanted)
@@ -131,7 +131,7 @@ def test_an_undecided_change_says_why_and_how_to_pair(call: Call) -> None:
     assert "unpaired" in [one["code"] for one in content["messages"]]
     assert "independent samples" in content["checks"][0]["reason"]
     command = shlex.split(err[err.index("fairfix audit") : err.index(" [unpaired]")])
-    assert {"--baseline-data", "old.csv", "--id", "person_id"} <= {*command}
+    assert {"--baseline", "old.csv", "--id", "person_id"} <= {*command}
     status, out, err = call(*command[1:], "--format", "json")
     paired = json.loads(out)
     assert paired["baseline"]["paired"]["rows"] == 400

@@ -60,7 +60,7 @@ REACH = {
     "data by a link": 'data = "link.parquet"\n',
     "a table of data by a link": 'data = "link.parquet#x"\n',
     "an absolute path": 'data = "d.parquet"\nbaseline = "/etc/passwd"\n',
-    "an earlier model's data": 'data = "d.parquet"\nbaseline-data = "s3://evil/d.parquet"\nid = "x"\n',
+    "an earlier model's data": 'data = "d.parquet"\nbaseline = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',
     "a report by a URL": 'data = "d.parquet"\nout = ["json=s3://evil/new.json"]\n',
     "counts outside": 'data = "d.parquet"\n[audit]\ncounts-out = "../outside/new.counts"\n',
@@ -101,7 +101,7 @@ PATTERNS = {
 """Names of data of which only some file lies elsewhere."""
 
 
-@pytest.mark.parametrize("key", ["data", "baseline-data"])
+@pytest.mark.parametrize("key", ["data", "baseline"])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_and_no_link_in_a_folder_leads_out(name: str, key: str, clone: Path, call: Call) -> None:
     """The same data is read where all of it lies beneath the folder, and where the command line names it."""

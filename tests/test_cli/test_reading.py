@@ -357,11 +357,11 @@ def test_decisions_that_say_nothing_are_not_said_to_point_the_wrong_way() -> Non
 def test_two_models_say_which_score_points_the_wrong_way(reverse: pd.DataFrame) -> None:
     """By the name of its column."""
     frame = reverse.assign(other=1 - reverse.score)
-    result = fairfix.compare(frame, protected="race", score="other", against="score").to_dict()
+    result = fairfix.compare(frame, protected="race", score="other", baseline="score").to_dict()
     (message,) = result["messages"]
     assert message["code"] == "score_direction"
     assert "'score'" in message["text"]
-    assert WRONG in str(fairfix.compare(frame, protected="race", score="score", against="other")).replace(
+    assert WRONG in str(fairfix.compare(frame, protected="race", score="score", baseline="other")).replace(
         " 'score'", ""
     )
 

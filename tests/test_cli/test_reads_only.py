@@ -148,9 +148,9 @@ def commands(data: str) -> Iterator[Sequence[str]]:
     yield ("report", data)
     yield ("audit", "--from-counts", data)
     yield (*audit, "--baseline", data)
-    yield (*audit, "--baseline-data", data, "--id", "id")
+    yield (*audit, "--baseline", data, "--id", "id")
     yield (*audit, "--noise", data)
-    yield (*audit, "--against-data", data, "--against-score", "score")
+    yield ("compare", "d.parquet", *COLUMNS, "--baseline", data, "--id", "id")
     for option in ("--unlabelled", "--pairs", "--subspace", "--counterfactuals"):
         yield ("compare", "d.parquet", *COLUMNS, "--methods", "ramp", option, data)
 

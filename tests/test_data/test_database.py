@@ -392,7 +392,7 @@ SECRET = "h3mlig"  # noqa: S105  a word to look for
 ])  # fmt: skip
 def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
     assert shown_url(url) == shown
-    assert SECRET not in shown_argument(f"--baseline-data={url}")
+    assert SECRET not in shown_argument(f"--baseline={url}")
 
 
 def test_what_is_secret_is_known_in_both_spellings() -> None:
@@ -485,8 +485,8 @@ def test_a_dry_run_prints_the_sql_and_sends_none(
 @pytest.mark.parametrize(
     ("command", "option"),
     [
-        (("audit", "--id", "no", "--check", "change<=0.02"), "--baseline-data"),
-        (("compare", "--id", "no"), "--against-data"),
+        (("audit", "--id", "no", "--check", "change<=0.02"), "--baseline"),
+        (("compare", "--id", "no"), "--baseline"),
         (("repair", "--method", "ramp", "-o", "x.fairfix"), "--unlabelled"),
     ],
 )
@@ -749,7 +749,7 @@ def test_earlier_data_may_be_a_table_too(data: tuple[str, str], tmp_path: Path) 
     frame = make_frame(600).assign(no=np.arange(600))
     path, url = both(tmp_path, frame, "ids")
     asked: Any = {"protected": "race", "id": "no", "check": "change<=0.02"}
-    one, other = (fairfix.audit(source, baseline_data=source, **asked).to_dict() for source in (path, url))
+    one, other = (fairfix.audit(source, baseline=source, **asked).to_dict() for source in (path, url))
 
     for content in (one, other):
         content["baseline"]["source"] = ""

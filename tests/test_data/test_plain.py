@@ -142,7 +142,7 @@ def test_half_floats_are_ids_and_features(call: Call) -> None:
     assert (one[0], other[0]) == (0, 0), (one[2], other[2])
     assert json.loads(one[1])["attributes"] == json.loads(other[1])["attributes"]
     status, _, err = call(
-        "audit", "odd.parquet", "--protected", "race", "--id", "n", "--baseline-data", "odd.parquet"
+        "audit", "odd.parquet", "--protected", "race", "--id", "n", "--baseline", "odd.parquet"
     )
     assert status == 0, err
 

@@ -44,7 +44,7 @@ REPORTS = {
     "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
     "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
     "repair of many": ("repair", "many.parquet", "--protected", "a group", "--method", "ramp"),
-    "models": ("compare", LOANS, "--protected", "race", "--id", "applicant_id", "--against-data", OTHER),
+    "models": ("compare", LOANS, "--protected", "race", "--id", "applicant_id", "--baseline", OTHER),
     "compare": ("compare", LOANS, "--protected", "race", "--methods", "ramp", "--slacks", "0.05,inf"),
 }
 """A report of every kind; ``many`` has 40 groups with long and hostile names."""

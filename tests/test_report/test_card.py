@@ -25,7 +25,7 @@ RUNS = {
     "audit": ("audit", "--check", "dp.difference<=0.1"),
     "repair": ("repair", "--method", "ramp"),
     "compare": ("compare", "--methods", "ramp", "--slacks", "0.05"),
-    "models": ("compare", "--against", "debt_ratio"),
+    "models": ("compare", "--baseline", "debt_ratio"),
 }
 
 
@@ -105,7 +105,7 @@ RECORDED: dict[str, tuple[str, ...]] = {
     ),
     "repair": ("repair", "d.csv", "--method", "ramp", "-o", "r.fairfix"),
     "compare": ("compare", "d.csv", "--methods", "ramp", "--slacks", "0.1"),
-    "two models": ("compare", "d.csv", "--score", "score", "--against", "other"),
+    "two models": ("compare", "d.csv", "--score", "score", "--baseline", "other"),
 }
 
 

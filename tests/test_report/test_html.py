@@ -485,7 +485,7 @@ def test_of_very_many_groups_a_table_has_the_worst(
     if kind == "models":
         data = pd.read_parquet(ROOT / "sample_data" / "loans.parquet")
         data.assign(other=data.score**2).to_parquet(tmp_path / "d.parquet")
-        asked = ["--protected", "race", "--score", "score", "--against", "other", "--no-config", "--quiet"]
+        asked = ["--protected", "race", "--score", "score", "--baseline", "other", "--no-config", "--quiet"]
         run(["compare", str(tmp_path / "d.parquet"), *asked, "--out", f"json={tmp_path / 'm.json'}"])
         result = json.loads((tmp_path / "m.json").read_text())
         groups = [(abs(one["new"]["value"] - one["old"]["value"]), one["group"]) for one in result["groups"]]

@@ -125,7 +125,7 @@ def saved(kind: str) -> dict[str, Any]:
     elif kind == "compare":
         made = fairfix.compare(frame, **ways, methods="ramp", slacks=[0.1, 0.2])
     else:
-        made = fairfix.compare(frame, **ways, against="other")
+        made = fairfix.compare(frame, **ways, baseline="other")
     return dict(made.to_dict())
 
 

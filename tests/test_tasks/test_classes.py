@@ -472,7 +472,7 @@ def test_small_groups_stay_hidden_in_every_class() -> None:
     [
         ({"label": "job=nurse"}, "leave out the values of `label`"),
         ({"score": "weight"}, "leave out `score`"),
-        ({"baseline_data": "x.csv", "id": "row"}, "leave out `baseline_data`"),
+        ({"baseline": "code"}, "is a column"),
         ({"metrics": {"own": len}}, "`metrics`"),
         ({"check": "ks<=0.1"}, "classes have predictions alone"),
         ({"check": "ppv.difference.rms_of_classes<=0.1"}, "over the classes, use differences of"),

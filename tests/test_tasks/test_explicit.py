@@ -108,7 +108,7 @@ VALUES: Mapping[str, Any] = {
     "pairs": pd.DataFrame({"p": ["k1"], "q": ["k2"]}),
     "subspace": pd.DataFrame({"x": [1.0], "z": [0.0]}),
     "guarantee": 0.9,
-    "against": "other",
+    "baseline": "other",
     "slacks": [0.03],
     "methods": ["fair-regression"],
 }
@@ -121,9 +121,6 @@ OTHERWISE: Mapping[str, str] = {
     "method": "the contexts have it",
     "from_counts": "the contexts have it",
     "proof_counts": "the contexts have it",
-    "baseline": "a file of another run",
-    "baseline_data": "a file of another run",
-    "against_data": "a file of another run",
     "counts_out": "it writes a file, and changes no number",
     "count": "it says how many people rows are: tests/test_data/test_people.py",
     "merge": "it says which names are one: tests/test_tasks/test_merge.py",
@@ -230,7 +227,7 @@ CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str
     "compare of models": (
         fairfix.compare,
         CompareRequest,
-        lambda _: {"data": people(), **ROLES, "against": "other"},
+        lambda _: {"data": people(), **ROLES, "baseline": "other"},
     ),
 }
 

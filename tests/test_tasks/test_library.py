@@ -147,8 +147,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "an earlier model": (
         "audit",
-        "--protected race --baseline-data old.parquet --id person --check change<=0.02 --suppress-below 0",
-        {"protected": "race", "baseline_data": "old.parquet", "id": "person", "check": "change<=0.02"},
+        "--protected race --baseline old.parquet --id person --check change<=0.02 --suppress-below 0",
+        {"protected": "race", "baseline": "old.parquet", "id": "person", "check": "change<=0.02"},
     ),
     "A profile": (
         "audit",
@@ -293,9 +293,6 @@ VALUES: dict[str, Any] = {
     "exclude_small": "few",
     "check": "change<=0.1",
     "baseline": "old.json",
-    "baseline_data": "old.parquet",
-    "against": "older",
-    "against_data": "old.parquet",
     "methods": "ramp",
     "slacks": "0.1",
     "holdout": "0.2",
@@ -348,7 +345,6 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
     excluded = (name, others) in [(one, them) for one, them, _ in EXCLUDES]
     for other in others:
         command = "repair" if {name, other} & {*OF_REPAIR} else "audit"
-        command = "compare" if name in ("against", "against_data") else command
         parts = [one.partition("=") for one in ((name, other) if excluded else (name,))]
         given = {one: value or VALUES.get(one, True) for one, _, value in parts}
         with pytest.raises(UsageError) as told:

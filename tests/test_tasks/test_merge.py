@@ -103,7 +103,7 @@ def test_every_command_asks(call: Call) -> None:
         ["repair", "--from-counts", "d.counts", "--method", "ramp", "-o", "r.fairfix"],
         ["repair", "d.parquet", "--method", "ramp", "--solver", "sgd", "--gamma", "0.1", "-o", "r.fairfix"],
         ["compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1"],
-        ["compare", "d.parquet", "--score", "score", "--against", "other"],
+        ["compare", "d.parquet", "--score", "score", "--baseline", "other"],
     ]
     for line in lines:
         named = [] if "--from-counts" in line else ["--protected", "race"]

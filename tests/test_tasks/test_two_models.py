@@ -41,7 +41,7 @@ def people(many: int = 3000) -> pd.DataFrame:
 def compared(frame: pd.DataFrame, **more: Any) -> dict[str, Any]:
     """Return the JSON form of the comparison of the fair score with the old one."""
     return compare(
-        frame, **{"protected": "race", "label": "y", "score": "fair", "against": "old", **more}
+        frame, **{"protected": "race", "label": "y", "score": "fair", "baseline": "old", **more}
     ).to_dict()
 
 
@@ -107,7 +107,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
 
 
 def test_the_other_way_round_changes_are_their_negatives() -> None:
-    here, there = numbers(compared(people())), numbers(compared(people(), score="old", against="fair"))
+    here, there = numbers(compared(people())), numbers(compared(people(), score="old", baseline="fair"))
 
     assert here.keys() == there.keys()
     for name, (value, low, high) in here.items():
@@ -119,8 +119,8 @@ def test_two_files_are_as_two_columns(tmp_path: Path) -> None:
     frame = people()
     other = frame.drop(columns="fair").rename(columns={"old": "fair"}).sample(frac=1, random_state=0)
     other.to_parquet(tmp_path / "old.parquet")
-    result = compared(frame, against=None, against_data=tmp_path / "old.parquet", id="person")
-    fewer = compared(frame, against=None, against_data=other.iloc[:2000], id="person")
+    result = compared(frame, baseline=tmp_path / "old.parquet", id="person")
+    fewer = compared(frame, baseline=other.iloc[:2000], id="person")
 
     here, there = numbers(result), numbers(compared(frame))
     assert here.keys() == there.keys()
@@ -139,7 +139,7 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
         "race",
         "--score",
         "fair",
-        "--against",
+        "--baseline",
         "old",
     ]
     assert run([*arguments, "--no-config", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
@@ -155,11 +155,11 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"against": "fair"}, "is the score itself"),
-        ({"against": "nobody"}, "nobody"),
-        ({"slacks": 0.1}, "nothing is fitted"),
-        ({"methods": "ramp"}, "nothing is fitted"),
-        ({"against": None, "against_data": "x.csv"}, "`id`"),
+        ({"baseline": "fair"}, "is the score itself"),
+        ({"baseline": "nobody"}, "nobody"),
+        ({"noise_radius": "a=0.1"}, "description of noise"),
+        ({"baseline": people(50)}, "`id`"),
+        ({"baseline": {"schema": "fairfix.audit/1"}}, "is a saved result"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(more: dict[str, Any], words: str) -> None:
