@@ -247,10 +247,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "equalized odds 0.15": {"method": "ramp", "constraint": "equalized_odds", "slack": 0.15},
     "ratio 0.8": {"method": "ramp", "min_ratio": 0.8},
     "log loss 0.1": {"method": "logloss", "features": ["x"], "slack": 0.1},
-    "distributions 0.1": {"method": "fair-regression", "protected_as_feature": True, "slack": 0.1},
+    "distributions 0.1": {"method": "fair-regression", "group": "used", "slack": 0.1},
     "distributions 0.15, learned": {
         "method": "fair-regression",
-        "protected_as_feature": True,
+        "group": "used",
         "features": ["x", "x2"],
         "slack": 0.15,
     },

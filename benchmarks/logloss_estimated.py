@@ -31,7 +31,7 @@ CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 RULES: dict[str, dict[str, Any]] = {
     "`given-label`": {"holds": "given-label"},
     "as used": {},
-    "`--group estimated`": {"group": "estimated"},
+    "`--group unused`": {"group": "unused"},
 }
 
 
@@ -95,7 +95,7 @@ def game(seed: int) -> tuple[int, bool]:
         constraint=str(rng.choice(CONSTRAINTS)),
         slack=float(rng.choice([0.0, 0.05])),
         l2=10 ** rng.uniform(-6, -0.5),
-        group="estimated",
+        group="unused",
     )
     with warnings.catch_warnings(action="ignore", category=FairfixWarning):
         trace = method.fit(RepairProblem(table, features=tuple(names), many_fits=True), rng=rng).trace

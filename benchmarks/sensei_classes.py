@@ -26,9 +26,9 @@ FEATURES = ["age", "education_num", "marital_status", "relationship", "workclass
 RULES: dict[str, dict[str, Any]] = {
     "merge, linear": {"solver": "merge"},
     "merge, trees": {"solver": "merge", "learner": "trees"},
-    "linear, rho inf": {"solver": "linear", "rho": math.inf, "protected_as_feature": True},
-    "network, rho 0": {"solver": "network", "rho": 0.0, "hidden": 50, "protected_as_feature": True},
-    "network, rho 10": {"solver": "network", "rho": 10.0, "hidden": 50, "protected_as_feature": True},
+    "linear, rho inf": {"solver": "linear", "rho": math.inf, "group": "used"},
+    "network, rho 0": {"solver": "network", "rho": 0.0, "hidden": 50, "group": "used"},
+    "network, rho 10": {"solver": "network", "rho": 10.0, "hidden": 50, "group": "used"},
 }
 
 COLUMNS = {

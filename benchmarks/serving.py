@@ -32,7 +32,7 @@ REPAIRS: dict[str, tuple[dict[str, Any], int]] = {
         {"method": "robust", "solver": "ideal", "noise_radius": {"a": 0.05, "b": 0.05, "c": 0.05}},
         50,
     ),
-    "tube of scores": ({"method": "fair-regression", "protected_as_feature": True}, 50),
+    "tube of scores": ({"method": "fair-regression", "group": "used"}, 50),
     "log loss, linear": ({"method": "logloss", "features": FEATURES}, 200),
     "fair regression, linear": ({"method": "fair-regression", "features": FEATURES}, 200),
     "merge, 100 trees": ({"method": "sensei", "learner": "trees", "features": FEATURES}, 200),

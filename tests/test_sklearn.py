@@ -857,7 +857,7 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     assert apart(plain) > 0.15
     assert apart(value) <= slack + 0.02  # values of ties are drawn
     assert model.score(numbers, y) > 0.5
-    blind = clone(model).set_params(estimator=base, protected_as_feature=False).fit(numbers, y)
+    blind = clone(model).set_params(estimator=base, parameters__group="unused").fit(numbers, y)
     other = numbers.assign(sex=numbers["sex"].map({"female": "male", "male": "female"}))
     assert abs(value - model.predict(other)).max() > 100
     assert (
@@ -909,8 +909,8 @@ def test_a_learner_is_a_parameter_of_the_method() -> None:
     """It is cloned with the rest, and the repair of numbers is learned by it from the predictions."""
     X, y = incomes(300)
     learner = DecisionTreeRegressor(max_depth=4)
-    given = {"learner": learner, "solver": "reduction", "slack": 0.2}
-    model = RepairedRegressor(LinearRegression(), "sex", parameters=given, protected_as_feature=False)
+    given = {"learner": learner, "solver": "reduction", "slack": 0.2, "group": "unused"}
+    model = RepairedRegressor(LinearRegression(), "sex", parameters=given)
     copied = clone(model)
     assert copied.parameters["learner"] is not learner
     values = copied.fit(X[["sex", "x"]], y).predict(X[["sex", "x"]])

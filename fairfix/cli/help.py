@@ -45,7 +45,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "methods",
             "slack",
             "slacks",
-            "protected_as_feature",
+            "group",
             "unlabelled",
             "pairs",
             "subspace",

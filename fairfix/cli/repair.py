@@ -42,7 +42,6 @@ LONG = 40
 OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
     "strata": lambda method: method.knows_strata,
     "unlabelled": lambda method: method.knows_unlabelled,
-    "protected_as_feature": lambda method: method.learns,
     "pairs": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
     "subspace": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
     "counterfactuals": lambda method: any(solver.knows_copies for solver in method.solvers.values()),

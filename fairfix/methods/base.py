@@ -50,6 +50,16 @@ def param(
     return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
 
 
+def group_param(default: str, *others: str) -> Any:
+    """Return the hyper-parameter that says whether rules use the protected group when they predict."""
+    return param(
+        default,
+        "protected group at predict time: used, so predictions need its columns, or unused"
+        + "; auto: used by solvers that adjust scores by group" * (default == "auto"),
+        choices=(default, *others),
+    )
+
+
 # ---------------------------------------------------------------------- methods
 
 
@@ -81,8 +91,6 @@ class Solver:
     tasks: ClassVar[tuple[Asked, ...]] = ()
     """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
-    sees_groups: ClassVar[bool | None] = None
-    """Whether the protected columns have to be features (True), or must not be (False)."""
     knows_pairs: ClassVar[bool] = False
     """Whether it heeds pairs of people, and directions, whose difference does not count."""
     knows_copies: ClassVar[bool] = False
@@ -234,6 +242,19 @@ class Repairer:
     def comparables(self) -> Comparable:
         """Columns with values whose difference does not count, as the parameters declare them."""
         return ()
+
+    @property
+    def learns_groups(self) -> bool:
+        """Whether the protected columns are features too."""
+        return False
+
+    def with_group(self, group: str) -> Repairer:
+        """Return the repairer whose rules use the protected group, or do not; a UsageError where they cannot."""
+        if any(name == "group" for name, _ in self.rules()):
+            return replace(self, group=group)  # type: ignore[call-arg]  # a parameter of its class
+        if group == "unused":
+            raise UsageError(f"{self.name}: every rule uses the protected group; leave out `group`")
+        return self
 
     @property
     def membership(self) -> Mapping[str, str]:
@@ -401,11 +422,6 @@ class Repairer:
             f"{name} works on scores and learns from no features; leave out `features`": (
                 learned and not self.learns
             ),
-            f"{this} uses no protected column; leave out `protected_as_feature`": (
-                paf and solver.sees_groups is False
-            ),
-            f"{this} treats groups differently, so it needs the protected attribute at predict time: set "
-            "`protected_as_feature`, or use another solver": not paf and solver.sees_groups is True,
         }
         if problem.copies is not None and (why := self.without_copies(problem.features)):
             raise UsageError(why)

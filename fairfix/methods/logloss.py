@@ -15,7 +15,7 @@ groups that are ahead and lifted in those behind:
 
 What a row does not tell is estimated: a multinomial logistic regression on the same features gives chances ``q_k(x)``
 of the cells, and the rule goes by ``c(x) = sum_k lambda_k q_k(x) / p_k``. That is the label, where the constraint is
-about labels, and the group as well with ``group=estimated``. Prices are those at which the *recorded* rates of this
+about labels, and the group as well with ``group=unused``. Prices are those at which the *recorded* rates of this
 very rule hold the slack on the rows of the fit. With ``holds=given-label`` constraints about labels are those of the
 paper (eqs. 14 to 16): ``P`` hangs on the label, which a new row does not have, and is averaged over the adversary's own
 chance of it: *the constraint holds given the label; after averaging it need not*, and both gaps are in the notes.
@@ -49,7 +49,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, param
+from fairfix.methods.base import Repairer, group_param, param
 from fairfix.methods.bases import BASES, Expanded, expanded
 from fairfix.methods.cells import within_strata
 from fairfix.methods.learned import FOLDS, MOST_L2, label_of
@@ -87,18 +87,13 @@ class LogLoss(Repairer):
     rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "": {},
         "rounded": {"decisions": "deterministic"},
-        "without the group": {"group": "estimated"},
+        "without the group": {"group": "unused"},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
     }
 
     constraint: str = param("demographic_parity", "constraint to meet in expectation", choices=tuple(EVENTS))
-    group: str = param(
-        "recorded",
-        "group that the rule uses: the recorded one, which it needs at predict time, or its probabilities by a "
-        "model of the features, so that it needs no protected column",
-        choices=("recorded", "estimated"),
-    )
+    group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",
         "rule for which a constraint about labels holds: the rule in use, which does not know the label, or as in the "
@@ -140,11 +135,16 @@ class LogLoss(Repairer):
                 f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is "
                 "not one; leave it out, or choose another `constraint`"
             )
-        if self.holds == "given-label" and self.group == "estimated":
+        if self.holds == "given-label" and self.group == "unused":
             raise UsageError(
-                f"{self.name}: `holds=given-label` needs `group=recorded`; a rule without the group always meets its "
+                f"{self.name}: `holds=given-label` needs `group=used`; a rule without the group always meets its "
                 "constraint as used"
             )
+
+    @property
+    def learns_groups(self) -> bool:
+        """Whether the protected columns are features too."""
+        return self.group == "used"
 
     @property
     def about_labels(self) -> bool:
@@ -154,7 +154,7 @@ class LogLoss(Repairer):
     @property
     def estimates(self) -> bool:
         """Whether the rule goes by chances of what a row does not tell."""
-        return self.group == "estimated" or (self.about_labels and self.holds == "as-used")
+        return self.group == "unused" or (self.about_labels and self.holds == "as-used")
 
     @property
     def uses_labels(self) -> bool:
@@ -168,8 +168,8 @@ class LogLoss(Repairer):
             return (
                 f"`basis={self.basis}` is built from feature columns, and counts have none; leave out `basis`"
             )
-        if self.group == "estimated":
-            return "without the group it must learn the group from individual rows; use `group=recorded`"
+        if self.group == "unused":
+            return "without the group it must learn the group from individual rows; use `group=used`"
         return "" if self.l2 != "cv" else "`l2=cv` splits rows into folds; give a number"
 
     def bounds_of(self, reading: Reading) -> str:
@@ -182,10 +182,6 @@ class LogLoss(Repairer):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Find the saddle point."""
-        if self.group == "estimated" and problem.protected_as_feature:
-            raise UsageError(
-                f"{self.name}: `group=estimated` uses no protected column; leave out `protected_as_feature`"
-            )
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
@@ -205,8 +201,13 @@ class LogLoss(Repairer):
             certificates=tuple(self._certificates(game, best)),
             quantities=tuple(self._quantities(best, l2, game.groups)),
         )
-        if self.group == "estimated" and not problem.many_fits:
-            trace = replace(trace, aware=replace(self, group="recorded", l2=l2)._fit(problem, rng))
+        if self.group == "unused" and not problem.many_fits:
+            trace = replace(
+                trace,
+                aware=replace(self, group="used", l2=l2)._fit(
+                    replace(problem, protected_as_feature=True), rng
+                ),
+            )
         if rounded:
             trace = replace(trace, randomized=replace(rule, rounded=False, trace=trace))
         return replace(rule, trace=trace)
@@ -470,7 +471,7 @@ class EstimatedGame(Game):
     @property
     def told_by(self) -> str:
         """Words for how it is known of a row which rates it is part of."""
-        what = ["groups"] * (self.method.group == "estimated") + ["labels"] * self.method.about_labels
+        what = ["groups"] * (self.method.group == "unused") + ["labels"] * self.method.about_labels
         return f", by the probabilities of {' and '.join(what)}, corrected by the records"
 
     @cached_property
@@ -491,7 +492,7 @@ class EstimatedGame(Game):
     def _told(self) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], Ints, Ints]:
         """What the rule tells rows apart by: columns, levels, the level of each row, (n,), and of each class, (C,)."""
         groups, owners = self.groups, self._coded[1]
-        if self.method.group == "recorded":
+        if self.method.group == "used":
             return groups.columns, groups.levels, groups.codes, owners
         strata, (_, stratum) = self.problem.strata, within_strata(self.problem)
         if strata is None:

@@ -98,8 +98,8 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     def _unrepaired(self, table: Table) -> Floats:
         """Return what rows of a group that the fit has not seen get, where they are let through."""
 
-    _aware: bool = False
-    """Whether a rule of values may look at the group when it predicts."""
+    _usual: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Method -> parameters with another default here than on the command line."""
 
     def _noise(self) -> Noise | None:
         """Return the description of the noise of groups, if any."""
@@ -139,7 +139,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         for name in self.parameters or {}:
             if name not in names:
                 raise SettingError(f"{self.method} has no parameter {name!r}; it has {', '.join(names)}")
-        return methods[self.method](**(self.parameters or {}))
+        return methods[self.method](**{**self._usual.get(self.method, {}), **(self.parameters or {})})
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return who may ask for what is given to ``fit``: this object, the estimator, the splitter."""
@@ -190,7 +190,10 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
             self.bands_ = bands_of_groups(pa.table(groups.texts), self.bands)
             table = self._table(groups, score, label=label, weight=weight)
             problem = RepairProblem(
-                table, noise=self._noise(), seen_by_model=self._seen(groups), protected_as_feature=self._aware
+                table,
+                noise=self._noise(),
+                seen_by_model=self._seen(groups),
+                protected_as_feature=repairer.learns_groups,
             )
             predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         self.predictor_: RepairedPredictor = replace(predictor, trace=predictor.trace.without_rows())

@@ -30,9 +30,8 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
     method, parameters
         Name of a method in :func:`fairfix.methods` that repairs regressions from predictions alone, such as
         ``"fair-regression"`` (predictions distributed alike in all groups, up to ``slack``), and its parameters.
-    protected_as_feature
-        Whether the repaired rule looks at the group of a row when it predicts. Without, ``fair-regression`` learns from
-        the predictions alone what to change, which may give most of them away: ``trace_.notes`` say how much.
+        Here its ``group`` is ``"used"`` by default. With ``"unused"``, ``fair-regression`` learns from the predictions
+        alone what to change, which may cost much of their accuracy: ``trace_.notes`` say how much.
     unseen_group
         For rows of a group that ``fit`` has not seen: ``"error"``, or ``"base"``, the estimator's prediction.
 
@@ -44,6 +43,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
 
     reading: ClassVar = Reading(Columns((), score="predict"), task="regression", missing_group="group")
     folds: ClassVar = KFold
+    _usual: ClassVar = {"fair-regression": {"group": "used"}}
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         parameters: Mapping[str, Any] | None = None,
         cv: Any = 5,
         drop_protected: bool = True,
-        protected_as_feature: bool = True,
         unseen_group: str = "error",
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -66,15 +65,10 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         self.parameters = parameters
         self.cv = cv
         self.drop_protected = drop_protected
-        self.protected_as_feature = protected_as_feature
         self.unseen_group = unseen_group
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.bands = bands
-
-    @property
-    def _aware(self) -> bool:  # type: ignore[override]  # a setting here
-        return bool(self.protected_as_feature)
 
     def _fit_labels(self, y: Any) -> Floats:
         if y is None:

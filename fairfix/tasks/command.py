@@ -35,7 +35,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     refused = {"data", "threads"}
     refused |= set() if repairer.knows_noise else OF_NOISE
     refused |= set() if repairer.learns or request.model is not None else {"features"}
-    refused |= set() if repairer.learns else {"protected_as_feature", "exclude"}
+    refused |= set() if repairer.learns else {"exclude"}
     if repairer.membership:
         refused = (refused | OF_GROUPS) - {"noise_membership"}
     for name, (default, domain) in parameters_of(CompareRequest).items():
@@ -47,8 +47,6 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
             settings[name] = joined_names(map(str, value))
         elif domain.kind is object and not isinstance(value, str):
             settings[name] = Name(name)
-    if repairer.solver_in_force.sees_groups:
-        settings["protected_as_feature"] = True
     if shared_ids:
         settings["duplicate_ids"] = "share"
     settings["method"] = repairer.name

@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -150,7 +152,6 @@ def compare_table(
     seed: int = 0,
     holdout: float = 0.3,
     features: tuple[str, ...] | None = None,
-    protected_as_feature: bool = False,
     noise: Noise | None = None,
     seen_by_model: tuple[str, ...] = (),
     done: Callable[[int], None] = lambda fits: None,
@@ -158,10 +159,9 @@ def compare_table(
 ) -> ComparisonOutcome:
     """Fit every contender at every slack on one part of the rows and judge it on the other.
 
-    Methods are given ``features``, ``protected_as_feature``, ``noise`` and ``seen_by_model`` as far as they know them
-    (:class:`~fairfix.methods.problem.RepairProblem`); one that treats groups apart sees the protected columns whatever
-    is said here. ``begin`` is called before every fit of :func:`fits` with its name, ``done`` after it with 1. A method
-    that cannot be fitted is a point with its failure.
+    Methods are given ``features``, ``noise`` and ``seen_by_model`` as far as they know them
+    (:class:`~fairfix.methods.problem.RepairProblem`). ``begin`` is called before every fit of :func:`fits` with its
+    name, ``done`` after it with 1. A method that cannot be fitted is a point with its failure.
     """
     table = replace(table, reading=table.reading.with_threshold(learned=True))
     if table.rows.score is not None and table.reading.binary and table.reading.threshold is None:
@@ -170,19 +170,22 @@ def compare_table(
     split = split_rows(table, split_rng, validation=0.0, holdout=holdout)
     check_split(table, split)
     fitted = table.take(split.fit)
-    learning = RepairProblem(fitted, features=features, protected_as_feature=protected_as_feature)
-    noisy = replace(learning, noise=noise, seen_by_model=seen_by_model)
-    grouped = replace(learning, protected_as_feature=True)
-    scored = RepairProblem(fitted, many_fits=True)
-    soft = RepairProblem(fitted.ungrouped)
+    scored, soft = RepairProblem(fitted, many_fits=True), RepairProblem(fitted.ungrouped)
+
+    @cache  # fits of one problem share what is made of it
+    def learning(*, grouped: bool, noisy: bool) -> RepairProblem:
+        problem = RepairProblem(fitted, features=features, protected_as_feature=grouped)
+        return replace(problem, noise=noise, seen_by_model=seen_by_model) if noisy else problem
+
     planned = fits(contenders, slacks)
     judge = _Judge(table.take(split.holdout), noise, confidence, len(planned) + BASELINES)
     points = [*_baselines(fitted, judge)]
     for contender, slack in planned:
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
         one = contender.repairer
-        by_group = grouped if one.solver_in_force.sees_groups else learning if one.learns else scored
-        problem = noisy if one.knows_noise else soft if one.membership else by_group
+        problem = soft if one.membership else scored
+        if one.learns:
+            problem = learning(grouped=one.learns_groups, noisy=one.knows_noise)
         points.append(_point(contender, slack, problem, table, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
@@ -430,7 +433,6 @@ class Plan:
                 seed=request.seed,
                 holdout=request.holdout,
                 features=choice.names,
-                protected_as_feature=request.protected_as_feature,
                 noise=self.noise,
                 seen_by_model=data.seen_by_model,
                 done=done,
@@ -442,8 +444,9 @@ class Plan:
             "confidence": request.confidence,
             "seed": request.seed,
             "features": "score" if choice.names is None else list(choice.names),
-            "protected_as_feature": request.protected_as_feature,
         }
+        if request.group is not None:
+            settings["group"] = request.group
         if self.noise is not None and self.noise.table is not None:
             noisy = self.noise.table
             settings["noise"] = {"table": noisy.source, "assumption": "N2" if noisy.by_label else "N1"}
@@ -478,8 +481,8 @@ def plan_of(request: CompareRequest) -> Plan:
     noise = noise_of(request)
     features = learned_features(request, data, noise)
     contenders = chosen(request.methods, data.reading, learned=features.names is not None, noise=noise)
-    if request.protected_as_feature:  # then a method chooses by itself what sees the group
-        contenders = [one for one in contenders if not one.repairer.solver_in_force.sees_groups]
+    if request.group is not None:
+        contenders = list(_with_group(contenders, request.group))
     log.info("comparing %s", "; ".join(dict.fromkeys(one.title for one in contenders)))
     return Plan(request, data, features, noise, contenders)
 
@@ -503,6 +506,17 @@ def chosen(
     if not out:
         raise UsageError("no method fits these data; name features to learn from, or a score column")
     return out
+
+
+def _with_group(contenders: Sequence[Contender], group: str) -> Iterator[Contender]:
+    """Yield the contenders whose rules use the protected group, or those whose rules do not."""
+    made = set[Repairer]()
+    for one in contenders:
+        with suppress(UsageError):  # its rules cannot do so
+            repairer = one.repairer.with_group(group)
+            if repairer not in made:
+                made.add(repairer)
+                yield replace(one, repairer=repairer)
 
 
 def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: Noise | None) -> str:

@@ -121,7 +121,7 @@ def repair_counts(
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
     table, grid = fit.table(reading), fit.counts.grid
     assert grid is not None
-    by_group = repairer.solver_in_force.counts_as_groups
+    by_group = repairer.learns_groups or repairer.solver_in_force.counts_as_groups
     problem = RepairProblem(table, noise=noise, protected_as_feature=by_group)
     with recorded() as caught:
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
@@ -244,10 +244,6 @@ def _check_method(
         raise UsageError(f"`from_counts`: {name} cannot be fitted to counts, since {repairer.needs_rows}")
     if request.features and tuple(request.features) != ("score",):
         raise UsageError("`from_counts`: counts have no features; leave out `features`")
-    if request.protected_as_feature:
-        raise UsageError(
-            "`from_counts`: counts have no features; leave out `protected_as_feature`: a rule by group uses the group"
-        )
     if choices:
         raise UsageError(
             f"`{next(iter(choices))}` takes one value with `from_counts`: no rows are held out to choose by"

@@ -337,7 +337,7 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
         return
     given, aware = ((loss - blind.free) / span for loss in (blind.loss, blind.aware_loss))
     if given >= DEAR:
-        remedy = "use `group=recorded`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
+        remedy = "use `group=used`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
         yield Caution(
             f"this repair, which does not use {group}, loses {given:.0%} of the information in the features about the "
             f"label on held-out rows (100%: one score for all rows); a repair that uses {group} loses "

@@ -93,7 +93,7 @@ def learned_features(request: DataRequest, data: Dataset, noise: Noise | None = 
     for name in names:
         if name in columns.protected:
             raise UsageError(
-                f"`features={name}`: a protected column is a feature by `protected_as_feature`; leave it out here"
+                f"`features={name}`: a protected column is a feature where `group=used` says so; leave it out here"
             )
         if name not in free:
             raise UsageError(f"`features={name}`: the column has a role already; leave it out")

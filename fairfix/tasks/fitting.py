@@ -251,7 +251,6 @@ def repair_table(
     holdout: float = 0.3,
     unlabelled: Table | None = None,
     features: tuple[str, ...] | None = None,
-    protected_as_feature: bool = False,
     pairs: tuple[tuple[str, str], ...] = (),
     subspace: pa.Table | None = None,
     noise: Noise | None = None,
@@ -272,7 +271,7 @@ def repair_table(
         Shares of the rows.
     unlabelled
         More rows without labels, from which the fit learns rates. They prove nothing.
-    features, protected_as_feature, pairs, subspace, noise, seen_by_model, copies
+    features, pairs, subspace, noise, seen_by_model, copies
         As in :class:`~fairfix.methods.problem.RepairProblem`.
     guarantee
         With which confidence the slack is to hold for people who are not among the rows, see
@@ -303,7 +302,7 @@ def repair_table(
         None,
         unlabelled,
         features,
-        protected_as_feature,
+        repairer.learns_groups,
         pairs,
         subspace,
         noise,

@@ -186,7 +186,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
             "validation": request.validation,
             "holdout": request.holdout,
             "features": choice.names,
-            "protected_as_feature": request.protected_as_feature,
             "pairs": _pairs(request),
             "subspace": _subspace(request),
             "copies": _copies(request, data, table),
@@ -372,9 +371,7 @@ def _learned_from(
     if not repairer.learns:
         if not data.reading.columns.score:
             raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
-        if request.protected_as_feature or (
-            tuple(request.features) not in ((), ("score",)) and data.model is None
-        ):
+        if tuple(request.features) not in ((), ("score",)) and data.model is None:
             raise UsageError(
                 f"{repairer.name} works on scores and learns from no features; leave out `features`"
             )
@@ -393,7 +390,7 @@ def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, dat
     if repairer.learns:
         names, score = choice.names, data.reading.columns.score
         from_what = f"score {score!r} alone" if names is None else f"features {', '.join(names)}"
-        group = ", and the protected columns" if request.protected_as_feature else ""
+        group = ", and the protected columns" if repairer.learns_groups else ""
         log.info("%s works on the %s%s", repairer.name, from_what, group)
 
 

@@ -24,6 +24,7 @@ from fairfix.data.choices import (
     DuplicateIds,
     ExportTarget,
     GateOn,
+    GroupUse,
     Keep,
     MissingGroup,
     MissingRows,
@@ -562,9 +563,6 @@ class RepairRequest(GateRequest):
     method: str | None = parameter(None, "Repair method.", "NAME", common=True)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
-    protected_as_feature: bool = parameter(
-        False, "Also learn from the protected columns; predictions then need them."
-    )
     id: str | None = parameter(
         None,
         "Column with a unique row ID; seeds randomized decisions.  [default: the values that the rule reads]",
@@ -637,8 +635,10 @@ class CompareRequest(DataRequest):
         common=True,
     )
     exclude: Names = parameter((), EXCLUDE, "COLUMN,...", listed=True)
-    protected_as_feature: bool = parameter(
-        False, "Also learn from the protected columns; predictions then need them."
+    group: GroupUse | None = parameter(
+        None,
+        "Compare only rules that use the protected group when they predict, or only rules that do not.",
+        choices=get_args(GroupUse),
     )
     holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
     confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)

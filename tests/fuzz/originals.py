@@ -79,7 +79,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "ramp of bands": {"method": "ramp", "protected": "p", "bands": "p=0.3,0.7"},
     "recalibrated curves": {"method": "ramp", "constraint": "equal_opportunity", "calibrate": "sigmoid"},
     "bins of counts": {"method": "ramp", "gamma": 0.8},
-    "tube": {"method": "fair-regression", "protected_as_feature": True},
+    "tube": {"method": "fair-regression", "group": "used"},
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit": {"method": "logloss", "slack": 0.02, "features": FEATURES},
     "estimated logit": {"method": "logloss", "constraint": "equal_opportunity", "features": FEATURES},

@@ -120,7 +120,7 @@ def what_a_repair_of_classes_says(rng: np.random.Generator, shell: Shell) -> Tri
     frame, whole = people(int(np.exp(rng.uniform(np.log(300), np.log(4000))))), people(20_000)
     asked = ("--method", "sensei", "--solver", "linear", "--task", "multiclass", "--label", "job", "-o", made)
     names = ",".join(name for name in frame if name not in ("sex", "job"))
-    more = ("--protected", "sex", "--protected-as-feature", "--features", names, "--slack", slack)
+    more = ("--protected", "sex", "--group", "used", "--features", names, "--slack", slack)
     done = shell.run("repair", shell.write(frame), *asked, *more)
     assert done.status == 0, done.err
     predicted = [

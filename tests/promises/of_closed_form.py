@@ -39,7 +39,7 @@ def world(rng: np.random.Generator, *, most: int = 60) -> pd.DataFrame:
 
 
 COLUMNS = ("--protected", "group", "--label", "y", "--score", "score", "--task", "regression")
-CLOSED = ("--method", "fair-regression", "--protected-as-feature", "--set", "bin_rows=1")
+CLOSED = ("--method", "fair-regression", "--group", "used", "--set", "bin_rows=1")
 """Each score by itself: bins of more rows cost more."""
 
 

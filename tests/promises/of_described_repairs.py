@@ -103,14 +103,14 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
 
     frame = dressed(sampled(rng, masses, int(rng.choice([600, 3000, 15000]))))
     constraint = str(rng.choice(list(LABELS)))
-    thresholds = str(rng.choice(["group", "blind"]))
+    group = str(rng.choice(["used", "unused"]))
     slack = [] if constraint == "minimax" else ["--slack", float(rng.choice([0.05, 0.15]))]
     mixed = frame.groupby([f"p{j}" for j in range(groups)])["likely"].nunique().max() > 1
     # fmt: off
     done = shell.run(
         "repair", shell.write(frame), "--method", "robust", "--protected", "likely", "--score", "score", "--label",
         "label", "--id", "id", "--noise-membership", ",".join(f"p{j}" for j in range(groups)), "--constraint",
-        constraint, "--assumption", "soft", *slack, "--thresholds", "blind" if mixed else thresholds, "-o",
+        constraint, "--assumption", "soft", *slack, "--group", "unused" if mixed else group, "-o",
         "rule.fairfix",
     )
     # fmt: on
@@ -160,7 +160,7 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     )
     constraint = str(rng.choice(list(LABELS)))
     slack = [] if constraint == "minimax" else ["--slack", float(rng.choice([0.05, 0.15]))]
-    solver, name = ["--score", "score", "--thresholds", str(rng.choice(["group", "blind"]))], "score"
+    solver, name = ["--score", "score", "--group", str(rng.choice(["used", "unused"]))], "score"
     if constraint != "minimax" and rng.random() < 0.3:
         solver, name = ["--solver", "oracle", "--features", "mark"], "mark"
     frame = frame.rename(columns={"score": name})

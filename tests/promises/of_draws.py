@@ -100,7 +100,7 @@ def decisions_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> T
 def values_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, slack = world(rng), float(rng.choice([0.0, 0.02, 0.1]))
     path, options = shell.write(frame), options_of(frame)
-    more = ("--slack", slack, "--protected-as-feature", "-o", "r.fairfix", "-q")
+    more = ("--slack", slack, "--group", "used", "-o", "r.fairfix", "-q")
     done = shell.run("repair", path, "--method", "fair-regression", *options, *more)
     assert done.status == 0, done.err
     parts = parts_of(

@@ -66,7 +66,7 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
         slack,
     )
     line = ("repair", data := shell.write(frame), *asked)
-    done = shell.run(*line, "--group", "estimated", "-o", "blind.fairfix")
+    done = shell.run(*line, "--group", "unused", "-o", "blind.fairfix")
     aware = shell.run(*line, "-o", "aware.fairfix")
     assert done.status == aware.status == 0, done.err
     if "not_converged" in [one["code"] for one in done.result["messages"]]:

@@ -319,7 +319,7 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 300, 6_000))
     slack = float(rng.choice([0.05, 0.1, 0.2]))
-    aware = ("--protected-as-feature", "--features", rng.choice(["score", "x,x2"]))
+    aware = ("--group", "used", "--features", rng.choice(["score", "x,x2"]))
     more: tuple[object, ...] = aware if rng.random() < 0.7 else ("--features", "score")
     if more == aware and rng.random() < 0.3:
         more = (*aware, "--decisions", "deterministic")
@@ -366,7 +366,14 @@ def guarantee_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = world.people(rng, _few_or_many(rng, 300, 4_000))
     slack = float(rng.choice([0.01, 0.05, 0.2]))
     solver = rng.choice(["merge", "linear", "equal-rates"], p=[0.1, 0.5, 0.4])
-    more = ("--protected-as-feature",) if solver == "linear" else ()
+    more = (
+        (
+            "--group",
+            "used",
+        )
+        if solver == "linear"
+        else ()
+    )
     if many := solver != "equal-rates" and rng.random() < 0.3:
         last = frame["race"] == frame["race"].max()
         frame["label"] = np.where(
@@ -448,7 +455,7 @@ def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     more: tuple[object, ...] = ("--assumption", assumption, "--constraint", constraint)
     if identified or rng.random() < 0.7:
         more = (*more, "--noise-keep", kept)
-    more = (*more, "--slack", rng.choice([0.05, 0.2, 0.5]), "--thresholds", rng.choice(["group", "blind"]))
+    more = (*more, "--slack", rng.choice([0.05, 0.2, 0.5]), "--group", rng.choice(["used", "unused"]))
     frame = population.frame(rng, _few_or_many(rng, 1000, 20_000))
     told, _ = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv"), *more)
     if told is None:

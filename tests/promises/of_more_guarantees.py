@@ -100,7 +100,7 @@ def guarantee_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
     whole = world.people(rng, _few_or_many(rng, 300, 12_000))
     more = ["--strata", "town", "--slack", rng.choice([0.05, 0.1, 0.2])]
     if kind == "fair-regression":
-        more += ["--protected-as-feature", "--features", rng.choice(["score", "x,x2"])]
+        more += ["--group", "used", "--features", rng.choice(["score", "x,x2"])]
     else:
         more += ["--constraint", rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"])]
         more += ["--gamma", rng.choice([0, 0.05, 0.5])]
@@ -147,7 +147,7 @@ def guarantee_of_each_slack(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = world.people(rng, _few_or_many(rng, 300, 6_000))
     names = sorted(frame["race"].unique())
     slacks = ",".join(f"{name}={rng.choice([0.03, 0.1, 0.3])}" for name in names)
-    more = ["--protected-as-feature", "--features", rng.choice(["score", "x,x2"])]
+    more = ["--group", "used", "--features", rng.choice(["score", "x,x2"])]
     if rng.random() < 0.3:
         more = ["--features", "score"]
     told, _ = _asked(rng, shell, frame, "fair-regression", "--group-slack", slacks, *more)
@@ -268,7 +268,7 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     balls = ",".join(f"t{j} near g{k}={r}" for j, (k, r) in enumerate(zip(home, radii, strict=True)))
     constraint = str(rng.choice([*list(LABELS)[:3]]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4])]
-    more += ["--thresholds", rng.choice(["group", "blind"]), "--noise-radius", balls]
+    more += ["--group", rng.choice(["used", "unused"]), "--noise-radius", balls]
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID
@@ -312,7 +312,7 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
 
     frame = dressed(sampled(rng, masses, _few_or_many(rng, 600, 12_000)))
     independent, constraint = rng.random() < 0.4, str(rng.choice([*list(LABELS)[:3]]))
-    more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--thresholds", "blind"]
+    more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--group", "unused"]
     more += ["--noise-membership", ",".join(columns), "--assumption", "identified" if independent else "soft"]
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
@@ -364,8 +364,8 @@ ASKED: dict[str, tuple[tuple[object, ...], tuple[float, ...]]] = {
     "ratio": (("ramp",), (0.6, 0.8)),
     "deterministic": (("ramp", "--decisions", "deterministic"), (0.1, 0.2)),
     "log loss": (("logloss", "--features", "x"), (0.05, 0.1)),
-    "distributions": (("fair-regression", "--protected-as-feature", "--features", "score"), (0.1, 0.2)),
-    "learned": (("fair-regression", "--protected-as-feature", "--features", "x,x2"), (0.15, 0.3)),
+    "distributions": (("fair-regression", "--group", "used", "--features", "score"), (0.1, 0.2)),
+    "learned": (("fair-regression", "--group", "used", "--features", "x,x2"), (0.15, 0.3)),
     "flips": (("sensei", "--solver", "equal-rates", "--features", "x"), (0.1, 0.2)),
 }
 """What is asked, and how much of it: least ratios of ``ratio``, and else slacks."""

@@ -281,7 +281,7 @@ def worst_noise_by_either_transport(rng: np.random.Generator, shell: Shell) -> T
     done = shell.run(
         "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
         "--id", "id", "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv"), *said,
-        "--constraint", constraint, "--slack", slack, "--thresholds", str(rng.choice(["group", "blind"])),
+        "--constraint", constraint, "--slack", slack, "--group", str(rng.choice(["used", "unused"])),
         "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
     )
     # fmt: on

@@ -77,7 +77,7 @@ def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> T
     check = f"{rate}.difference.true_groups<={limit!r}"
     done = shell.run(
         *["repair", shell.write(frame.drop(columns="true")), "--method", "robust", "--solver", solver, *more],
-        *["--protected", "recorded", "--protected-as-feature", "--features", names, "--label", "label"],
+        *["--protected", "recorded", "--group", "used", "--features", names, "--label", "label"],
         *["--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack],
         *["-o", "rule.fairfix", "--check", check],
     )

@@ -83,7 +83,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
         ("ramp", "--constraint", "equal_opportunity"),
         ("ramp", "--constraint", "equalized_odds", "--slack", 0.02),
         ("ramp", "--decisions", "deterministic"),
-        ("fair-regression", "--protected-as-feature", "--slack", rng.choice([0.02, 0.1])),
+        ("fair-regression", "--group", "used", "--slack", rng.choice([0.02, 0.1])),
     ][rng.integers(5)]
     seed = int(rng.integers(1000))
     done = shell.run(
@@ -235,7 +235,7 @@ def compared_with_its_own_method(rng: np.random.Generator, shell: Shell) -> Trie
         ("selection_rate.difference.between_groups", ("ramp",)),
         ("true_positive_rate.difference.between_groups", ("ramp", "--constraint", "equal_opportunity")),
         ("equalized_odds.difference.between_groups", ("ramp", "--constraint", "equalized_odds")),
-        ("ks.to_overall", ("fair-regression", "--protected-as-feature")),
+        ("ks.to_overall", ("fair-regression", "--group", "used")),
     ][rng.integers(4)]
     compared = shell.run("compare", data, *common, "--slacks", slack, "--methods", method[0])
     points = [point for point in compared.result["points"] if "failure" not in point]

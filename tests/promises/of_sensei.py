@@ -98,7 +98,7 @@ def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, flo
     world = World.drawn(rng, int(rng.integers(2, 12)))
     cut, slack = round(rng.uniform(0.05, 0.95), 3), float(rng.choice([0.0, 0.01, 0.05, 0.2]))
     frame = world.people(rng, few_or_many(rng, 6000))
-    more = ("--solver", "linear", "--protected-as-feature", "--threshold", cut, "--slack", slack)
+    more = ("--solver", "linear", "--group", "used", "--threshold", cut, "--slack", slack)
     done, made = repaired(shell, frame, *more)
     return done, made, world, cut, slack
 
@@ -167,7 +167,7 @@ def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copie
         rng, frame.sample(frac=rng.uniform(0.3, 1.0), random_state=int(rng.integers(2**31)))
     )
     more = ["--solver", "linear", "--threshold", cut, "--slack", slack, "--id", "person"]
-    more += ["--protected-as-feature"] if rng.random() < 0.5 else []
+    more += ["--group", "used"] if rng.random() < 0.5 else []
     more += ["--counterfactuals", shell.write(copies, "copies.parquet")]
     features = ",".join(name for name in frame if name not in ("sex", "label", "person"))
     made = str(shell.folder / "made.fairfix")
@@ -287,7 +287,8 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     more = (
         "--solver",
         "network",
-        "--protected-as-feature",
+        "--group",
+        "used",
         "--set",
         f"rho={rng.choice([0.0, 1.0])}",
         "--radius",
@@ -331,7 +332,7 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
         "--threshold",
         cut,
     ]
-    more += ["--protected-as-feature"] if rng.random() < 0.6 else []
+    more += ["--group", "used"] if rng.random() < 0.6 else []
     if rng.random() < 0.4:
         more += ["--set", "directions=pooled", "--set", f"direction_cost={rng.choice([0.0, 0.01, 1.0])}"]
     done, made = repaired(shell, frame, *more)
@@ -344,7 +345,7 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     people = world.people(rng, many)
     (scorer,) = Repaired.load(made).predictor.scorers
     table = read_table(people, Reading(Columns(("sex",), label="label"), thresholds=(cut,)), [*people][:-2])
-    flips = protected_flips(table, ("sex",)) if "--protected-as-feature" in more else []
+    flips = protected_flips(table, ("sex",)) if "used" in more else []
     starts = [scorer.features.matrix(one) for one in (table, *(flipped(table, flip) for flip in flips))]
     costs = cheapest_crossings(rng, scorer.member, starts, scorer.features.reach, cut)
     spent = np.cumsum(np.sort(costs)) / many

@@ -144,7 +144,7 @@ def test_a_method_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> None:
-    """Strata, pairs, copies, protected columns as features and so on: shown where the method takes them."""
+    """Strata, pairs, copies and so on: shown where the method takes them."""
     rows, plain = scored(rows=80), Columns(("race",), label="label", score="score")
     problem = RepairProblem(read_table(rows, Reading(plain)))
     asked = {
@@ -153,7 +153,6 @@ def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> N
         "pairs": replace(problem, pairs=(("a", "b"),)),
         "subspace": replace(problem, subspace=pa.table({"x": [1.0]})),
         "counterfactuals": replace(problem, copies=Counterfactuals("copies", "id", ("a",), pa.table({}), {})),
-        "protected_as_feature": replace(problem, protected_as_feature=True),
     }
     shown = set(listed(helped("repair", "--help-all", "--method", method)))
     assert set(asked) | {"noise"} == set(OF_SOME)

@@ -200,7 +200,7 @@ def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: C
     more: tuple[str, ...] = ("--gamma", "0.3")
     if method == "fair-regression":  # whose values are drawn, and no decisions
         rows = rows.assign(label=rows.score, x=rows.score.round()).drop(columns="score")
-        more = ("--features", "x", "--task", "regression", "--protected-as-feature")
+        more = ("--features", "x", "--task", "regression", "--group", "used")
     artifact, given = str(crowd / "r.fairfix"), ("--duplicate-ids", "share")
     rows.to_parquet(crowd / "rows.parquet")
     unseen = ("--unseen-group", "abstain", "--id", "person")

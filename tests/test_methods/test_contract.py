@@ -392,7 +392,7 @@ def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer
     """What is promised of other people is true of many fresh ones; a refusal says what to do instead."""
     law("guarantee")(method)
     learned: dict[str, Any] = {"features": ["x"]} if method.learns else {}
-    learned, refusal = learned | ({"group": "estimated"} if method is Blind else {}), ""
+    learned, refusal = learned | ({"group": "unused"} if method is Blind else {}), ""
     try:
         result = repair(
             scored(5, 900), method=method.name, protected="race", slack=0.3, guarantee=0.99, **learned

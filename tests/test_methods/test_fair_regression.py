@@ -450,7 +450,7 @@ def test_what_is_expected_of_a_group_of_one_row_is_within_the_slack() -> None:
     score = rng.normal(size=group.size) + (group == "b") - 2 * (group == "c")
     data = pa.table({"group": group, "y": score + rng.normal(size=group.size), "score": score})
     table = read_table(data, Reading(Columns(("group",), label="y", score="score"), task="regression"))
-    outcome = repair_table(table, FairRegression(slack=0.05), protected_as_feature=True)
+    outcome = repair_table(table, FairRegression(slack=0.05, group="used"))
     row = next(row for row in outcome.fit.table if row.id == "ks.to_overall")
 
     assert row.expected == pytest.approx(0.05, abs=5e-5)
@@ -534,8 +534,6 @@ def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, Any], s
 def test_what_the_data_do_not_allow_is_refused() -> None:
     """Errors name the column, the group or the option."""
     table = table_of(frame(many=300), "pay")
-    with pytest.raises(UsageError, match="`solver=closed-form` treats groups differently"):
-        fit(table, solver="closed-form")
     with pytest.raises(DataError, match="'pay' goes from"):
         fit(table, loss="logistic")
     with pytest.raises(UsageError, match="`loss=quantile` is for real-valued labels"):
@@ -585,10 +583,9 @@ def test_selection_takes_the_least_loss() -> None:
     table = table_of(data, "pay")
     outcome = repair_table(
         table,
-        FairRegression(slack=0.1),
+        FairRegression(slack=0.1, group="used"),
         choices={"l2": (1e-3, 1e3)},
         features=NAMES,
-        protected_as_feature=True,
     )
 
     assert [one.chosen for one in outcome.selection] == [True, False]
@@ -599,8 +596,9 @@ def test_selection_takes_the_least_loss() -> None:
 def test_the_shares_below_a_quantile_are_those_of_the_values(aware: bool) -> None:
     """What is said of held-out rows is what their values show; group seen or not."""
     table = table_of(frame(many=900), "pay")
-    repairer = FairRegression(slack=0.1, loss="quantile", quantile_level=0.8)
-    outcome = repair_table(table, repairer, features=NAMES, protected_as_feature=aware)
+    group = "used" if aware else "unused"
+    repairer = FairRegression(slack=0.1, loss="quantile", quantile_level=0.8, group=group)
+    outcome = repair_table(table, repairer, features=NAMES)
     held = table.take(outcome.split.holdout)
     values, y = outcome.predictor.predict(held), held.rows.label
     error = y - values
@@ -712,7 +710,7 @@ def test_groups_are_alike_within_each_stratum(groups: int, slack: float) -> None
 @pytest.mark.parametrize(
     ("parameters", "aware", "said"),
     [
-        ({}, False, "add `protected_as_feature`"),
+        ({}, False, "add `group=used`"),
         ({"loss": "absolute"}, True, "and the closed form"),
         ({"group_slack": "f=0.1"}, True, "`group_slack` covers all rows"),
         (
@@ -802,7 +800,7 @@ def test_from_features_to_values_in_their_units(call: Call, tmp_path: Path) -> N
 
 
 def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: Path) -> None:
-    """With --protected-as-feature the artifact asks for the group, and says so."""
+    """With --group used the artifact asks for the group, and says so."""
     pq.write_table(frame(), tmp_path / "people.parquet")
     artifact = str(tmp_path / "a.fairfix")
     base = [
@@ -821,7 +819,8 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
         "person",
         "-o",
         artifact,
-        "--protected-as-feature",
+        "--group",
+        "used",
         "--format",
         "json",
     ]
@@ -855,11 +854,11 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
     ("options", "said"),
     [
         (["--features", "age,nobody"], "'nobody'"),
-        (["--features", "age,sex"], "--protected-as-feature"),
+        (["--features", "age,sex"], "--group used"),
         (["--features", "age,rich"], "has a role already"),
         (["--features", "score"], "no score column"),
         (["--constraint", "bounded_group_loss", "--bound", "1e-9"], "meets --bound on the training rows"),
-        (["--solver", "closed-form", "--features", "age"], "--protected-as-feature"),
+        (["--solver", "closed-form", "--group", "unused"], "--group unused conflicts with"),
         (["--method", "ramp", "--features", "age"], "no score column"),
         (["--slack", "0.1,0.2"], "takes one value"),
     ],
@@ -922,7 +921,7 @@ def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path:
     artifact, out_file = str(tmp_path / "a.fairfix"), str(tmp_path / "out.parquet")
     base = [str(tmp_path / "people.parquet"), "--protected", "sex", "--label", "pay", "--task", "regression"]
     base += ["--method", "fair-regression", "--features", "age,member", "--loss", "poisson", "--id", "person"]
-    base += ["--strata", "job", "--protected-as-feature", "--slack", "0.02", "-o", artifact]
+    base += ["--strata", "job", "--group", "used", "--slack", "0.02", "-o", artifact]
     status, _, err = call("repair", *base)
     assert status == 0, err
     assert "needed at predict time: job, sex" in err
@@ -962,7 +961,7 @@ def test_an_artifact_holds_no_score_of_fewer_rows_than_a_bin_has(
     score[: sizes[0] // 2 if tied else 0] = 0.25
     frame = pd.DataFrame({"id": np.arange(codes.size), "g": codes.astype(str), "score": score})
     asked: Any = {"protected": "g", "score": "score", "id": "id", "method": "fair-regression", "slack": slack}
-    asked |= {"protected_as_feature": True, "decisions": decisions}
+    asked |= {"group": "used", "decisions": decisions}
     frame["label"] = (rng.random(codes.size) < score).astype(int)
     found = []
     for more in ({}, {"bin_rows": 1}):

@@ -111,7 +111,7 @@ def test_both_gaps_of_a_constraint_on_labels_are_told(constraint: str) -> None:
 
 @pytest.mark.parametrize("constraint", list(EVENTS))
 @pytest.mark.parametrize("slack", [0.0, 0.03])
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 def test_the_rule_as_it_is_used_holds_the_slack(constraint: str, slack: float, group: str) -> None:
     """The recorded rates of what new rows get are the slack apart, and no note has another gap to tell."""
     table = table_of(frame(groups=3))
@@ -140,11 +140,11 @@ def test_fits_for_several_slacks_share_models_and_each_tells_of_their_warnings(
     problem, found = RepairProblem(table, features=NAMES, many_fits=True), {}
     for slack in (0.1, 0.02):
         with pytest.warns(ConvergenceWarning, match="stopped early"):
-            found[slack] = LogLoss(group="estimated", slack=slack).fit(problem, rng=np.random.default_rng(0))
+            found[slack] = LogLoss(group="unused", slack=slack).fit(problem, rng=np.random.default_rng(0))
     assert len(calls) == 1
 
     with pytest.warns(ConvergenceWarning):
-        alone = fit(LogLoss(group="estimated", slack=0.02), table)
+        alone = fit(LogLoss(group="unused", slack=0.02), table)
     np.testing.assert_array_equal(found[0.02].predict(table), alone.predict(table))
     assert not np.array_equal(found[0.1].predict(table), alone.predict(table))
 
@@ -152,7 +152,8 @@ def test_fits_for_several_slacks_share_models_and_each_tells_of_their_warnings(
 def test_a_rule_without_the_group_does_not_look_at_it() -> None:
     """Whatever the group of a row is said to be, it gets the same; the rule with the group differs by it."""
     table, other = table_of(frame()), table_of(frame().set_column(1, "race", pa.array(["new"] * 1500)))
-    blind, aware = (fit(LogLoss(group=how), table) for how in ("estimated", "recorded"))
+    blind = fit(LogLoss(group="unused"), table)
+    aware = fit(LogLoss(group="used"), table, protected_as_feature=True)
 
     assert blind.inputs == ()
     assert aware.inputs == ("race",)
@@ -166,12 +167,12 @@ def test_a_group_that_features_tell_costs_nothing_to_leave_out() -> None:
     """With the group spelt out by a feature, the rule without it is nearly the one with it, the group as a feature."""
     data = frame(many=3000)
     table = table_of(data.set_column(3, "job", data["race"]))
-    blind, aware = (fit(LogLoss(group=how), table) for how in ("estimated", "recorded"))
+    blind, aware = (fit(LogLoss(group=how), table) for how in ("unused", "used"))
     assert np.abs(blind.predict(table) - aware.predict(table)).max() < 0.03
 
 
 @pytest.mark.parametrize(
-    "settings", [{"group": "estimated"}, {"constraint": "equalized_odds"}, {"group": "recorded"}], ids=str
+    "settings", [{"group": "unused"}, {"constraint": "equalized_odds"}, {"group": "used"}], ids=str
 )
 def test_cross_validation_judges_the_rule_that_is_shipped(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -362,8 +363,8 @@ def test_real_labels_are_refused() -> None:
             "`holds=given-label` applies to constraints about labels, and demographic_parity is not",
         ),
         (
-            {"holds": "given-label", "group": "estimated", "constraint": "equalized_odds"},
-            "`holds=given-label` needs `group=recorded`",
+            {"holds": "given-label", "group": "unused", "constraint": "equalized_odds"},
+            "`holds=given-label` needs `group=used`",
         ),
     ],
 )
@@ -421,7 +422,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     pq.write_table(frame(many=3000), data)
     frame(seed=1, many=300).drop_columns(["label", "score", "race"]).to_pandas().to_csv(new, index=False)
     asked = ["--protected", "race", "--id", "person", "--features", "age,job", "--method", "logloss"]
-    basic = ["repair", str(data), *asked, "--group", "estimated", "-o", out, "--no-config"]
+    basic = ["repair", str(data), *asked, "--group", "unused", "-o", out, "--no-config"]
     result = str(tmp_path / "result.json")
 
     assert run([*basic, "--slack", "0.02", "--out", f"json={result}"]) == 0
@@ -446,12 +447,6 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "protected" not in capsys.readouterr().err
     assert pq.read_table(tmp_path / "out.parquet")["p_positive"].null_count == 0
 
-    assert run([*basic, "--protected-as-feature"]) == 2
-    assert (
-        "--group estimated uses no protected column; leave out --protected-as-feature"
-        in capsys.readouterr().err
-    )
-
 
 @pytest.mark.parametrize(
     ("loss", "aware", "warning"),
@@ -460,7 +455,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         (
             0.51,
             0.47,
-            "loses 30% of the information in the features .* loses 10%: use `group=recorded`",
+            "loses 30% of the information in the features .* loses 10%: use `group=used`",
         ),
         (0.60, 0.58, "loses 75% .* loses 65%: allow more `slack`"),
     ],

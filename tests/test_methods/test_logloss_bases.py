@@ -96,7 +96,7 @@ def loss(data: Any, chance: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("basis", CURVED)
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("constraint", EVENTS)
 @pytest.mark.parametrize("slack", [0.0, 0.03])
 def test_the_shipped_rule_holds_the_slack(basis: str, group: str, constraint: str, slack: float) -> None:
@@ -248,7 +248,7 @@ def test_what_has_no_feature_columns_is_refused() -> None:
 
 
 @pytest.mark.parametrize("basis", CURVED)
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Saved, loaded and streamed the rule is the one that was fitted: its gap on the rows of the fit is the slack."""
     data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")

@@ -90,7 +90,7 @@ def within(data: Any, chance: np.ndarray, constraint: str, weight: np.ndarray | 
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("slack", [0.0, 0.03])
 def test_gaps_hold_inside_each_stratum(constraint: str, group: str, slack: float) -> None:
     """On the rows of the fit the largest gap inside a town is the slack; without strata it would be far from it."""
@@ -102,7 +102,7 @@ def test_gaps_hold_inside_each_stratum(constraint: str, group: str, slack: float
     assert rule.trace.gap < 1e-8
     assert within(data, rule.predict(table_of(data)), constraint) == pytest.approx(slack, abs=1e-8)
     assert within(data, across.predict(table_of(data)), constraint) > slack + 0.02
-    assert rule.inputs == (("town", "race") if group == "recorded" else ("town",))
+    assert rule.inputs == (("town", "race") if group == "used" else ("town",))
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -147,7 +147,7 @@ def test_the_optimum_is_that_of_the_convex_program(constraint: str, slack: float
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 def test_one_stratum_is_none(constraint: str, group: str) -> None:
     """Where all are of one town, the rule is that without strata."""
     data = frame(towns=1)
@@ -160,7 +160,7 @@ def test_one_stratum_is_none(constraint: str, group: str) -> None:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"constraint": "equalized_odds", "group": "estimated"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"constraint": "equalized_odds", "group": "unused"}], ids=str)
 def test_weights_are_rows_so_often(settings: dict[str, Any]) -> None:
     """Integer weights and repeated rows make one rule, whose weighted gaps hold."""
     data = frame()
@@ -214,7 +214,7 @@ def test_the_order_of_rows_is_irrelevant() -> None:
     """Shuffled rows get the same."""
     table = table_of(frame())
     order = np.random.default_rng(1).permutation(len(table))
-    for method in (LogLoss(), LogLoss(group="estimated", constraint="equal_opportunity")):
+    for method in (LogLoss(), LogLoss(group="unused", constraint="equal_opportunity")):
         np.testing.assert_allclose(
             fit(method, table.take(order)).predict(table),
             fit(method, table).predict(table),
@@ -226,7 +226,7 @@ def test_the_order_of_rows_is_irrelevant() -> None:
 def test_without_the_group_the_stratum_is_all_that_is_told() -> None:
     """The chances of a row's group are those given its town, so prices of other towns are nothing to it."""
     table = table_of(frame())
-    rule = fit(LogLoss(group="estimated"), table)
+    rule = fit(LogLoss(group="unused"), table)
     assert isinstance(rule, EstimatedLogit)
     other = replace(rule, prices=np.where(rule.owners == 0, rule.prices, 7.0))
     same = other.predict(table) == rule.predict(table)
@@ -236,7 +236,7 @@ def test_without_the_group_the_stratum_is_all_that_is_told() -> None:
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-@pytest.mark.parametrize("group", ["recorded", "estimated"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The report is about gaps inside strata, which hold for what ``predict`` gives the rows of the fit."""
     data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")
@@ -269,7 +269,7 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
     assert told["criterion"] == f"{WITHIN[constraint]}.difference.within_strata"
     assert "within strata" in one["among"]
     assert within(fitted, pq.read_table(out)["p_positive"].to_numpy(), constraint) <= 0.01 + 1e-8
-    assert ("group needed      yes" in needs) == (group == "recorded")
+    assert ("group needed      yes" in needs) == (group == "used")
     assert Repaired.load(saved).required[0] == "town"
 
 
@@ -297,7 +297,7 @@ def test_a_new_stratum_is_an_unseen_group(tmp_path: Path, capsys: pytest.Capture
     pq.write_table(frame(many=1200).drop_columns(["weight"]), data)
     pq.write_table(frame(1, 100, towns=4).drop_columns(["weight", "label"]), new)
     basic = ["repair", str(data), "--protected", "race", "--strata", "town", "--id", "person", "--no-config"]
-    for group, named in (("recorded", "'t3 & g"), ("estimated", "'t3' of 'town'")):
+    for group, named in (("used", "'t3 & g"), ("unused", "'t3' of 'town'")):
         saved = str(tmp_path / "a.fairfix")
         how = ["--features", "age,club,job", "--method", "logloss", "--group", group, "-o", saved, "-q"]
         assert run([*basic, *how]) == 0

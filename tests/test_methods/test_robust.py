@@ -182,22 +182,22 @@ def test_models_of_minimax_err_no_more_than_is_told_in_any_true_group(assumption
     (text,) = [str(note) for note in rule.trace.notes if "assumption, the largest error rate" in note]
     said = float(re.findall(r"is at most (\d\.\d{4});", text)[0])
     assert max(wrong[data["true"] == j].mean() for j in range(3)) <= said + 1e-4
-    blind = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
+    blind = fit(Robust(group="unused", **what), table, told, features=("x",))
     (text,) = [str(note) for note in blind.trace.notes if "assumption, the largest error rate" in note]
     assert said <= float(re.findall(r"is (\d\.\d{4});", text)[0]) + 0.02
 
 
-@pytest.mark.parametrize("thresholds", ["group", "blind"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("parity", PARITIES)
 @pytest.mark.parametrize("noise", ["uniform", "adversarial", "by score"])
 def test_a_certificate_holds_for_the_true_groups_whatever_the_noise(
-    noise: str, parity: str, thresholds: str
+    noise: str, parity: str, group: str
 ) -> None:
     """With the table by label of the very rows, no noise breaks the constraint on them; the naive repair is broken."""
     data = people()
     noisy = recorded(data, noise)
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    rule = fit(Robust(constraint=parity, thresholds=thresholds, slack=0.04), table, told)
+    rule = fit(Robust(constraint=parity, group=group, slack=0.04), table, told)
     chance = rule.predict(table)
 
     assert excess(data, chance, parity, 0.04) <= 1e-6
@@ -416,7 +416,7 @@ def test_a_blind_rule_is_one_for_all() -> None:
     data = people()
     noisy = recorded(data, "uniform")
     table, told = table_of(data, noisy), known(data, noisy, label=True)
-    blind = fit(Robust(constraint="equal_opportunity", thresholds="blind"), table, told)
+    blind = fit(Robust(constraint="equal_opportunity", group="unused"), table, told)
     aware = fit(Robust(constraint="equal_opportunity"), table, told)
     turned = table_of(data, (noisy + 1) % 3)
 
@@ -578,7 +578,7 @@ def test_what_is_given_stays_and_of_joint_masses_either_may() -> None:
             "Add a column label to the table, or choose `assumption",
         ),
         ({"assumption": "certified"}, False, "needs a noise table with labels"),
-        ({"protected_as_feature": True, "features": ("x",)}, True, "uses no protected column"),
+        ({"group": "used", "solver": "oracle", "features": ("x",)}, True, "`group=used` conflicts with"),
         ({"assumption": "identified", "seen_by_model": ("x", "group")}, True, "the model uses group"),
         ({"assumption": "epsilon", "seen_by_model": ("group",)}, True, "the model uses group"),
     ],
@@ -603,9 +603,9 @@ TRAINED = {"solver": "dro", "features": ("x",)}
         (
             {"features": ("x", "group")},
             True,
-            "may use the recorded group group only with `protected_as_feature`",
+            "may use the recorded group group only with `group=used`",
         ),
-        ({"features": (), "protected_as_feature": True}, True, "needs more than a score; name columns"),
+        ({"features": (), "group": "used"}, True, "needs more than a score; name columns"),
         ({"learner": "trees"}, True, "`learner=trees` conflicts with `solver=dro`"),
         ({"assumption": "identified"}, True, "`assumption=identified` conflicts with `solver=dro`"),
         ({"assumption": "soft"}, True, "`assumption=soft` conflicts with `solver=dro`"),
@@ -663,7 +663,7 @@ def test_a_mixture_of_models_holds_for_the_true_groups_whatever_the_noise(
     assert not rule.needs_protected
     assert not rule.needs_score
     assert rule.trace.objective == pytest.approx(np.where(data["label"] == 1, 1 - chance, chance).mean())
-    cut = fit(Robust(thresholds="blind", **what), table, told, features=("x",))
+    cut = fit(Robust(group="unused", **what), table, told, features=("x",))
     if assumption != "radii":  # whose thresholds know that decisions are drawn later
         assert rule.trace.objective <= cut.trace.objective + 0.03
     assert any("the learner fitted" in note for note in rule.trace.notes)
@@ -681,7 +681,7 @@ def test_a_mixture_needs_features_and_no_group_among_them() -> None:
             {"features": ("x",)},
             "`assumption=identified` conflicts with",
         ),
-        ({}, {"features": ("x",), "protected_as_feature": True}, "`protected_as_feature`"),
+        ({"group": "used"}, {"features": ("x",)}, "`group=used` conflicts with"),
         ({"constraint": "equal_opportunity"}, {"features": ("x",)}, "choose `assumption=soft`"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -881,7 +881,7 @@ def test_usual_bins_make_few_rules() -> None:
     table = table_of(data, noisy)
     rule = fit(Robust(solver="ideal", assumption="soft"), table, other)
     assert rule.trace.iterations == 36**3
-    assert fit(Robust(solver="ideal", thresholds="blind"), table, other).trace.iterations <= 101
+    assert fit(Robust(solver="ideal", group="unused"), table, other).trace.iterations <= 101
 
 
 def test_recorded_groups_of_the_table_that_the_rows_do_not_have_are_named() -> None:
@@ -1017,16 +1017,16 @@ def repair(tmp_path: Path, *more: str) -> int:
     return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
 
 
-@pytest.mark.parametrize("thresholds", ["group", "blind"])
-def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("group", ["used", "unused"])
+def test_in_a_shell(group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Repair, inspect and predict; the true race, which nothing of this saw, is treated alike."""
-    assert repair(tmp_path, "--thresholds", thresholds, "--slack", "0.05") == 0
+    assert repair(tmp_path, "--group", group, "--slack", "0.05") == 0
     told = json.loads(capsys.readouterr().out)
     artifact = str(tmp_path / "a.fairfix")
-    needs = ["race_recorded"] if thresholds == "group" else []
+    needs = ["race_recorded"] if group == "used" else []
 
     assert told["requires"]["columns"] == [*needs, "score", "applicant_id"]
-    assert told["requires"]["protected_at_predict"] == (thresholds == "group")
+    assert told["requires"]["protected_at_predict"] == (group == "used")
     assert any(note.startswith("relies on N1 (soft)") for note in (*told["warnings"], *told["notes"]))
     assert run(["inspect", artifact]) == 0
     assert "robust" in capsys.readouterr().out
@@ -1034,7 +1034,7 @@ def test_in_a_shell(thresholds: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     found = pq.read_table(tmp_path / "out.parquet").to_pandas()
     rates = found.groupby("race")["p_positive"].mean()
     assert (rates - found["p_positive"].mean()).abs().max() < 0.07
-    assert Repaired.load(artifact).predictor.needs_protected == (thresholds == "group")
+    assert Repaired.load(artifact).predictor.needs_protected == (group == "used")
 
 
 @pytest.mark.slow
@@ -1068,7 +1068,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     cases = {
         ("--constraint", "equal_opportunity"): "the noise table has no labels",
         ("--constraint", "equal_opportunity", "--assumption", "epsilon", "--epsilon", "0.0001"): "--epsilon",
-        ("--features", "income", "--protected-as-feature"): "uses no protected column",
+        ("--solver", "oracle", "--features", "income", "--group", "used"): "--group used conflicts with",
         ("--set", "bins=1"): "bins must be at least 2",
         ("--solver", "dro"): "which needs more than a score; name columns with --features",
         (
@@ -1208,7 +1208,7 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
     noisy = recorded(data, "by score")
     table, told = table_of(data, noisy), known(data, noisy, label=False)
     features = {"features": ("x",)} if solver != "ideal" else {}
-    more = {"thresholds": "blind"} if solver == "ideal" else {}
+    more = {"group": "unused"} if solver == "ideal" else {}
     for keep in ("true-given-noisy", "noisy-given-true"):
         rule = fit(
             Robust(solver=solver, slack=0.2, survey_confidence=0.9, **more),

@@ -90,20 +90,20 @@ def worst(frame: pd.DataFrame, chance: np.ndarray, parity: str, weight: np.ndarr
     return out
 
 
-@pytest.mark.parametrize("thresholds", ["group", "blind"])
+@pytest.mark.parametrize("group", ["used", "unused"])
 @pytest.mark.parametrize("parity", ["demographic_parity", "equal_opportunity"])
 def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
-    parity: str, thresholds: str
+    parity: str, group: str
 ) -> None:
     """The worst assignment of rows to groups reaches the slack and is not beyond, with weights too."""
     frame = people(0, 400)
     for weight in (None, "w"):
-        method = Robust(constraint=parity, assumption="soft", slack=0.1, thresholds=thresholds, bins=30.0)
+        method = Robust(constraint=parity, assumption="soft", slack=0.1, group=group, bins=30.0)
         rule = fit(method, frame, weight=weight)
         chance = rule.predict(table_of(frame, weight))
         own = np.ones(len(frame)) if weight is None else frame["w"].to_numpy()
         assert worst(frame, chance, parity, own) == pytest.approx(0.1, abs=1e-6)
-        if thresholds == "blind":
+        if group == "unused":
             assert len(rule.curves) == 1
 
 
@@ -245,7 +245,7 @@ def test_what_is_relied_on_is_said() -> None:
         assert "eps*" not in notes
     assert method.noise_in_force(Noise(membership=COLUMNS)).independent
     vague = fit(
-        Robust(constraint="equal_opportunity", assumption="soft", thresholds="blind"),
+        Robust(constraint="equal_opportunity", assumption="soft", group="unused"),
         frame.assign(p_a=0.3, p_b=0.7),
         **said,
     )
@@ -272,9 +272,9 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     with pytest.raises(UsageError, match="`solver=soft` does not support membership probabilities"):
         Robust(solver="soft").fit(problem, rng=np.random.default_rng(0))
     mixed = frame.assign(likely=np.where(frame["id"] % 2, "a", "b"))
-    with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Use `thresholds=blind`"):
+    with pytest.raises(UsageError, match=r"in the groups 'a' and 'b' of 'likely'.*Use `group=unused`"):
         fit(Robust(), mixed)
-    fit(Robust(thresholds="blind", slack=0.2), mixed)
+    fit(Robust(group="unused", slack=0.2), mixed)
     with pytest.raises(DataError, match=r"p_a, p_b sum to 0.5 in row 3"):
         fit(
             Robust(),

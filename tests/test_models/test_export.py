@@ -75,11 +75,11 @@ REPAIRS: dict[str, dict[str, Any]] = {
     },
     "thresholds": {"method": "ramp", "solver": "exact", "constraint": "equalized_odds"},
     "bins of counts": {"method": "ramp", "gamma": 0.8},
-    "tube": {"method": "fair-regression", "protected_as_feature": True},
+    "tube": {"method": "fair-regression", "group": "used"},
     "tube of counts": {"method": "fair-regression"},
     "tube without draws": {
         "method": "fair-regression",
-        "protected_as_feature": True,
+        "group": "used",
         "decisions": "deterministic",
     },
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
@@ -91,7 +91,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "features": FEATURES,
     },
     "estimated logit": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
-    "logit of strata": {"method": "logloss", "group": "estimated", "strata": "sex", "features": FEATURES},
+    "logit of strata": {"method": "logloss", "group": "unused", "strata": "sex", "features": FEATURES},
     "logit of splines": {"method": "logloss", "basis": "splines", "features": FEATURES},
     "logit of trees": {
         "method": "logloss",

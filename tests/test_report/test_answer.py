@@ -408,7 +408,7 @@ def test_losses_in_any_unit_are_read_with_three_digits(unit: float) -> None:
     group, x = rng.choice(["a", "b"], 400), rng.normal(size=400)
     y, score = (unit * (x + (group == "a") + noise) for noise in (rng.normal(size=400), 0.0))
     rows = pa.table({"g": group, "y": y, "score": score, "id": np.arange(400)})
-    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "protected_as_feature": True}
+    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "group": "used"}
     result = fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict()
     text = renderer("text")(result)
 
@@ -429,7 +429,7 @@ def test_means_that_round_alike_are_told_apart() -> None:
     group, x = rng.choice(["a", "b"], 400), rng.normal(size=400)
     y = 1e6 + x + (group == "a")
     rows = pa.table({"g": group, "y": y, "score": y, "id": np.arange(400)})
-    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "protected_as_feature": True}
+    asked: dict[str, Any] = {"method": "fair-regression", "task": "regression", "group": "used"}
     text = renderer("text")(fairfix.repair(rows, protected="g", label="y", id="id", **asked).to_dict())
     pairs = re.findall(r"most:\s+its\s+mean\s+(rises|falls)\s+from\s+(\S+)\s+to\s+([^\s;]+\d)", text)
 

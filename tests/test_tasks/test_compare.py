@@ -204,12 +204,14 @@ def test_text_shows_the_frontier_and_who_needs_the_group(runs: tuple[Path, Path]
 
 def test_features_are_learned_from_when_asked(call: Call) -> None:
     """With features the methods that learn use them; methods that need a score are compared where there is one."""
-    status, out, err = call("--features", "x", "--protected-as-feature", "--format", "json")
+    status, out, err = call("--features", "x", "--group", "used", "--format", "json")
     result = json.loads(out)
 
     assert status == 0, err
     assert result["settings"]["features"] == ["x"]
     assert {point["title"] for point in result["points"]} >= {"fair-regression", "ramp"}
+    assert "logloss, without the group" not in {point["title"] for point in result["points"]}
+    assert all(point["protected_at_predict"] for point in result["points"] if point["slack"] is not None)
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

@@ -55,7 +55,7 @@ WORLDS: Mapping[str, tuple[pa.Table, dict[str, Any]]] = {
     "features": (people(6), {"features": ["x", "z"], "methods": ["logloss", "sensei"]}),
     "aware": (
         people(7),
-        {"features": ["x", "z"], "protected_as_feature": True, "methods": ["sensei", "logloss"]},
+        {"features": ["x", "z"], "group": "used", "methods": ["sensei", "logloss"]},
     ),
     "values": (people(8), {"task": "regression", "label": "x"}),
     "strata": (people(9), {"strata": "sex", "methods": ["ramp"]}),

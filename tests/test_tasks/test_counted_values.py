@@ -236,10 +236,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"constraint": "bounded_group_loss", "bound": "0.2"},
         "fits a new model of the label",
     ),
-    "plug-in": ({"solver": "plug-in"}, "use `solver=closed-form`"),
+    "plug-in": ({"solver": "plug-in"}, "use `group=used`"),
     "reduction": ({"solver": "reduction"}, "use `solver=closed-form`"),
     "features": ({"features": "x"}, "leave out `features`"),
-    "a feature": ({"protected_as_feature": True}, "leave out `protected_as_feature`"),
+    "no group": ({"group": "unused"}, "use `group=used`"),
 }
 
 

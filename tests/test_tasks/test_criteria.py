@@ -78,7 +78,7 @@ def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[
     protected = {} if {"protected_number", "noise_membership"} & set(options) else {"protected": "group"}
     learned: list[dict[str, Any]] = [{"features": ["x", "z"]}]
     if not options.keys() - {"solver"}:
-        learned.append({"features": ["x", "z"], "protected_as_feature": True})
+        learned.append({"features": ["x", "z"], "group": "used"})
         learned.append({"features": ["x", "z"], "task": "regression", "label": "age"})
     for more in ({}, *learned):
         try:

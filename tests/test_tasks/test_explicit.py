@@ -101,7 +101,7 @@ VALUES: Mapping[str, Any] = {
     "id": "key",
     "counterfactuals": pd.DataFrame({"key": ["k1"], "x": [0.5]}),
     "unlabelled": people().drop(columns="label"),
-    "protected_as_feature": True,
+    "group": "used",
     "duplicate_ids": "share",
     "holdout": 0.5,
     "validation": 0.4,

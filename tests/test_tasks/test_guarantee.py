@@ -149,12 +149,12 @@ SOFT = {"protected": None, "noise_membership": "a=p_a,b=p_b"}
             "selection_rate.covariance.within_strata",
         ),
         (
-            {"method": "fair-regression", "strata": "town", "protected_as_feature": True, "slack": 0.5},
+            {"method": "fair-regression", "strata": "town", "group": "used", "slack": 0.5},
             "uniform",
             "ks.within_strata",
         ),
         (
-            {**LOSS, "constraint": "statistical_parity", "strata": "town", "protected_as_feature": True},
+            {**LOSS, "constraint": "statistical_parity", "strata": "town", "group": "used"},
             "held-out",
             "ks.within_strata",
         ),
@@ -196,7 +196,7 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
                 "noise_membership": ["a=p_a", "b=p_b"],
                 "assumption": "soft",
                 "protected": "likely",
-                "thresholds": "blind",
+                "group": "unused",
             },
             "by the true groups behind likely, .* and that the membership probabilities are right",
         ),
@@ -415,7 +415,7 @@ def test_values_beyond_those_of_the_fit_are_moved_to_them() -> None:
 
 
 def test_each_group_is_promised_its_own_slack() -> None:
-    asked = {"method": "fair-regression", "protected_as_feature": True, "features": "score", "slack": 0.5}
+    asked = {"method": "fair-regression", "group": "used", "features": "score", "slack": 0.5}
     one = made(rows(4000), **asked, group_slack="a=0.12").content["guarantee"]
 
     assert {own["group"]: own["slack"] for own in one["limits"]} == {"a": 0.12, "b": 0.5, "c": 0.5}
@@ -426,7 +426,7 @@ def test_each_group_is_promised_its_own_slack() -> None:
 
 
 def test_a_group_of_which_nothing_is_asked_is_promised_nothing() -> None:
-    asked = {"method": "fair-regression", "protected_as_feature": True, "slack": None}
+    asked = {"method": "fair-regression", "group": "used", "slack": None}
     one = made(**asked, group_slack="a=0.2,b=inf,c=0.5").content["guarantee"]
 
     assert [(own["group"], own["slack"]) for own in one["limits"]] == [("a", 0.2), ("c", 0.5)]
@@ -434,7 +434,7 @@ def test_a_group_of_which_nothing_is_asked_is_promised_nothing() -> None:
 
 
 def test_values_are_promised_as_they_are_expected_over_their_draws() -> None:
-    asked = {"method": "fair-regression", "protected_as_feature": True, "features": "score", "slack": 0.1}
+    asked = {"method": "fair-regression", "group": "used", "features": "score", "slack": 0.1}
     result = made(rows().assign(score=lambda frame: frame["score"].round(1).clip(0.1, 0.9)), **asked)
     one = result.content["guarantee"]
     (shown,) = (row for row in result.outcome.fit.table if row.id == "ks.to_overall")

@@ -173,12 +173,12 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "features": (
         "repair",
-        "--protected race --method logloss --features x,town --protected-as-feature -o r.fairfix",
+        "--protected race --method logloss --features x,town --group used -o r.fairfix",
         {
             "protected": "race",
             "method": "logloss",
             "features": ["x", "town"],
-            "protected_as_feature": True,
+            "group": "used",
             "output": Path("r.fairfix"),
         },
     ),

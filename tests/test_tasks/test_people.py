@@ -19,7 +19,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "thresholds": {"method": "ramp", "slack": 0.02, "decisions": "deterministic"},
     "steps": {"method": "ramp", "constraint": "equalized_odds", "slack": 0.02},
     "curves": {"method": "logloss", "features": "score"},
-    "values": {"method": "fair-regression", "protected_as_feature": True},
+    "values": {"method": "fair-regression", "group": "used"},
     "blind": {"method": "fair-regression"},
 }
 

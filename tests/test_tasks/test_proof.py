@@ -406,8 +406,7 @@ def test_what_is_expected_over_draws_asks_models_once(
 
     monkeypatch.setattr(Scorer, "__call__", counted)
     method = FairRegression(slack=0.05, **parameters)  # type: ignore[arg-type]
-    aware = method.solver == "closed-form"
-    outcome = repair_table(rows, method, features=("p",), protected_as_feature=aware)
+    outcome = repair_table(rows, method, features=("p",))
 
     assert outcome.predictor.randomized
     assert any(row.expected is not None for part in (outcome.fit, outcome.holdout) for row in part.table)

@@ -32,9 +32,9 @@ from tests.conftest import Call
 WAYS: dict[str, dict[str, Any]] = {
     "merge": {},
     "trees": {"learner": "trees"},
-    "linear": {"solver": "linear", "protected_as_feature": True, "rho": "inf"},
-    "auto": {"solver": "linear", "protected_as_feature": True},
-    "network": {"solver": "network", "protected_as_feature": True, "rho": 30, "hidden": 4, "batch": 100},
+    "linear": {"solver": "linear", "group": "used", "rho": "inf"},
+    "auto": {"solver": "linear", "group": "used"},
+    "network": {"solver": "network", "group": "used", "rho": 30, "hidden": 4, "batch": 100},
 }
 
 
@@ -104,7 +104,7 @@ def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
     held = told.iloc[result.outcome.split.holdout]
     assert row(result, "accuracy")["before"]["value"] == pytest.approx((held["told"] == held["job"]).mean())
     assert row(result, "decision_flips.under_flips")["before"]["value"] is None
-    plain = repaired(protected_as_feature=True, solver="linear", rho=10)
+    plain = repaired(group="used", solver="linear", rho=10)
     assert row(plain, "decision_flips.under_flips")["before"]["value"] > 0.1
 
 
@@ -121,7 +121,7 @@ def test_comparable_values_change_no_class() -> None:
 
 def test_copies_are_heeded_and_told_of() -> None:
     copies = people()[["id", "sex"]].iloc[:600].assign(sex=lambda rows: rows["sex"].map({"f": "m", "m": "f"}))
-    result = repaired(protected_as_feature=True, solver="linear", slack=0.1, counterfactuals=copies)
+    result = repaired(group="used", solver="linear", slack=0.1, counterfactuals=copies)
     name = "decision_flips.under_counterfactuals"
     held = people().iloc[result.outcome.split.holdout].merge(copies, on="id", suffixes=("", "_other"))
     now, then = (
@@ -174,7 +174,7 @@ def test_whole_numbers_stay_numbers_and_equal_chances_give_the_first_class() -> 
 
 
 def test_one_row_is_predicted_as_among_others() -> None:
-    made = repaired(protected_as_feature=True, solver="network", rho=1, hidden=3, batch=50).repaired
+    made = repaired(group="used", solver="network", rho=1, hidden=3, batch=50).repaired
     rows = people().head(5)[["id", "sex", "skill"]]
     whole = made.predict(rows).to_dict("records")
     assert [made.predict(one) for one in rows.to_dict("records")] == whole
@@ -205,7 +205,7 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
         ({"method": "logloss"}, UsageError, "`method=sensei` with `solver=merge`"),
         ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
         ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
-        ({"solver": "linear", "protected_as_feature": True, "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
+        ({"solver": "linear", "group": "used", "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
         ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
         ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
         ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
@@ -245,7 +245,7 @@ def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
 def test_reports_name_the_class_of_a_check(form: str) -> None:
     result = repaired(
         solver="linear",
-        protected_as_feature=True,
+        group="used",
         rho=0.1,
         check=["tpr.difference<=0.01", "decision_flips.under_flips<=0.9", "accuracy.min>=0.1"],
     )
@@ -279,7 +279,8 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
     more = [
         "--solver",
         "linear",
-        "--protected-as-feature",
+        "--group",
+        "used",
         "--features",
         "skill",
         "--set",
@@ -307,7 +308,7 @@ def test_a_guarantee_is_of_the_classes_that_change_with_the_group() -> None:
     """By construction where the rule sees no group; else by Clopper and Pearson on rows that the fit has not seen."""
     blind = repaired(guarantee=0.95, slack=0.05).to_dict()["guarantee"]
     assert (blind["way"], blind["bound"], blind["holds"]) == ("construction", 0.0, True)
-    given = {"protected_as_feature": True, "solver": "linear", "rho": 0.0, "slack": 0.9, "guarantee": 0.95}
+    given = {"group": "used", "solver": "linear", "rho": 0.0, "slack": 0.9, "guarantee": 0.95}
     result = repaired(**given)
     told, held = result.to_dict()["guarantee"], result.outcome.split.holdout
     rows = people().iloc[held]
@@ -328,7 +329,7 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
     gone = rng.random(800) < 0.3
     data = people().assign(sex=people()["sex"].where(~gone))
     data.loc[gone & (rng.random(800) < 0.8), "job"] = "poet"
-    given = {"solver": "linear", "protected_as_feature": True, "missing_group": "group", "slack": 0.6}
+    given = {"solver": "linear", "group": "used", "missing_group": "group", "slack": 0.6}
     result = repaired(data, rho=rho, **given)
     held = data.iloc[result.outcome.split.holdout]
     ways = [held, *(held.assign(sex=level) for level in "fm")]
@@ -361,7 +362,7 @@ def test_the_answer_says_of_which_class_other_checks_are() -> None:
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
     """An error that names group and ways out, nothing, or what a row of no group gets; a blind rule asks nobody."""
-    made = repaired(solver="linear", protected_as_feature=True, rho=1).repaired
+    made = repaired(solver="linear", group="used", rho=1).repaired
     rows = people().assign(sex=np.where(np.arange(800) < 3, "x", people()["sex"]))
     with pytest.raises(
         DataError, match=r"group 'x' of 'sex' was not in the training rows \(3 of the 800 rows"

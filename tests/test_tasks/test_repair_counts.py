@@ -508,7 +508,7 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "several": ({"method": "ramp", "gamma": [0.01, 0.1]}, "`gamma` takes one value"),
     "folds": ({"method": "logloss", "l2": "cv"}, "give a number"),
     "features": ({"method": "logloss", "features": "x"}, "leave out `features`"),
-    "group as a feature": ({"method": "logloss", "protected_as_feature": True}, "protected_as_feature"),
+    "no group": ({"method": "logloss", "group": "unused"}, "use `group=used`"),
     "another column": ({"method": "ramp", "protected": "sex"}, "made with race"),
     "another label": ({"method": "ramp", "label": "other"}, "made with label"),
     "data": ({"method": "ramp", "data": "x.csv"}, "leave out `data`"),

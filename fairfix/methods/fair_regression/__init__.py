@@ -53,9 +53,9 @@ from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, param
+from fairfix.methods.base import Solver, group_param, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
-from fairfix.methods.fair_regression.parity import ClosedForm, PlugIn, Reduction
+from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.fair_regression.search import Searched
 from fairfix.methods.learned import l2_param, label_of, learner_param
@@ -106,7 +106,7 @@ class FairRegression(Searched, Promised):
         "reduction": Reduction,
         "bounded_group_loss": GroupLoss,
     }
-    rivals: ClassVar = {"": {}, "group seen": {"solver": "closed-form"}}
+    rivals: ClassVar = {"": {}, "group seen": {"group": "used"}}
 
     constraint: str = param(
         "statistical_parity",
@@ -114,6 +114,7 @@ class FairRegression(Searched, Promised):
         choices=("statistical_parity", "bounded_group_loss"),
     )
     slack: float = param(0.05, "largest allowed gap, in the method's criterion", at_least=0.0)
+    group: str = group_param("auto", "used", "unused")
     group_slack: str = param("", "slacks of individual groups instead, as GROUP=NUMBER,...", text=True)
     loss: str = param(
         "auto",
@@ -133,8 +134,7 @@ class FairRegression(Searched, Promised):
     )
     solver: str = param(
         "auto",
-        "solver for statistical parity; auto: closed-form if the protected columns are features, and from "
-        "counts, else plug-in",
+        "solver for statistical parity; auto: closed-form with group used and from counts, else plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
     oracle: str = param(
@@ -240,6 +240,11 @@ class FairRegression(Searched, Promised):
         return self.solvers[self.solver if self.constraint == "statistical_parity" else self.constraint](self)
 
     @property
+    def learns_groups(self) -> bool:
+        """Whether the protected columns are features too."""
+        return self.group == "used" or self.solver == "closed-form"
+
+    @property
     def slack_of_all(self) -> float | None:
         """The slack, unless groups have their own, or losses are bounded."""
         return None if self.group_slack or self.constraint == "bounded_group_loss" else self.slack
@@ -252,6 +257,8 @@ class FairRegression(Searched, Promised):
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
+        if self.group == "unused":
+            return MODELS_GROUPS
         if not super().needs_rows and self.loss not in ("auto", *OF_MEAN):
             return f"the expectation of `loss={self.loss}` depends on the labels of individual rows; use `loss=square`"
         return super().needs_rows
@@ -409,7 +416,7 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
         "`strata` need `constraint=statistical_parity` and the closed form; leave out `strata`": (
             method.constraint != "statistical_parity" or not closed
         ),
-        "within strata, the rule must use the group; add `protected_as_feature`, or leave out `strata`": (
+        "within strata, the rule must use the group; add `group=used`, or leave out `strata`": (
             not problem.protected_as_feature
         ),
         "`group_slack` covers all rows and cannot be combined with `strata`; give one `slack`": method.group_slack,

@@ -55,7 +55,7 @@ class GroupLoss(Solver):
     )
     reads: ClassVar = dict.fromkeys(
         (
-            *("bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"),
+            *("group", "bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"),
             *("search", "price_bound", "nu", "learning_rate", "rounds"),
         ),
         anything,

@@ -38,10 +38,7 @@ from fairfix.optim.saddle import Game
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
 
-MODELS_GROUPS = (
-    "without the group it must learn the group from individual rows; use `solver=closed-form`, "
-    "which uses the group"
-)
+MODELS_GROUPS = "without the group it must learn the group from individual rows; use `group=used`"
 """Why counts do not do for rows."""
 
 # ---------------------------------------------------------------------- closed form
@@ -61,8 +58,8 @@ class ClosedForm(Solver):
         "bin_rows": anything,
         "learner": anything,
         "l2": anything,
+        "group": only("auto", "used"),
     }
-    sees_groups = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit the tube."""
@@ -230,7 +227,7 @@ class PlugIn(Solver):
     option = "`solver=plug-in`"
     needs_rows = MODELS_GROUPS
     reads: ClassVar = dict.fromkeys(
-        ("group_slack", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
+        ("group", "group_slack", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -292,7 +289,7 @@ def _notes_on_rule(
             aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
             remedy = (
                 f"a rule that may use {names!r} when predicting loses {aware:.0%}: add "
-                "`protected_as_feature`, or allow more `slack`"
+                "`group=used`, or allow more `slack`"
                 if aware <= given / 2
                 else f"one that uses {names!r} would lose {aware:.0%}; allow more `slack`"
             )
@@ -339,7 +336,17 @@ class Reduction(Solver):
     needs_rows = "it learns models from individual rows; use `solver=closed-form`"
     reads: ClassVar = dict.fromkeys(
         (
-            *("group_slack", "loss", "quantile_level", "huber_delta", "oracle", "mixture", "learner", "l2"),
+            *(
+                "group",
+                "group_slack",
+                "loss",
+                "quantile_level",
+                "huber_delta",
+                "oracle",
+                "mixture",
+                "learner",
+                "l2",
+            ),
             *("search", "price_bound", "nu", "learning_rate", "rounds"),
         ),
         anything,

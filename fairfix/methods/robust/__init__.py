@@ -31,7 +31,7 @@ from typing import ClassVar, cast
 
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
-from fairfix.methods.base import Repairer, param
+from fairfix.methods.base import Repairer, group_param, param
 from fairfix.methods.learned import l2_param, learner_param
 from fairfix.methods.robust.mixed import OracleMixture
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
@@ -119,11 +119,7 @@ class Robust(Repairer):
         at_most=0.9999,
     )
     z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
-    thresholds: str = param(
-        "group",
-        "thresholds by recorded group, which is then needed at predict time, or the same for all rows",
-        choices=("group", "blind"),
-    )
+    group: str = group_param("auto", "used", "unused")
     bins: float | str = param(
         "auto",
         "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
@@ -153,6 +149,11 @@ class Robust(Repairer):
                     "minimizes the largest "
                     f"error of thresholds, or of models with `solver=oracle`; leave out `{name}`"
                 )
+
+    @property
+    def learns_groups(self) -> bool:
+        """Whether the recorded groups are features too, of a rule that is trained."""
+        return self.group == "used" and self.solver in ("dro", "soft")
 
     @property
     def slack_of_all(self) -> float | None:

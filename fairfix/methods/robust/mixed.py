@@ -47,10 +47,10 @@ class OracleMixture(Solver):
     method: Robust
     option = "`solver=oracle`"
     uses_labels = True
-    sees_groups = False
     needs_rows = "it fits models to the features of rows; use `solver=thresholds`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins", "survey_confidence"), anything),
+        "group": only("unused"),
         "assumption": only("auto", "soft", "certified", "radii"),
     }
 

@@ -1,6 +1,6 @@
 """Robust thresholds of a score: the best of all (a linear program), or of a small class of rules (a search).
 
-The rule may use the recorded group (``thresholds="group"``) or be one for everybody (``"blind"``), which leaves little
+The rule may use the recorded group (``group="used"``) or be one for everybody (``"unused"``), which leaves little
 to choose and so costs more. The search looks at all rules with a cut per recorded group, and mixes them so that the
 error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.noisy.ideal`.
 """
@@ -43,7 +43,6 @@ class Postprocessed(Solver):
 
     method: Robust
     uses_labels = True
-    sees_groups = False
     needs_rows = ""
 
     @abstractmethod
@@ -61,7 +60,7 @@ class Postprocessed(Solver):
         method, groups = self.method, problem.cells
         assumed = assumption_of(method, problem)
         scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
-        blind = method.thresholds == "blind"
+        blind = method.group == "unused"
         kinds = Kinds.recorded(problem, blind=blind)
         fine = kinds if kinds.vectors is None else kinds.by_vector(problem)
         rows = Binned.of(problem, scored, method.parity, self.bins(assumed, len(groups.levels)), fine)
@@ -142,10 +141,10 @@ class Postprocessed(Solver):
             yield Note(
                 f"{which} of {best.programs:,} rules, each checked against its own worst noise", "search"
             )
-        if method.thresholds == "group":
+        if method.group != "unused":
             recorded = " x ".join(problem.cells.columns)
             yield Note(
-                f"decisions use the recorded group {recorded!r}; `thresholds=blind` does not", "uses_group"
+                f"decisions use the recorded group {recorded!r}; `group=unused` does not", "uses_group"
             )
         yield from cut_note(problem)
 
@@ -157,7 +156,7 @@ class Thresholds(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "epsilon", "z", "thresholds", "bins", "learner", "l2"),
+                *("constraint", "sides", "epsilon", "z", "group", "bins", "learner", "l2"),
                 "survey_confidence",
             ),
             anything,
@@ -203,7 +202,7 @@ class Ideal(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "thresholds", "bins", "decisions", "learner", "l2"),
+                *("constraint", "sides", "group", "bins", "decisions", "learner", "l2"),
                 "survey_confidence",
             ),
             anything,
@@ -213,13 +212,13 @@ class Ideal(Postprocessed):
 
     def bins(self, assumed: Assumption, groups: int) -> int:
         """Return how many bins there are; UsageError where they make too many rules to look at all."""
-        given, free = self.method.bins, 1 if self.method.thresholds == "blind" else groups
+        given, free = self.method.bins, 1 if self.method.group == "unused" else groups
         bins = max(usual_bins(free, 100), 2) if isinstance(given, str) else int(given)
         if rules_of(bins, free) > MOST:
             raise UsageError(
                 f"{self.method.name}: `solver=ideal` searches all rules, and {bins} bins in {groups} recorded groups "
                 f"make {rules_of(bins, free):,}; it searches {MOST:,} at most. Use fewer `bins`, "
-                "`thresholds=blind`, or `solver=thresholds`"
+                "`group=unused`, or `solver=thresholds`"
             )
         return bins
 
@@ -231,6 +230,6 @@ class Ideal(Postprocessed):
             adversary = noise.adversary(assumed)
         except ValueError as error:
             raise DataError(f"{self.method.name}: {error}") from error
-        blind, single = self.method.thresholds == "blind", self.method.decisions == "deterministic"
+        blind, single = self.method.group == "unused", self.method.decisions == "deterministic"
         slack = min(self.method.slack, 1.0)
         return solve_ideal(rows.n, adversary, self.method.parity, slack, blind=blind, single=single)

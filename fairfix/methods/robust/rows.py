@@ -74,7 +74,7 @@ class Kinds:
             both = sorted((names[used[odd[0]]], names[rule[into[odd[0]]]]))
             raise UsageError(
                 f"robust: rows with the same membership probabilities are in the groups {both[0]!r} and {both[1]!r} "
-                f"of {columns!r}, so the probabilities do not distinguish them. Use `thresholds=blind`, or name "
+                f"of {columns!r}, so the probabilities do not distinguish them. Use `group=unused`, or name "
                 "a column with `protected` that the probabilities determine, such as the most likely group"
             )
         many = np.bincount(into, minlength=len(distinct)).astype(np.int64)

@@ -2,7 +2,7 @@
 
 ``dro`` assumes N0, a ball around each recorded group; ``soft`` N1, soft assignments, or N2 (``certified``). Worst cases
 are exact in place of steps of an adversary; see :mod:`fairfix.noisy.training`. N0 to N2 hold for any decision, so the
-recorded group may be among the features (``--protected-as-feature``): the rule is then a score without it and a
+recorded group may be among the features (``--group used``): the rule is then a score without it and a
 threshold per recorded group. Statements under N3 and N4 are about ``P(noisy | true)`` among rows that the rules of all
 groups treat alike, so each row is decided by the rule of every group for it. No optimum is claimed.
 """
@@ -47,7 +47,7 @@ def require_trainable(problem: RepairProblem, who: str) -> None:
     used = [column for column in problem.cells.columns if column in problem.features]
     if used:
         raise UsageError(
-            f"{who} may use the recorded group {' x '.join(used)} only with `protected_as_feature`; leave it out "
+            f"{who} may use the recorded group {' x '.join(used)} only with `group=used`; leave it out "
             "of the features"
         )
 
@@ -119,8 +119,8 @@ class TrainedRule(Solver):
         )
         if problem.protected_as_feature:
             yield Note(
-                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; they do not without "
-                "`protected_as_feature`",
+                f"decisions use the recorded group {' x '.join(problem.cells.columns)!r}; `group=unused` "
+                "avoids this",
                 "uses_group",
             )
         yield from cut_note(problem)
@@ -134,6 +134,7 @@ class Dro(TrainedRule):
         **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
         "assumption": only("auto", "radii"),
         "learner": only("linear"),
+        "group": anything,
     }
 
     def last_notes(self, problem: RepairProblem, rows: Merged, noise: RowNoise) -> Iterator[Note]:
@@ -163,6 +164,7 @@ class SoftGroups(TrainedRule):
         **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
         "assumption": only("auto", "soft", "certified"),
         "learner": only("linear"),
+        "group": anything,
     }
 
 

@@ -22,7 +22,7 @@ move too.
 ================  ==================================================================  ==================
 
 ``linear`` and ``network`` (:mod:`fairfix.methods.sensei.regularized`) are about models that look at the protected
-columns (``--protected-as-feature``) or at comparable values. ``equal-rates``
+columns (``--group used``) or at comparable values. ``equal-rates``
 (:mod:`~fairfix.methods.sensei.equal_rates`) is not SenSeI: it makes groups alike, which individual fairness does not.
 More, and the paper's symbols, are in docs/sensei.md; the mathematics, with corrections to the paper and the reference
 code, is in docs/methods/sensei.md.
@@ -48,7 +48,7 @@ from fairfix.data.choices import Asked
 from fairfix.data.reading import Reading
 from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
-from fairfix.methods.base import Repairer, param
+from fairfix.methods.base import Repairer, group_param, param
 from fairfix.methods.learned import MOST_L2, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
@@ -86,6 +86,7 @@ class Sensei(Repairer):
         "rates without using the group",
         choices=("merge", "linear", "network", "average", "equal-rates"),
     )
+    group: str = group_param("unused", "used")
     comparable: str = param(
         "",
         "values whose difference must not count, as COLUMN=VALUE,VALUE; separate more columns by semicolons",
@@ -179,6 +180,11 @@ class Sensei(Repairer):
             raise UsageError(
                 "sensei: `direction_cost` is the cost of steps within `radius`, and `radius` is 0; set a `radius`"
             )
+
+    @property
+    def learns_groups(self) -> bool:
+        """Whether the protected columns are features too."""
+        return self.group == "used"
 
     @property
     def comparables(self) -> Comparable:

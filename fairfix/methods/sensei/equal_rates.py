@@ -53,7 +53,6 @@ class EqualRates(Solver):
     reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
     tasks = ("classification",)
     uses_labels = True
-    sees_groups = False
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Hold the rates as the members that ship see the rows, and as members do that have not seen the row."""

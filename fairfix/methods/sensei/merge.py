@@ -35,7 +35,6 @@ class Merge(Solver):
     option = "`solver=merge`"
     reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
     uses_labels = True
-    sees_groups = False
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit the model."""

@@ -240,6 +240,7 @@ class Linear(Regularized):
                 "pair_directions",
                 "direction_cost",
                 "balance",
+                "group",
                 "l2",
             ),
             anything,
@@ -307,7 +308,7 @@ class Network(Regularized):
     option = "`solver=network`"
     reads: ClassVar = {
         **dict.fromkeys(("comparable", "radius", "directions", "pair_directions"), anything),
-        **dict.fromkeys(("direction_cost", "balance", "hidden", "batch", "l2"), anything),
+        **dict.fromkeys(("direction_cost", "balance", "group", "hidden", "batch", "l2"), anything),
         "rho": but(math.inf),
     }
 
@@ -550,7 +551,7 @@ def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[
     if copies.columns.isdisjoint(one.name for one in features.columns):
         raise UsageError(
             f"copies in {copies.source} differ in {', '.join(sorted(copies.columns))}, which the model does not "
-            "use; leave out `counterfactuals`, or set `protected_as_feature`"
+            "use; leave out `counterfactuals`, or set `group=used`"
         )
     if not rows.size:
         raise DataError(
