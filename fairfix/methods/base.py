@@ -248,14 +248,6 @@ class Repairer:
         """Whether the protected columns are features too."""
         return False
 
-    def with_group(self, group: str) -> Repairer:
-        """Return the repairer whose rules use the protected group, or do not; a UsageError where they cannot."""
-        if any(name == "group" for name, _ in self.rules()):
-            return replace(self, group=group)  # type: ignore[call-arg]  # a parameter of its class
-        if group == "unused":
-            raise UsageError(f"{self.name}: every rule uses the protected group; leave out `group`")
-        return self
-
     @property
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""

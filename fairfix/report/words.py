@@ -31,8 +31,8 @@ SETTINGS = frozenset(
             "hidden",
             "holds",
         ),
-        *("huber_delta", "intercept", "l2", "label_range", "learning_rate", "mixture", "nu", "oracle"),
-        *("pair_directions", "price_bound", "quantile_level", "rho", "rounds", "search", "shape", "z"),
+        *("intercept", "l2", "label_range", "mixture", "nu", "oracle"),
+        *("pair_directions", "quantile_level", "rho", "rounds", "search", "shape", "z"),
     )
 )
 """Parameters of methods that few people change: the command line takes them by ``--set NAME=VALUE``."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -512,11 +511,17 @@ def _with_group(contenders: Sequence[Contender], group: str) -> Iterator[Contend
     """Yield the contenders whose rules use the protected group, or those whose rules do not."""
     made = set[Repairer]()
     for one in contenders:
-        with suppress(UsageError):  # its rules cannot do so
-            repairer = one.repairer.with_group(group)
-            if repairer not in made:
-                made.add(repairer)
-                yield replace(one, repairer=repairer)
+        repairer = one.repairer
+        if hasattr(repairer, "group"):
+            try:
+                repairer = replace(repairer, group=group)  # type: ignore[call-arg]  # a parameter of its class
+            except UsageError:  # its rules cannot do so
+                continue
+        elif group == "unused":
+            continue
+        if repairer not in made:
+            made.add(repairer)
+            yield replace(one, repairer=repairer)
 
 
 def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: Noise | None) -> str:

@@ -499,7 +499,7 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
             {"quantile_level": 0.9},
             "`quantile_level=0.9` cannot be combined with `loss=auto`; it needs `loss=quantile`",
         ),
-        ({"loss": "quantile", "huber_delta": 3.0}, "it needs `loss=huber`"),
+        ({"loss": "huber", "quantile_level": 0.9}, "it needs `loss=quantile`"),
         ({"loss": "quantile", "quantile_level": 1.0}, "must be below 1"),
         ({"loss": "huber", "learner": "trees"}, "do not support the Huber loss"),
         ({"loss": "huber", "learner": "xgboost", "solver": "reduction"}, "do not support the Huber loss"),
@@ -510,8 +510,8 @@ def test_without_draws_equal_rows_get_equal_values_and_the_cost_is_told() -> Non
         ({"solver": "reduction", "oracle": "direct", "learner": "trees"}, "fits linear models"),
         ({"search": "exponentiated-gradient"}, "it needs .*`solver=reduction`"),
         (
-            {"solver": "reduction", "price_bound": 3.0},
-            "`price_bound=3.0` needs `search=exponentiated-gradient`",
+            {"solver": "reduction", "nu": 0.1},
+            "`nu=0.1` needs `search=exponentiated-gradient`",
         ),
         (
             {"solver": "reduction", "search": "exponentiated-gradient", "rounds": 1.5},

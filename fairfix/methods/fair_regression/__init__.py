@@ -41,7 +41,6 @@ E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, *Fair regression with Wa
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -124,14 +123,6 @@ class FairRegression(Searched, Promised):
     quantile_level: float = param(
         0.5, "quantile that loss=quantile predicts, between 0 and 1", above=0.0, at_most=1.0
     )
-    huber_delta: float | str = param(
-        "auto",
-        "error above which loss=huber grows linearly, in units of the label; auto: the interquartile range of the "
-        "labels",
-        above=0.0,
-        at_most=sys.float_info.max,
-        words=("auto",),
-    )
     solver: str = param(
         "auto",
         "solver for statistical parity; auto: closed-form with group used and from counts, else plug-in",
@@ -154,28 +145,12 @@ class FairRegression(Searched, Promised):
         "models so far, or for linear models within bounds the optimum; exponentiated-gradient: Algorithms 1 and 2",
         choices=("auto", "exponentiated-gradient"),
     )
-    price_bound: float | str = param(
-        "auto",
-        "with search exponentiated-gradient: B, the largest sum of dual values, in units of loss; auto: twice "
-        "what they can be at the optimum, and of bounded_group_loss 2",
-        words=("auto",),
-        above=0.0,
-        at_most=1e6,
-    )
     nu: float = param(
         0.01,
         "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the "
         "unconstrained model saves over the best constant, and for bounded_group_loss of that model's loss",
         above=0.0,
         at_most=1.0,
-    )
-    learning_rate: float | str = param(
-        "auto",
-        "with search exponentiated-gradient: eta, the growth of exponents per unit of violation; auto: "
-        "sqrt(log(constraints + 1) / round) over the largest violation",
-        words=("auto",),
-        above=0.0,
-        at_most=1e6,
     )
     rounds: float = param(
         200, "with search exponentiated-gradient: most rounds, one model each", at_least=1, at_most=100_000
@@ -216,13 +191,11 @@ class FairRegression(Searched, Promised):
         _ = self.label_ends
         if self.quantile_level == 1.0:
             raise UsageError("fair-regression: quantile_level must be below 1, got 1")
-        for name, loss in (("quantile_level", "quantile"), ("huber_delta", "huber")):
-            given = getattr(self, name)
-            if self.loss != loss and given != getattr(type(self), name):
-                raise UsageError(
-                    f"fair-regression: `{name}={given}` cannot be combined with `loss={self.loss}`; it needs "
-                    f"`loss={loss}`"
-                )
+        if self.loss != "quantile" and self.quantile_level != type(self).quantile_level:
+            raise UsageError(
+                f"fair-regression: `quantile_level={self.quantile_level}` cannot be combined with "
+                f"`loss={self.loss}`; it needs `loss=quantile`"
+            )
         if not minimises(self.learner, self.loss):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
@@ -287,9 +260,7 @@ class FairRegression(Searched, Promised):
         return f"huber:{self.delta_on(table)!r}" if name == "huber" else name
 
     def delta_on(self, table: Table) -> float:
-        """Return the error from which on Huber's loss grows evenly; DataError where it has no scale by itself."""
-        if not isinstance(self.huber_delta, str):
-            return float(self.huber_delta)
+        """Return the error above which Huber's loss grows evenly: the range of half of the labels."""
         label, weight = table.rows.label, table.weight
         assert label is not None
         order = np.argsort(label, kind="stable")
@@ -298,7 +269,7 @@ class FairRegression(Searched, Promised):
         if not high > low:
             raise DataError(
                 f"half of the rows have the label {low:g} in column {table.reading.columns.label!r}, so "
-                "`huber_delta=auto` has no scale; give a number in units of the label"
+                "`loss=huber` has no scale; use `loss=absolute`"
             )
         return float(high - low)
 
@@ -388,7 +359,7 @@ class FairRegression(Searched, Promised):
         if self.loss != "huber":
             return predictor
         meaning = "error above which the loss grows linearly, in units of the label"
-        delta = Quantity("huber_delta", self.delta_on(problem.table), meaning)
+        delta = Quantity("delta", self.delta_on(problem.table), meaning)
         return replace(
             predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
         )

@@ -55,8 +55,8 @@ class GroupLoss(Solver):
     )
     reads: ClassVar = dict.fromkeys(
         (
-            *("group", "bound", "loss", "quantile_level", "huber_delta", "label_range", "learner", "l2"),
-            *("search", "price_bound", "nu", "learning_rate", "rounds"),
+            *("group", "bound", "loss", "quantile_level", "label_range", "learner", "l2"),
+            *("search", "nu", "rounds"),
         ),
         anything,
     )

@@ -227,7 +227,7 @@ class PlugIn(Solver):
     option = "`solver=plug-in`"
     needs_rows = MODELS_GROUPS
     reads: ClassVar = dict.fromkeys(
-        ("group", "group_slack", "loss", "quantile_level", "huber_delta", "learner", "l2"), anything
+        ("group", "group_slack", "loss", "quantile_level", "learner", "l2"), anything
     )
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -341,13 +341,12 @@ class Reduction(Solver):
                 "group_slack",
                 "loss",
                 "quantile_level",
-                "huber_delta",
                 "oracle",
                 "mixture",
                 "learner",
                 "l2",
             ),
-            *("search", "price_bound", "nu", "learning_rate", "rounds"),
+            *("search", "nu", "rounds"),
         ),
         anything,
     )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer
 from fairfix.models.trace import Quantity
-from fairfix.optim.saddle import AUTO, Game, Saddle
+from fairfix.optim.saddle import Game, Saddle
 
-OF_GAME = ("price_bound", "nu", "learning_rate", "rounds")
+OF_GAME = ("nu", "rounds")
 """Parameters of exponentiated gradient."""
 
 
@@ -20,9 +20,7 @@ class Searched(Repairer):
     """A method whose prices exponentiated gradient can find."""
 
     search: str
-    price_bound: float | str
     nu: float
-    learning_rate: float | str
     rounds: float
 
     def __post_init__(self) -> None:
@@ -38,10 +36,8 @@ class Searched(Repairer):
             raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
 
     def game(self, bound: float, nu: float) -> Game:
-        """Return how exponentiated gradient is played; ``bound`` and ``nu``: of prices where it is auto, and to end."""
-        given = bound if isinstance(self.price_bound, str) else self.price_bound
-        rate = AUTO if isinstance(self.learning_rate, str) else self.learning_rate
-        return Game(given, nu, rate, int(self.rounds))
+        """Return how exponentiated gradient is played, with the largest sum of prices and the last gap."""
+        return Game(bound, nu, rounds=int(self.rounds))
 
 
 def game_quantities(saddle: Saddle, unit: float, over: str) -> Iterator[Quantity]:
