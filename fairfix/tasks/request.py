@@ -543,7 +543,7 @@ class AuditRequest(GateRequest):
     )
 
 
-FITTED = ("methods", "slacks", "holdout", "protected_as_feature", "exclude", "threads")
+FITTED = ("methods", "slacks", "holdout", "group", "exclude", "threads")
 """Parameters of a fit."""
 
 EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
