@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairfix.auditing.checks import named
+from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
 from fairfix.report.layout import Json, kind_of, parted
 
@@ -49,6 +52,113 @@ def frame(result: Json, of: str | None = None) -> pd.DataFrame:
     columns, rows = tables[of]
     out = pd.DataFrame.from_records(list(rows(result)), columns=list(columns))
     return out.astype({name: float for name in columns if name.rpartition("_")[2] in FLOATS})
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A comparison of groups: its value with its interval; NaN where it is undefined, for the reason given."""
+
+    comparison: str
+    attribute: str
+    value: float
+    low: float
+    high: float
+    groups: tuple[str, ...] = ()
+    """The groups that the number is of, where the report names them."""
+    reason: str = ""
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def gap(result: Json, name: str, attribute: str | None = None, when: str = "after") -> Gap:
+    """Return a comparison of groups, such as ``dp``, ``dp.ratio``, or ``ks[race]``.
+
+    A metric alone is its difference. A repair has its gaps on held-out rows, ``before`` and ``after`` it, and their
+    ``change``. Raises a UsageError where the result has no such comparison, or several attributes have it.
+    """
+    try:
+        of = named(name)
+    except UsageError:
+        of = named(f"{name}.difference")
+    rows: list[Json]
+    if _with_groups(result) == "repair":
+        table = result["proof"].get("holdout", {}).get("table", ())
+        rows = [line | line.get(when, {}) for line in table if line["attribute"]]
+    else:
+        blocks = result["attributes"]
+        rows = [one | {"attribute": block["attribute"]} for block in blocks for one in block["comparisons"]]
+    attributes, wanted = list(dict.fromkeys(row["attribute"] for row in rows)), attribute or of.attribute
+    if wanted and wanted not in attributes:
+        hint = did_you_mean(wanted, attributes)
+        raise UsageError(
+            f"`attribute={wanted}`: not in this result{hint or '; it has ' + ', '.join(attributes)}"
+        )
+    fitting = [row for row in rows if row["id"] == of.id and wanted in (None, row["attribute"])]
+    if not fitting:
+        raise UsageError(f"this result has no {of.id}; it has {', '.join({row['id']: '' for row in rows})}")
+    if len(fitting) > 1:
+        raise UsageError(f"`attribute`: name one of {', '.join(attributes)}")
+    (row,) = fitting
+    numbers = _numbers(row)
+    value, low, high = (numbers[part] for part in NUMBERS)
+    return Gap(of.id, row["attribute"], value, low, high, tuple(row.get("groups", ())), numbers["reason"])
+
+
+def _with_groups(result: Json) -> str:
+    """Return the kind of a result that has groups; UsageError where it has none."""
+    kind = kind_of(result)
+    if kind in ("audit", "classes", "repair"):
+        return kind
+    raise UsageError(f"{NAMES.get(kind, 'this result')} has several candidates; use to_frame()")
+
+
+def by_group(result: Json) -> pd.DataFrame:
+    """Return the metrics of each group: a row per attribute and group, a column per metric.
+
+    A repair has them on held-out rows, in columns ``before`` and ``after``; a multiclass audit for each class.
+    """
+    import pandas as pd
+
+    kind = _with_groups(result)
+    if kind == "repair":
+        blocks = result["proof"].get("holdout", {}).get("people", ())
+        cells = {
+            (block["attribute"], group["group"]): {
+                (when, metric): _numbers(both[when])["value"]
+                for when in ("before", "after")
+                for metric, both in group["metrics"].items()
+            }
+            for block in blocks
+            for group in block["groups"]
+        }
+        return pd.DataFrame.from_dict(cells, orient="index").rename_axis(["attribute", "group"])
+    rows = frame(result, "groups")
+    index = [*(("class",) if kind == "classes" else ()), "attribute", "group"]
+    wide = rows[rows["stratum"] == ""].pivot(index=index, columns="metric", values="value")
+    return wide[list(dict.fromkeys(rows["metric"]))].rename_axis(columns=None)
+
+
+def overall(result: Json) -> pd.DataFrame:
+    """Return the metrics of all rows together: a row per metric.
+
+    The columns are ``value``, ``low``, ``high`` and ``reason``; of a repair ``before``, ``after`` and ``change``.
+    """
+    import pandas as pd
+
+    if _with_groups(result) == "repair":
+        table = result["proof"].get("holdout", {}).get("table", ())
+        parts = ("before", "after", "change")
+        lines = {
+            line["id"]: {when: _numbers(line.get(when))["value"] for when in parts}
+            for line in table
+            if not line["attribute"]
+        }
+    else:
+        keep = (*NUMBERS, "reason")
+        metrics = result["overall"]["metrics"]
+        lines = {name: {part: _numbers(one)[part] for part in keep} for name, one in metrics.items()}
+    return pd.DataFrame.from_dict(lines, orient="index").rename_axis("metric")
 
 
 def _numbers(value: Json | None, prefix: str = "") -> Row:

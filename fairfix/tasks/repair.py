@@ -88,6 +88,13 @@ class RepairResult(Result):
     repaired: Repaired
     outcome: Outcome
 
+    def predict(self, data: Any, **options: Any) -> Any:
+        """Return rows with their repaired decisions; arguments are those of :func:`fairfix.predict`."""
+        from fairfix.tasks.predict import predict
+
+        of_rows: Any = predict
+        return of_rows(self.repaired, data, **options)
+
 
 def run_repair(request: RepairRequest) -> RepairResult:
     """Fit a repaired predictor and prove it on held-out rows.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import exit_status
@@ -13,6 +15,8 @@ from fairfix.errors import UsageError
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from fairfix.report.frames import Gap
 
 FRAME = "width:100%;height:36rem;border:1px solid #888;resize:vertical;overflow:auto"
 """Style of the frame that a notebook shows a report in."""
@@ -59,6 +63,43 @@ class Result:
 
         return frame(self._whole(), of)
 
+    def gap(self, name: str, attribute: str | None = None, *, when: str = "after") -> Gap:
+        """Return a comparison of groups with its interval: ``gap("dp", "race")``, ``gap("tpr.ratio")``.
+
+        A metric alone is its difference between groups. Of a repair it is that on held-out rows: ``"after"`` the
+        repair, ``"before"`` it, or the ``"change"``. ``float(gap)`` is the value.
+        """
+        from fairfix.report.frames import gap
+
+        return gap(self._whole(), name, attribute, when)
+
+    @property
+    def by_group(self) -> pd.DataFrame:
+        """The metrics of each group: a row per attribute and group; of a repair ``before`` and ``after`` it."""
+        from fairfix.report.frames import by_group
+
+        return by_group(self._whole())
+
+    @property
+    def overall(self) -> pd.DataFrame:
+        """The metrics of all rows together, with intervals; of a repair before and after it, and the change."""
+        from fairfix.report.frames import overall
+
+        return overall(self._whole())
+
+    def save(self, path: str | os.PathLike[str], *, detail: bool = False) -> None:
+        """Write the report to a file, in the format of its ending: ``.html``, ``.json``, ``.md`` or ``.txt``."""
+        from fairfix.data.files import write_text
+        from fairfix.report import format_of, renderer
+
+        format_ = format_of(os.fspath(path))
+        if not format_:
+            raise UsageError(
+                f"`path={path}`: name a file that ends in .html, .json, .md, .txt, .xml or .sarif"
+            )
+        settings = {"detail": detail} if "detail" in signature(renderer(format_)).parameters else {}
+        write_text(os.fspath(path), self.render(format_, **settings))
+
     def plot(self, numbers: Sequence[str] = ()) -> Figure:
         """Return a figure of matplotlib: groups with intervals, before and after a repair, or quality against gap.
 
@@ -93,6 +134,12 @@ class Result:
         """The worst verdict of the checks; None where nothing was gated."""
         verdict: str | None = self.content.get("verdict")
         return verdict
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every check passed; None if no checks were set. An undecided check has not passed."""
+        status = self.exit_status()
+        return None if status == 0 and self.verdict is None else status == 0
 
     def exit_status(self, undecided: Undecided = "exit3") -> int:
         """Return the status of the command: 1 for a failed check, 3 for an undecided one unless otherwise asked.

@@ -129,6 +129,82 @@ def test_the_other_frames_hold_comparisons_checks_bounds_proof_and_points(
     assert (gap.number, gap.attribute) == ("selection_rate.difference.between_groups", "race")
 
 
+def test_a_gap_is_that_of_the_report(results: dict[str, Result]) -> None:
+    """By the short name of a metric, or any comparison; of a repair before, after, and the change."""
+    frame = results["audit"].to_frame("comparisons")
+    for name in ("dp", "dp.difference", "tpr.ratio", "ks", "accuracy.min"):
+        one = results["audit"].gap(name, "race")
+        mine = frame[
+            (frame.attribute == "race") & (frame.stratum == "") & (frame.comparison == one.comparison)
+        ]
+        assert (float(one), one.low, one.high) == tuple(mine[["value", "low", "high"]].iloc[0])
+        assert results["audit"].gap(f"{one.comparison}[race]") == one
+        assert ", ".join(one.groups) == mine.groups.iloc[0]
+    repair = results["repair"]
+    before, after, change = (repair.gap("dp", when=when).value for when in ("before", "after", "change"))
+    assert change == pytest.approx(after - before)
+    for name, attribute, hint in (
+        ("dp", None, "name one of"),
+        ("dp", "rcae", "'race'"),
+        ("dpp", "race", "'dp'"),
+    ):
+        with pytest.raises(UsageError, match=hint):
+            results["audit"].gap(name, attribute)
+
+
+def test_groups_and_all_rows_are_data_frames(results: dict[str, Result]) -> None:
+    """With the numbers of the long form."""
+    audit, frame = results["audit"], results["audit"].to_frame()
+    wide = audit.by_group
+    for row in frame[frame.stratum == ""].itertuples():
+        value = wide.loc[(row.attribute, row.group), row.metric]
+        assert value == row.value or (np.isnan(value) and np.isnan(row.value))
+    assert list(audit.overall.index) == list(audit.to_dict()["overall"]["metrics"])
+    assert (audit.overall.low <= audit.overall.high).all()
+    people = {(one["attribute"], g["group"]): g for one in results["repair"].to_dict()["proof"]["holdout"]["people"]
+              for g in one["groups"]}  # fmt: skip
+    repaired = results["repair"].by_group
+    assert set(repaired.index) == set(people)
+    for key, group in people.items():
+        for when in ("before", "after"):
+            assert (
+                repaired.loc[key, (when, "selection_rate")]
+                == group["metrics"]["selection_rate"][when]["value"]
+            )
+    assert {"selection_rate", "accuracy"} <= set(results["repair"].overall.index)
+    for show in (lambda: results["compare"].by_group, lambda: results["compare"].gap("dp")):
+        with pytest.raises(UsageError, match="to_frame"):
+            show()
+
+
+def test_a_result_passes_where_its_checks_do(rows: pd.DataFrame, results: dict[str, Result]) -> None:
+    """And not where one is undecided; without checks there is nothing to pass."""
+    assert (results["audit"].verdict, results["audit"].passed) == ("undecided", False)
+    assert fairfix.audit(rows, protected="race").passed is None
+    for check, passed in (("dp.difference<=1", True), ("dp.difference<=0", False)):
+        result = fairfix.audit(rows, protected="race", check=check)
+        assert result.passed is passed
+        assert (result.exit_status() == 0) is passed
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+def test_a_report_is_saved_in_the_format_of_its_ending(
+    kind: str, results: dict[str, Result], tmp_path: Path
+) -> None:
+    """Those of the command line; another ending is refused and nothing written."""
+    result = results[kind]
+    for ending, text in (
+        (".html", result.to_html()),
+        (".md", result.to_markdown()),
+        (".json", result.to_json()),
+    ):
+        result.save(tmp_path / f"a{ending}")
+        assert (tmp_path / f"a{ending}").read_text(encoding="utf-8") == text
+    with pytest.raises(UsageError, match=r"\.html"):
+        result.save(tmp_path / "a.docx")
+    assert not (tmp_path / "a.docx").exists()
+
+
 def test_a_saved_result_shows_itself_too(results: dict[str, Result], tmp_path: Path) -> None:
     """As the one that it was saved from."""
     path = tmp_path / "audit.json"
