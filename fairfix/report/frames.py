@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.checks import named
-from fairfix.data.names import did_you_mean
 from fairfix.errors import UsageError
 from fairfix.report.layout import Json, kind_of, parted
 
@@ -90,10 +89,7 @@ def gap(result: Json, name: str, attribute: str | None = None, when: str = "afte
         rows = [one | {"attribute": block["attribute"]} for block in blocks for one in block["comparisons"]]
     attributes, wanted = list(dict.fromkeys(row["attribute"] for row in rows)), attribute or of.attribute
     if wanted and wanted not in attributes:
-        hint = did_you_mean(wanted, attributes)
-        raise UsageError(
-            f"`attribute={wanted}`: not in this result{hint or '; it has ' + ', '.join(attributes)}"
-        )
+        raise UsageError(f"`attribute={wanted}`: not in this result; it has {', '.join(attributes)}")
     fitting = [row for row in rows if row["id"] == of.id and wanted in (None, row["attribute"])]
     if not fitting:
         raise UsageError(f"this result has no {of.id}; it has {', '.join({row['id']: '' for row in rows})}")

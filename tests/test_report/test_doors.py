@@ -145,7 +145,7 @@ def test_a_gap_is_that_of_the_report(results: dict[str, Result]) -> None:
     assert change == pytest.approx(after - before)
     for name, attribute, hint in (
         ("dp", None, "name one of"),
-        ("dp", "rcae", "'race'"),
+        ("dp", "rcae", "has race, sex"),
         ("dpp", "race", "'dp'"),
     ):
         with pytest.raises(UsageError, match=hint):
