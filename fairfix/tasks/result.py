@@ -89,7 +89,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str], *, detail: bool = False) -> None:
         """Write the report to a file, in the format of its ending: ``.html``, ``.json``, ``.md`` or ``.txt``."""
-        from fairfix.data.files import write_text
+        from fairfix.data.files import atomic_output
         from fairfix.report import format_of, renderer
 
         format_ = format_of(os.fspath(path))
@@ -98,7 +98,9 @@ class Result:
                 f"`path={path}`: name a file that ends in .html, .json, .md, .txt, .xml or .sarif"
             )
         settings = {"detail": detail} if "detail" in signature(renderer(format_)).parameters else {}
-        write_text(os.fspath(path), self.render(format_, **settings))
+        text = self.render(format_, **settings)
+        with atomic_output(path) as file:
+            file.write(text.encode("utf-8"))
 
     def plot(self, numbers: Sequence[str] = ()) -> Figure:
         """Return a figure of matplotlib: groups with intervals, before and after a repair, or quality against gap.
