@@ -55,6 +55,9 @@ FEATURES = (
 )
 """What the scoring model sees."""
 
+BEFORE = (*FEATURES, "race", "sex")
+"""What the model before it saw."""
+
 
 def applicants(rows: int, rng: np.random.Generator, prefix: str) -> pd.DataFrame:
     """Return applicants with features and label, no score."""
@@ -119,8 +122,8 @@ def _recorded(race: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[A
     return np.array(RACES)[(rng.random(len(race))[:, None] > cumulated).sum(axis=1).clip(0, len(RACES) - 1)]
 
 
-def fitted_model() -> Any:
-    """Return the scoring model, trained on applicants who are in none of the files."""
+def fitted_model(features: tuple[str, ...] = FEATURES) -> Any:
+    """Return the scoring model, or the one before it, trained on applicants who are in none of the files."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
@@ -128,21 +131,27 @@ def fitted_model() -> Any:
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     numbers = ["loan_amount", "income", "debt_ratio", "employment_years", "late_payments", "has_guarantor"]
-    names = ["product", "education", "home_ownership"]
-    known = [
-        list(PRODUCTS),
-        list(EDUCATION),
-        list(HOUSING),
-    ]  # a missing name is none of them, in any file format
+    known = {  # a missing name is none of them, in any file format
+        "product": list(PRODUCTS),
+        "education": list(EDUCATION),
+        "home_ownership": list(HOUSING),
+        "race": list(RACES),
+        "sex": ["female", "male"],
+    }
+    names = [name for name in known if name in features]
     columns = ColumnTransformer(
         [
             ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numbers),
-            ("names", OneHotEncoder(categories=known, handle_unknown="ignore"), names),
+            (
+                "names",
+                OneHotEncoder(categories=[known[name] for name in names], handle_unknown="ignore"),
+                names,
+            ),
         ]
     )
     data = applicants(TRAINING, np.random.default_rng(SEED + 1), "T")
     return make_pipeline(columns, LogisticRegression(C=1.0, max_iter=1000)).fit(
-        data[list(FEATURES)], data["label"]
+        data[list(features)], data["label"]
     )
 
 
@@ -159,12 +168,14 @@ def build() -> dict[str, pd.DataFrame]:
     model = fitted_model()
     audited = applicants(AUDITED, np.random.default_rng(SEED + 2), "A")
     new = applicants(NEW, np.random.default_rng(SEED + 3), "N").drop(columns="label")
+    before = fitted_model(BEFORE).predict_proba(audited[list(BEFORE)])[:, 1].round(5)
     for frame in (audited, new):
         frame["score"] = model.predict_proba(frame[list(FEATURES)])[:, 1].round(5)
     return {
         "loans.parquet": audited,
         "loans.csv": audited.head(CSV_ROWS),
         "new_applicants.csv": new,
+        "old_model.parquet": audited[["applicant_id", "race", "sex", "label"]].assign(score=before),
         "race_noise.csv": noise_table(np.random.default_rng(SEED + 4)),
     }
 
@@ -173,9 +184,13 @@ def write(folder: Path) -> None:
     """Write all files into a folder."""
     for name, frame in build().items():
         if name.endswith(".parquet"):
-            frame.to_parquet(
-                folder / name, index=False, compression="zstd", compression_level=19, row_group_size=4_000
-            )
+            small: dict[str, Any] = {"compression": "zstd", "compression_level": 19}
+            if name == "old_model.parquet":  # few digits change from one id to the next
+                small |= {"use_dictionary": ["race", "sex"]}
+                small |= {"column_encoding": {"applicant_id": "DELTA_BYTE_ARRAY"}}
+            else:
+                small |= {"row_group_size": 4_000}
+            frame.to_parquet(folder / name, index=False, **small)
         else:
             frame.to_csv(folder / name, index=False, lineterminator="\n")
         print(f"{name}: {len(frame):,} rows, {(folder / name).stat().st_size:,} bytes")

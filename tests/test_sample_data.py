@@ -46,6 +46,19 @@ def test_the_model_gives_the_scores(generator: ModuleType) -> None:
         np.testing.assert_allclose(score, rows.score, atol=2e-5)
 
 
+def test_the_old_model_gives_its_scores(generator: ModuleType) -> None:
+    """Its file has the same people; it is as accurate as the new one, and its gap by race is twice as large."""
+    old, new = (pd.read_parquet(FOLDER / f"{name}.parquet") for name in ("old_model", "loans"))
+    score = generator.fitted_model(generator.BEFORE).predict_proba(new[list(generator.BEFORE)])[:, 1]
+    np.testing.assert_allclose(score, old.score, atol=2e-5)
+    assert all(old[name].equals(new[name]) for name in ("applicant_id", "race", "sex", "label"))
+
+    gaps = [(frame.score >= 0.5).groupby(frame.race).mean().agg(np.ptp) for frame in (old, new)]
+    right = [((frame.score >= 0.5) == frame.label).mean() for frame in (old, new)]
+    assert gaps[0] > 2 * gaps[1]
+    assert abs(right[0] - right[1]) < 0.01
+
+
 def test_the_tables_of_the_readme_are_true() -> None:
     """Group sizes and rates in the README are those of the file."""
     loans = pd.read_parquet(FOLDER / "loans.parquet")
