@@ -136,23 +136,23 @@ def collect(pages: Path) -> None:
 
 
 def navigation(pages: Path, notebooks: bool) -> list[Any]:
-    """Return the pages in the order of docs/index.md, by its paragraphs; an error where one is missing."""
+    """Return the pages in the order of docs/index.md, by its headings; an error where one is missing."""
     index = (pages / "index.md").read_text(encoding="utf-8")
-    out: list[Any] = [{"Home": "index.md"}, {"First steps": "quickstart.md"}]
-    placed = {"index.md", "quickstart.md"}
-    for title, text in re.findall(r"^\*\*([^*]+)\*\*(.*?)(?=^\*\*|\Z)", index, re.DOTALL | re.MULTILINE):
-        links = [(name.replace("\n", " "), page) for name, page in LINK.findall(text) if page not in placed]
-        placed |= {page for _, page in links}
+    out: list[Any] = [{"Home": "index.md"}]
+    placed = {"index.md"}
+    for title, text in re.findall(r"^## (.*)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE):
+        links = {page: name.replace("\n", " ") for name, page in reversed(LINK.findall(text))}
         entries = [
-            {name[0].upper() + name[1:]: page} for name, page in {p: (n, p) for n, p in links}.values()
+            {name[0].upper() + name[1:]: page} for page, name in reversed(links.items()) if page not in placed
         ]
-        out += [{title.strip(" :,"): entries}] if entries else []
+        placed |= links.keys()
+        out += [{title: entries}]
     there = {page.relative_to(pages).as_posix() for page in pages.rglob("*.md")}
     there -= {"gallery.md", "about.md", *BESIDE, *(f"notebooks/{name}.md" for name in NOTEBOOKS)}
     if lost := sorted(there - placed):
         sys.exit(f"docs/index.md leads to no {', '.join(lost)}")
     seen = [{title: f"notebooks/{name}.md"} for name, title in NOTEBOOKS.items()] if notebooks else []
-    return [*out, {"To look at": [{"Gallery of reports": "gallery.md"}, *seen]}]
+    return [*out, {"Examples": [{"Gallery of reports": "gallery.md"}, *seen]}]
 
 
 def build(pages: Path, nav: list[Any]) -> None:

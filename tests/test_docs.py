@@ -332,12 +332,19 @@ def test_the_library_example_runs(checkout: Path) -> None:
     assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
 
 
-def test_the_library_example_of_the_first_steps_runs(checkout: Path) -> None:
-    """As it stands: an audit that fails, a report, a repair and its predictions."""
-    (example,) = blocks("docs/quickstart.md", "python")
-
-    assert printed_by(example, checkout) == "fail 1\n"
-    assert (checkout / "audit.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+def test_the_tutorial_in_python_prints_what_it_shows(checkout: Path) -> None:
+    """Its blocks run one after the other, and each prints the text behind it."""
+    scope: dict[str, object] = {"__name__": "__main__"}
+    shown = 0
+    for _, _, language, block in BLOCK.findall((ROOT / "docs" / "first-python.md").read_text()):
+        if language == "python":
+            out = StringIO()
+            with contextlib.chdir(checkout), contextlib.redirect_stdout(out):
+                exec(block, scope)  # noqa: S102  the docs are ours
+        elif language == "text":
+            assert not missing_from(out.getvalue(), block)
+            shown += 1
+    assert shown == 4
 
 
 def test_the_page_of_python_runs(checkout: Path) -> None:

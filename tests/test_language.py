@@ -14,7 +14,8 @@ import pytest
 from fairfix.cli import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
-SHORT = ("README.md", "docs/quickstart.md", "docs/choosing.md")
+TUTORIALS = ("docs/quickstart.md", "docs/first-repair.md", "docs/first-gate.md", "docs/first-python.md")
+SHORT = ("README.md", *TUTORIALS, "docs/choosing.md")
 PLAIN = (*SHORT, "docs/index.md")
 LONGEST = 30
 DIALECT = {

@@ -325,10 +325,9 @@ def _cost(table: Sequence[Json], confidence: str, *, proven: bool) -> str:
                 f" (change {size_of_change}, {confidence} CI {ends_of(change['low'], change['high'], sign)})"
             )
         old, new = row["before"]["value"], row["after"]["value"]
-        verb = "rises" if new > old else "falls" if new < old else "stays"
         before, after = write(old), write(new)
-        way = f"from {before} to {after}" if before != after else f"at {before}"
-        parts.append(f"{METRICS[name].title} {verb} {way}{ends}")
+        way = f"{'rises' if new > old else 'falls'} from {before} to {after}"
+        parts.append(f"{METRICS[name].title} {way if before != after else f'stays at {before}'}{ends}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
