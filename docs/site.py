@@ -140,7 +140,7 @@ def navigation(pages: Path, notebooks: bool) -> list[Any]:
     index = (pages / "index.md").read_text(encoding="utf-8")
     out: list[Any] = [{"Home": "index.md"}]
     placed = {"index.md"}
-    for title, text in re.findall(r"^## (.*)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE):
+    for title, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE):
         links = {page: name.replace("\n", " ") for name, page in reversed(LINK.findall(text))}
         entries = [
             {name[0].upper() + name[1:]: page} for page, name in reversed(links.items()) if page not in placed
