@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import re
@@ -125,12 +126,10 @@ def gap(chance: np.ndarray, groups: pd.DataFrame, weight: np.ndarray | None = No
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [
-        RepairedClassifier(LogisticRegression(), odd, parameters={"gamma": 0.5}, cv=3),
+        RepairedClassifier(LogisticRegression(), odd, gamma=0.5, cv=3),
         # linear regression gives predictions that are alike but for rounding, which a slack of 0 ranks
         # bins are of so many rows, and so a row of weight 2 is not two rows
-        RepairedRegressor(
-            DecisionTreeRegressor(max_depth=3, random_state=0), odd, parameters={"bin_rows": 1}, cv=3
-        ),
+        RepairedRegressor(DecisionTreeRegressor(max_depth=3, random_state=0), odd, bin_rows=1, cv=3),
     ],
     expected_failed_checks=lambda _: FAILING,
 )
@@ -148,7 +147,7 @@ def test_groups_are_selected_alike_on_the_rows_of_the_fit(slack: float, protecte
     """With a fitted estimator, the audited gap of the fit rows is at most the slack; before, it was larger."""
     X, y = people()
     inner = base().fit(X.drop(columns=protected), y)
-    model = RepairedClassifier(inner, protected, parameters={"slack": slack}, cv="prefit").fit(X, y)
+    model = RepairedClassifier(inner, protected, slack=slack, cv="prefit").fit(X, y)
     groups = X[[protected] if isinstance(protected, str) else protected]
     before = gap((inner.predict(X.drop(columns=protected)) == "yes").astype(float), groups)
     after = gap(model.predict_proba(X)[:, 1], groups)
@@ -169,7 +168,7 @@ def test_labels_reach_the_method(positive: str) -> None:
         ["sex", "age"],
         cv="prefit",
         pos_label=positive,
-        parameters={"constraint": "equal_opportunity"},
+        constraint="equal_opportunity",
     ).fit(X, y)
     chance = model.predict_proba(X)[:, model.classes_.tolist().index(positive)]
     cells = (X["sex"] + X["age"]).to_numpy()
@@ -185,7 +184,7 @@ def test_the_repair_learns_from_out_of_fold_probabilities() -> None:
     """The rule is the one that the method finds for the probabilities of cross_val_predict."""
     X, y = people()
     folds = KFold(4, shuffle=True, random_state=3)
-    model = RepairedClassifier(base(), "sex", cv=folds, parameters={"gamma": 0.2}).fit(X, y)
+    model = RepairedClassifier(base(), "sex", cv=folds, gamma=0.2).fit(X, y)
     score = cross_val_predict(base(), X.drop(columns="sex"), y, cv=folds, method="predict_proba")[:, 1]
     frame = pd.DataFrame({"sex": X["sex"], "label": y == "yes", "score": score})
     table = read_table(frame, Reading(Columns(("sex",), label="label", score="score")))
@@ -221,9 +220,7 @@ def test_the_parts_of_the_default_folds_are_shuffled_and_seeded() -> None:
 def wide(**settings: Any) -> tuple[RepairedClassifier, pd.DataFrame, np.ndarray]:
     """Return a repaired classifier that leaves many decisions to chance, and its rows."""
     X, y = people(2000)
-    model = RepairedClassifier(
-        fitted_base(X, y), ["sex", "age"], cv="prefit", parameters={"gamma": 1.0}, **settings
-    )
+    model = RepairedClassifier(fitted_base(X, y), ["sex", "age"], cv="prefit", gamma=1.0, **settings)
     return model.fit(X, y), X, y
 
 
@@ -288,9 +285,7 @@ def test_missing_values_are_part_of_a_row() -> None:
     X, y = people(400)
     X = X[["sex", "x", "z"]].assign(z=X["z"].astype("Int64"))
     X.loc[::3, "z"] = pd.NA
-    model = RepairedClassifier(
-        HistGradientBoostingClassifier(max_iter=5), "sex", cv=2, parameters={"gamma": 2.0}
-    )
+    model = RepairedClassifier(HistGradientBoostingClassifier(max_iter=5), "sex", cv=2, gamma=2.0)
     decided = model.fit(X, y).predict(X)
 
     assert is_random(model.predict_proba(X)[:, 1]).any()
@@ -395,9 +390,7 @@ def test_rows_of_text_can_have_groups_beside_them() -> None:
     texts = [" ".join(rng.choice(["loan", "house", "car", "risk", "late"], 4)) for _ in range(200)]
     y = np.array(["risk" in text for text in texts])
     groups = np.array(["late" in text for text in texts])
-    model = RepairedClassifier(
-        make_pipeline(CountVectorizer(), LogisticRegression()), parameters={"gamma": 1.0}
-    )
+    model = RepairedClassifier(make_pipeline(CountVectorizer(), LogisticRegression()), gamma=1.0)
     model.fit(texts, y, protected=groups)
 
     assert (
@@ -436,12 +429,10 @@ def test_weight_two_is_the_row_twice() -> None:
     X, y = people()
     weight = np.random.default_rng(1).integers(0, 4, len(X))
     repeated = X.index.repeat(weight)
-    model = RepairedClassifier(fitted_base(X, y), ["sex", "age"], cv="prefit", parameters={"gamma": 0.3})
+    model = RepairedClassifier(fitted_base(X, y), ["sex", "age"], cv="prefit", gamma=0.3)
     weighted = clone(model).set_params(estimator=model.estimator).fit(X, y, sample_weight=weight)
     twice = model.fit(X.loc[repeated], y[repeated])
-    plain = RepairedClassifier(model.estimator, ["sex", "age"], cv="prefit", parameters={"gamma": 0.3}).fit(
-        X, y
-    )
+    plain = RepairedClassifier(model.estimator, ["sex", "age"], cv="prefit", gamma=0.3).fit(X, y)
 
     np.testing.assert_allclose(weighted.predict_proba(X), twice.predict_proba(X), atol=1e-12)
     assert weighted.predict(X).tolist() == twice.predict(X).tolist()
@@ -550,8 +541,8 @@ def test_a_grid_reaches_the_method_and_the_estimator() -> None:
     """Parameters of the method and of the estimator are axes of a grid, each with effect."""
     X, y = people(300)
     grid = {
-        "parameters__gamma": [0.05, 0.5],
-        "parameters__slack": [0.0, float("inf")],
+        "gamma": [0.05, 0.5],
+        "slack": [0.0, float("inf")],
         "estimator__C": [0.001, 1.0],
     }
     search = GridSearchCV(RepairedClassifier(LogisticRegression(), "sex"), grid, cv=2, error_score="raise")
@@ -560,26 +551,40 @@ def test_a_grid_reaches_the_method_and_the_estimator() -> None:
     assert len(search.cv_results_["params"]) == 8
     assert len(set(search.cv_results_["mean_test_score"])) > 3
     assert search.best_estimator_.get_params()["estimator__C"] == search.best_params_["estimator__C"]
-    chosen = {
-        key.removeprefix("parameters__"): value
-        for key, value in search.best_params_.items()
-        if "__C" not in key
-    }
-    assert search.best_estimator_.parameters == chosen
+    assert search.best_params_.items() <= search.best_estimator_.get_params().items()
 
 
 def test_parameters_are_cloned_and_set() -> None:
     """A clone has the same parameters and shares none; set_params changes one and leaves the others."""
-    given = {"gamma": 0.2}
-    model = RepairedClassifier(LogisticRegression(), "sex", parameters=given)
-    copy = clone(model).set_params(parameters__slack=0.1, estimator__C=2.0)
+    model = RepairedClassifier(LogisticRegression(), "sex", gamma=0.2)
+    copy = clone(model).set_params(slack=0.1, estimator__C=2.0)
 
-    assert copy.parameters == {"gamma": 0.2, "slack": 0.1}
-    assert copy.get_params()["parameters__slack"] == 0.1
-    assert copy.estimator.C == 2.0
-    assert (model.parameters, given, model.estimator.C) == ({"gamma": 0.2}, {"gamma": 0.2}, 1.0)
-    copy.set_params(parameters={"gamma": 0.3}, parameters__slack=0.2)
-    assert copy.parameters == {"gamma": 0.3, "slack": 0.2}
+    assert copy.get_params() == model.get_params() | {
+        "slack": 0.1, "estimator": copy.estimator, "estimator__C": 2.0
+    }  # fmt: skip
+    assert clone(copy).get_params(deep=False).keys() == copy.get_params(deep=False).keys()
+    assert (model.gamma, hasattr(model, "slack"), model.estimator.C) == (0.2, False, 1.0)
+    assert (
+        pickle.loads(pickle.dumps(copy)).get_params(deep=False).keys() == copy.get_params(deep=False).keys()
+    )
+    with pytest.raises(ValueError, match="Invalid parameter 'D'"):
+        copy.set_params(estimator__D=0.1)
+
+
+def test_parameters_of_methods_are_no_others_of_the_estimators() -> None:
+    """Each has one meaning."""
+    names = {name for method in available().values() for name, _ in method.rules()}
+    for kind in (RepairedClassifier, RepairedRegressor):
+        assert not names.intersection(inspect.signature(kind).parameters)
+
+
+def test_a_parameter_that_is_none_has_the_default_of_the_method() -> None:
+    """So that the method can be changed."""
+    X, y = people(300)
+    model = RepairedClassifier(LogisticRegression(), "sex", slack=0.1)
+    plain = clone(model).set_params(slack=None).fit(X[["sex", "x"]], y)
+    same = RepairedClassifier(LogisticRegression(), "sex").fit(X[["sex", "x"]], y)
+    assert np.array_equal(plain.predict_proba(X[["sex", "x"]]), same.predict_proba(X[["sex", "x"]]))
 
 
 def test_a_fitted_object_can_be_saved() -> None:
@@ -622,9 +627,9 @@ def test_jobs_change_nothing() -> None:
     ("settings", "message"),
     [
         ({"method": "rampe"}, "method must be one of .*ramp"),
-        ({"parameters": {"gama": 1}}, "ramp has no parameter 'gama'; it has slack,.* gamma"),
-        ({"parameters": {"slack": -1}}, "ramp: slack must be at least 0"),
-        ({"parameters": 3}, "parameters must be a dictionary"),
+        ({"slak": 1}, "ramp has no parameter 'slak'; did you mean 'slack'"),
+        ({"radius": 1}, "ramp has no parameter 'radius'; it has slack,.* gamma"),
+        ({"slack": -1}, "ramp: slack must be at least 0"),
         ({"unseen_group": "abstain"}, "unseen_group must be 'error' or 'base', got 'abstain'"),
         ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
         ({"pos_label": "maybe"}, r"pos_label='maybe' is not a class of y, which has \['no', 'yes'\]"),
@@ -801,7 +806,7 @@ def test_repaired_values_are_probabilities_of_the_label() -> None:
         make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()),
         "sex",
         method="fair-regression",
-        parameters={"slack": 0.02},
+        slack=0.02,
     ).fit(X[["sex", "age"]], y)
     chance = model.predict_proba(X[["sex", "age"]])[:, 1]
 
@@ -816,7 +821,7 @@ def test_noise_reaches_the_method() -> None:
     )
     base = LogisticRegression()
     numbers = X[["sex", "x"]]
-    model = RepairedClassifier(base, "sex", method="robust", parameters={"slack": 0.05}, noise=frame)
+    model = RepairedClassifier(base, "sex", method="robust", slack=0.05, noise=frame)
 
     fitted = clone(model).fit(numbers, y)
     other = clone(model).set_params(noise=frame.assign(count=[99, 1, 1, 99])).fit(numbers, y)
@@ -825,7 +830,7 @@ def test_noise_reaches_the_method() -> None:
     with pytest.raises(SettingError, match="noise"):
         clone(model).set_params(noise=None).fit(numbers, y)
     with pytest.raises(SettingError, match="noise"):
-        clone(model).set_params(method="ramp", parameters=None).fit(numbers, y)
+        clone(model).set_params(method="ramp", slack=None).fit(numbers, y)
     with pytest.raises(InputError, match="count"):
         clone(model).set_params(noise=frame.drop(columns="count")).fit(numbers, y)
 
@@ -846,7 +851,7 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     """On the rows of the fit, each group's predictions are within the slack of everybody's, in any unit."""
     X, y = incomes()
     base = LinearRegression().fit(X[["x", "z"]], y)
-    model = RepairedRegressor(base, "sex", parameters={"slack": slack}, cv="prefit", drop_protected=True)
+    model = RepairedRegressor(base, "sex", slack=slack, cv="prefit", drop_protected=True)
     numbers = X[["sex", "x", "z"]]
     value, plain = model.fit(numbers, y).predict(numbers), base.predict(X[["x", "z"]])
 
@@ -857,7 +862,7 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     assert apart(plain) > 0.15
     assert apart(value) <= slack + 0.02  # values of ties are drawn
     assert model.score(numbers, y) > 0.5
-    blind = clone(model).set_params(estimator=base, parameters__group="unused").fit(numbers, y)
+    blind = clone(model).set_params(estimator=base, group="unused").fit(numbers, y)
     other = numbers.assign(sex=numbers["sex"].map({"female": "male", "male": "female"}))
     assert abs(value - model.predict(other)).max() > 100
     assert (
@@ -865,7 +870,7 @@ def test_predictions_of_groups_are_distributed_alike(slack: float) -> None:
     ).mean() > 0.8  # what is drawn hangs on the whole row
     assert slack or any("loses" in note for note in blind.trace_.notes)
     thousands = RepairedRegressor(LinearRegression().fit(X[["x", "z"]], y / 1000), "sex", cv="prefit")
-    thousands.set_params(parameters={"slack": slack}).fit(numbers, y / 1000)
+    thousands.set_params(slack=slack).fit(numbers, y / 1000)
     np.testing.assert_allclose(1000 * thousands.predict(numbers), value, rtol=0.01)
 
 
@@ -890,7 +895,7 @@ def test_a_regressor_keeps_the_contract_of_the_classifier() -> None:
     ("settings", "y", "message"),
     [
         ({"method": "ramp"}, None, "ramp repairs classification, not regression"),
-        ({"parameters": {"loss": "logistic"}}, None, "use `loss=square`"),
+        ({"loss": "logistic"}, None, "use `loss=square`"),
         ({"estimator": LinearSVC()}, ["a", "b"] * 50, "could not convert string to float"),
         ({}, [1.0, np.nan] * 50, "Input y contains NaN"),
     ],
@@ -910,9 +915,9 @@ def test_a_learner_is_a_parameter_of_the_method() -> None:
     X, y = incomes(300)
     learner = DecisionTreeRegressor(max_depth=4)
     given = {"learner": learner, "solver": "reduction", "slack": 0.2, "group": "unused"}
-    model = RepairedRegressor(LinearRegression(), "sex", parameters=given)
-    copied = clone(model)
-    assert copied.parameters["learner"] is not learner
+    model = RepairedRegressor(LinearRegression(), "sex", **given)
+    copied = clone(model).set_params(learner__max_depth=3)
+    assert (copied.learner.max_depth, learner.max_depth) == (3, 4)
     values = copied.fit(X[["sex", "x"]], y).predict(X[["sex", "x"]])
     assert np.isfinite(values).all()
     assert not hasattr(learner, "tree_")

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from sklearn.utils.validation import (
 
 from fairfix.data.counts import Floats
 from fairfix.data.draws import draws_of
+from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table
@@ -57,9 +59,6 @@ from fairfix.sklearn.rows import (
 
 Protected = str | int | Sequence[str] | Sequence[int] | Callable[[Any], Any] | None
 
-NESTED = "parameters__"
-"""What the name of a method's parameter begins with in ``set_params`` and in grids."""
-
 
 class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
     """An estimator whose scores are repaired; a subclass says what its scores are."""
@@ -72,7 +71,6 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     estimator: Any
     protected: Protected
     method: str
-    parameters: Mapping[str, Any] | None
     cv: Any
     drop_protected: bool
     unseen_group: str
@@ -107,21 +105,33 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
 
     # ------------------------------------------------------------------ parameters
 
+    _own: Mapping[str, Any] = MappingProxyType({})
+    """Parameters of the method, of which ``fit`` checks that the method has them."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a parameter of the method."""
+        own = self.__dict__.get("_own", {})
+        if name not in own:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return own[name]
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; ``deep`` adds ``estimator__NAME`` and the given ``parameters__NAME``."""
+        """Return the parameters, with those of the method that are given; ``deep`` adds those of estimators."""
         params: dict[str, Any] = super().get_params(deep)
-        if deep and isinstance(self.parameters, Mapping):
-            params |= {f"{NESTED}{name}": value for name, value in self.parameters.items()}
+        for name, value in self._own.items():
+            params[name] = value
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                params |= {f"{name}__{key}": one for key, one in value.get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, ``parameters__NAME`` of the method included; ``fit`` checks the latter."""
-        nested = {
-            name.removeprefix(NESTED): params.pop(name) for name in [*params] if name.startswith(NESTED)
+        """Set parameters, also those of the method; there, None is the method's default."""
+        fixed = super().get_params(deep=False)
+        self._own = {
+            **self._own,
+            **{name: params.pop(name) for name in [*params] if name not in fixed and "__" not in name},
         }
         super().set_params(**params)
-        if nested:
-            self.parameters = {**(self.parameters or {}), **nested}
         return self
 
     def _repairer(self) -> Repairer:
@@ -133,13 +143,13 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         methods = available()
         if self.method not in methods:
             raise SettingError(f"method must be one of {', '.join(methods)}, got {self.method!r}")
-        if not isinstance(self.parameters, Mapping | None):
-            raise SettingError(f"parameters must be a dictionary or None, got {self.parameters!r}")
         names = [name for name, _ in methods[self.method].rules()]
-        for name in self.parameters or {}:
+        given = {name: value for name, value in self._own.items() if value is not None}
+        for name in given:
             if name not in names:
-                raise SettingError(f"{self.method} has no parameter {name!r}; it has {', '.join(names)}")
-        return methods[self.method](**{**self._usual.get(self.method, {}), **(self.parameters or {})})
+                hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
+                raise SettingError(f"{self.method} has no parameter {name!r}{hint}")
+        return methods[self.method](**{**self._usual.get(self.method, {}), **given})
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return who may ask for what is given to ``fit``: this object, the estimator, the splitter."""

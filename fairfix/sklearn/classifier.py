@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,8 +39,6 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         are given ``protected=`` beside ``X``. Groups are the cells of all columns.
     method
         Name of a method in :func:`fairfix.methods`.
-    parameters
-        The method's parameters by name. Each is also reached as ``parameters__NAME`` in ``set_params``.
     cv
         Folds of the out-of-fold probabilities: a number of stratified, shuffled folds, a splitter or an
         iterable of splits. ``"prefit"``: ``estimator`` is fitted already and is used as it is, and the repair
@@ -65,6 +62,8 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         which also says what of the table holds for ``X``, and what is assumed of the noise.
     bands
         Where groups of a protected column of numbers begin, as for :func:`fairfix.audit`: ``{"age": [25, 40, 60]}``.
+    **parameters
+        The method's own parameters, such as ``slack=0.02`` and ``constraint="equal_opportunity"``; None is its default.
 
     Attributes
     ----------
@@ -93,7 +92,6 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         protected: Protected = None,
         *,
         method: str = "ramp",
-        parameters: Mapping[str, Any] | None = None,
         cv: Any = 5,
         drop_protected: bool = True,
         pos_label: Any = None,
@@ -102,11 +100,11 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         n_jobs: int | None = None,
         noise: Any = None,
         bands: Any = None,
+        **parameters: Any,
     ) -> None:
         self.estimator = estimator
         self.protected = protected
         self.method = method
-        self.parameters = parameters
         self.cv = cv
         self.drop_protected = drop_protected
         self.pos_label = pos_label
@@ -115,6 +113,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         self.n_jobs = n_jobs
         self.noise = noise
         self.bands = bands
+        self._own = parameters
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,9 +26,9 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         Regressor with ``predict``.
     protected, cv, drop_protected, random_state, n_jobs, bands
         As of :class:`~fairfix.sklearn.RepairedClassifier`; a number of folds means shuffled ones.
-    method, parameters
+    method, **parameters
         Name of a method in :func:`fairfix.methods` that repairs regressions from predictions alone, such as
-        ``"fair-regression"`` (predictions distributed alike in all groups, up to ``slack``), and its parameters.
+        ``"fair-regression"`` (predictions distributed alike in all groups, up to ``slack``), and its own parameters.
         Here its ``group`` is ``"used"`` by default. With ``"unused"``, ``fair-regression`` learns from the predictions
         alone what to change, which may cost much of their accuracy: ``trace_.notes`` say how much.
     unseen_group
@@ -51,24 +50,24 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         protected: Protected = None,
         *,
         method: str = "fair-regression",
-        parameters: Mapping[str, Any] | None = None,
         cv: Any = 5,
         drop_protected: bool = True,
         unseen_group: str = "error",
         random_state: Any = 0,
         n_jobs: int | None = None,
         bands: Any = None,
+        **parameters: Any,
     ) -> None:
         self.estimator = estimator
         self.protected = protected
         self.method = method
-        self.parameters = parameters
         self.cv = cv
         self.drop_protected = drop_protected
         self.unseen_group = unseen_group
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.bands = bands
+        self._own = parameters
 
     def _fit_labels(self, y: Any) -> Floats:
         if y is None:

@@ -110,7 +110,7 @@ def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
     assert (np.diff(given) >= 0).all()
     X = data[["race", "sex", "score"]]
     model = RepairedClassifier(
-        LogisticRegression(), ["race", "sex"], parameters={"attributes": "each"}, drop_protected=True
+        LogisticRegression(), ["race", "sex"], attributes="each", drop_protected=True
     ).fit(X, data.label)
     chance = model.predict_proba(corner(np.linspace(0.01, 0.99, 50))[["race", "sex", "score"]])[:, 1]
     own = line(model.predictor_, CORNER)
