@@ -78,15 +78,15 @@ METHODS = {
     "ramp, ratio": Case({"method": "ramp"}, (0.8,), "min_ratio", "ratio"),
     "ramp, covariance": Case({"method": "ramp", "constraint": "covariance"}, (0.01, 0.02), gap="membership"),
     "ramp, age": Case({"method": "ramp", "protected_number": "age"}, (0.02, 0.05), gap="age"),
-    "ramp, soft groups": Case({"method": "ramp", "noise_membership": "own=p_own,other=p_other"}, gap="soft"),
+    "ramp, soft groups": Case({"method": "ramp", "noise": "membership:own=p_own,other=p_other"}, gap="soft"),
     "ramp, each of two columns": Case({"method": "ramp", "attributes": "each"}, gap="each"),
     "logloss": Case({"method": "logloss", "features": ["score"]}),
     "fair-regression": Case({"method": "fair-regression"}, gap="values"),
     "sensei, equal rates": Case(
         {"method": "sensei", "solver": "equal-rates", "features": ["score"]}, gap="balanced"
     ),
-    "robust, identified": Case(
-        {"method": "robust", "assumption": "identified", "noise_keep": "noisy-given-true"}, gap="true"
+    "robust, class-conditional": Case(
+        {"method": "robust", "assume": "class-conditional", "noise_keep": "noisy-given-true"}, gap="true"
     ),
 }
 

@@ -139,7 +139,7 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
                     asked = recorded(race[b], cell[b], kind, gamma, rng)
                     plain = table_of(race[b], asked, None)
                     by_label = table_of(race[b], asked, label[b])
-                    told = TrueGroups(data, Noise(plain, class_conditional=True), replicates=400)
+                    told = TrueGroups(data, Noise(plain, assume="class-conditional"), replicates=400)
                     both = TrueGroups(data, Noise(by_label), replicates=400)
                     for level, one in (("N1", told), ("N2", both), ("N4", told)):
                         for metric in METRICS:
@@ -190,7 +190,7 @@ def speed() -> Iterator[str]:
         counts = np.zeros((groups, groups))
         np.add.at(counts, (true[:5000], noisy[:5000]), 1.0)
         noise = Noise(
-            NoiseTable("survey", tuple(names), tuple(names), counts, "count"), class_conditional=True
+            NoiseTable("survey", tuple(names), tuple(names), counts, "count"), assume="class-conditional"
         )
         found = scan(source, reading, exact=False)
         reading = found.reading
@@ -234,7 +234,7 @@ def draws(race: Ints, cell: Ints) -> Iterator[str]:
 def epsilons() -> Iterator[str]:
     """Yield what limits under N3 cost, with all programs of all draws solved and with those that count."""
     yield (
-        "Limits of 5 metrics and their comparisons under `--noise-epsilon`, eps .05, 40 draws; 100,000 rows, a survey "
+        "Limits of 5 metrics and their comparisons under `--assume eps=0.05`, 40 draws; 100,000 rows, a survey "
         "of 5,000, 15 % recorded at random. CPU seconds, those of the bounds of the data included.\n"
     )
     yield "| groups | table | programs | solved | all solved | those that count | ratio |"
@@ -254,7 +254,7 @@ def epsilons() -> Iterator[str]:
         times, solved = [], 0
         for small in (np.inf, drawn.SMALL):
             drawn.SMALL, at = small, time.process_time()
-            bounds = TrueGroups(data, Noise(table, epsilon=0.05)).bounds["N3"]
+            bounds = TrueGroups(data, Noise(table, assume="eps=0.05")).bounds["N3"]
             for name in data.metrics:
                 list(bounds.of_groups(name))
             for kind, _, rates in comparisons_of(data.metrics):

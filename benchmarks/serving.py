@@ -29,7 +29,7 @@ REPAIRS: dict[str, tuple[dict[str, Any], int]] = {
     "thresholds, equalized odds": ({"method": "ramp", "constraint": "equalized_odds"}, 50),
     "thresholds, no draws": ({"method": "ramp", "gamma": 0}, 50),
     "robust thresholds": (
-        {"method": "robust", "solver": "ideal", "noise_radius": {"a": 0.05, "b": 0.05, "c": 0.05}},
+        {"method": "robust", "solver": "ideal", "noise": {"radius": {"a": 0.05, "b": 0.05, "c": 0.05}}},
         50,
     ),
     "tube of scores": ({"method": "fair-regression", "group": "used"}, 50),

@@ -55,7 +55,7 @@ audit = fairfix.audit(
     label="repaid",
     threshold=0.8,
     noise=survey,
-    noise_class_conditional=True,
+    assume="class-conditional",
 )
 audit
 

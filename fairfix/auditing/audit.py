@@ -360,7 +360,7 @@ def _unknown(check: Check, attribute: str, columns: tuple[str, ...], code: Code,
     return CheckResult(check, attribute, columns, nothing, (), Ruling("undecided", code, reason), False)
 
 
-UNDESCRIBED = "describe the noise with `noise=FILE` or `noise_radius`, or name `noise_membership` columns"
+UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `noise=radius:GROUP=NUMBER,...`"
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",

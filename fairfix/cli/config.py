@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from fairfix.data.names import nearest
+from fairfix.data.noise_spec import file_of, with_file
 from fairfix.data.targets import refused_below
 from fairfix.data.urls import STANDARD, scheme_of
 from fairfix.errors import ConfigError, DataError
@@ -39,7 +41,7 @@ FILE_NAME = "fairfix.toml"
 PATHS = frozenset(("output", "picture")).union(
     *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, PredictRequest))
 )
-"""Keys that name files; relative to the configuration file. So are the files of ``out``."""
+"""Keys that name files; relative to the configuration file. So are the files of ``out`` and ``noise``."""
 
 WRITTEN = ("output", "counts_out", "picture")
 """Options that name a file to write; so do the entries of ``out``."""
@@ -134,9 +136,10 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
         texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
         if name in NAMED:
             yield name, NAMED[name]
-        elif name in PATHS or name == "out":
+        elif name in PATHS or name in ("out", "noise"):
             kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
             places = [text.partition("=")[2] if name == "out" else text for text in texts]
+            places = list(filter(None, (file_of(text)[0] for text in texts))) if name == "noise" else places
             if any(map(scheme_of, places)):
                 yield name, "a URL is requested with your permissions"
             elif name in WRITTEN or name == "out":
@@ -240,6 +243,12 @@ def _name(key: str) -> str:
     return key.replace("-", "_")
 
 
+def _beneath(folder: Path, file: str) -> str:
+    """Return a file name relative to a folder, unless it is no relative one."""
+    kept = file == STANDARD or scheme_of(file) or Path(file).is_absolute()
+    return file if kept else str(folder / file)
+
+
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
     if name in PATHS and not isinstance(
@@ -249,9 +258,11 @@ def _value(name: str, value: Any, path: Path) -> Any:
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
     if name in PATHS and isinstance(value, str):
-        kept = value == STANDARD or scheme_of(value) or Path(value).is_absolute()
         column = name == "baseline" and not _is_there(path.parent, value)
-        return value if kept or column else str(path.parent / value)
+        return value if column else _beneath(path.parent, value)
+    if name == "noise":
+        texts = value if isinstance(value, list) else [value]
+        return [with_file(str(text), partial(_beneath, path.parent)) for text in texts]
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

@@ -58,10 +58,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("check", "gate_on", "confidence", "undecided", "baseline"),
         *("profile", "exclude_small"),
     ),
-    "Noise": (
-        *("noise", "noise_columns", "noise_probability", "noise_keep", "noise_radius", "noise_epsilon"),
-        *("noise_class_conditional", "noise_membership", "noise_independent"),
-    ),
+    "Noise": ("noise", "assume"),
     "Individual": ("individual", "comparable", "radius", "counterfactuals"),
     "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
     "Run": (

@@ -186,6 +186,14 @@ class Conditions(click.types.StringParamType):
         return re.findall(rf"{subject}\s*[<>]=?\s*[^\s<>=]+|\S+", rv)
 
 
+class Specification(click.types.StringParamType):
+    """A text of which an environment variable has one, with blanks and colons in it."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        """Return the text, whole."""
+        return [rv]
+
+
 def _type(domain: Domain) -> Any:
     """Return the type of an option as click has it; texts that the request splits and reads stay texts."""
     if domain.many and domain.metavar.endswith("CHECK"):
@@ -193,7 +201,7 @@ def _type(domain: Domain) -> Any:
     if domain.choices:
         return Choice(domain.choices)
     if domain.kind is object:
-        return click.Path()
+        return Specification() if domain.many else click.Path()
     if domain.kind not in (int, float) or domain.many:
         return None
     if domain.kind is int:

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from fairfix.cli.config import PATHS, WRITTEN
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
+from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
 from fairfix.report.words import as_options
@@ -93,8 +94,12 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             raise UsageError(NO_CHECKS.format(name=name))
     written = [(f"--out {text}", _format_and_file(text)[1]) for text in given.get("out", ())]
     written += [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
-    read = [name for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)]
-    seen = {Path(given[name]).resolve(): as_options(f"`{name}`") for name in read}
+    read = {
+        name: given[name] for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)
+    }
+    for file, _ in map(file_of, given.get("noise", ())):
+        read |= {"noise": file} if file else {}
+    seen = {Path(file).resolve(): as_options(f"`{name}`") for name, file in read.items()}
     for text, path in written:
         if scheme_of(path):
             _check_url(shown_argument(text), path, report=text.startswith("--out "))
@@ -111,7 +116,9 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
         if place in seen:
             raise UsageError(f"{text}: this file is also used by {seen[place]}; name another one")
-        if place.exists() and (of := next((name for name in read if _is_among(place, given[name])), None)):
+        if place.exists() and (
+            of := next((name for name, file in read.items() if _is_among(place, file)), None)
+        ):
             raise UsageError(f"{text}: this file is also used by `{of}`; name another one")
         seen[place] = text
     if "out" in given:

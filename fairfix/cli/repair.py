@@ -45,9 +45,10 @@ OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
     "pairs": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
     "subspace": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
     "counterfactuals": lambda method: any(solver.knows_copies for solver in method.solvers.values()),
-    "noise": lambda method: method.knows_noise,
+    "noise": lambda method: method.knows_noise or "noise" in dict(method.rules()),
+    "assume": lambda method: method.knows_noise,
 }
-"""Options, and those that begin like them, that not all methods know: whether one does."""
+"""Options that not all methods know: whether one does."""
 
 
 class RepairCommand(SectionedCommand):
@@ -94,9 +95,9 @@ class RepairCommand(SectionedCommand):
         of_methods = {one.name for one in method_options() if method or not is_common(one)}
 
         def belongs(param: click.Parameter) -> bool:
-            knows = (knows for name, knows in OF_SOME.items() if str(param.name).startswith(name))
+            knows = OF_SOME.get(str(param.name))
             return param.name not in (*own, *of_methods) and (
-                method is None or all(one(method) for one in knows)
+                method is None or knows is None or knows(method)
             )
 
         return [param for param in self.get_params(ctx) if belongs(param)]
@@ -243,7 +244,7 @@ def _apply_method_table(ctx: click.Context) -> None:
     settings |= settings_of(ctx.params["set_"], name)
     ctx.params |= {**settings, "set_": tuple(f"{key}={value}" for key, value in settings.items())}
     for part in chosen.parameter_fields() if chosen else ():
-        if ctx.params.get(part.name) is None:
+        if part.name not in RepairRequest.__dataclass_fields__ and ctx.params.get(part.name) is None:
             ctx.params[part.name] = str(part.default)
 
 

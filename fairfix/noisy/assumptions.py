@@ -131,8 +131,11 @@ class N0(Assumption):
 
     @property
     def stated(self) -> str | None:
-        """Radii that were given."""
-        return None if self.evidence.noise.radii is None else "the given radii"
+        """Radii that were given, or a table of which nothing else is to be used."""
+        if self.evidence.noise.radii is not None:
+            return "the given radii"
+        table, only = self.evidence.table, self.evidence.noise.assumption.word == "radii"
+        return f"radii computed from {table.source}" if only and table is not None else None
 
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the bounds of balls; of decisions that are drawn after the recording, see :class:`N1`."""
@@ -203,7 +206,7 @@ class N3(Assumption):
         """Return the bounds of linear programs."""
         evidence, eps = self.evidence, self.evidence.noise.epsilon
         if eps is None:
-            raise Unavailable("not stated (`noise_epsilon`)")
+            raise Unavailable("not stated (`assume=eps=NUMBER`)")
         if evidence.curve is None:
             raise Unavailable(SHARES_OPEN)
         if evidence.curve.least > eps:
@@ -252,7 +255,7 @@ class N4(Assumption):
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the estimates, inside the bounds by the table alone."""
         if not self.evidence.noise.class_conditional:
-            raise Unavailable("not stated (`noise_class_conditional`)")
+            raise Unavailable("not stated (`assume=class-conditional`)")
         (inverted, drawn), data = self.evidence.inverted, self.evidence.data
         level, by = ("N2", " and the label") if self.evidence.by_label else ("N1", "")
         allowed, groups = weaker[level], self.evidence.true

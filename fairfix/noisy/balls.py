@@ -23,7 +23,7 @@ from fairfix.noisy.rates import Floats
 Ints = npt.NDArray[np.int64]
 
 NEAR = " near "
-"""Between the names of a true and of a recorded group, in ``noise_radius``."""
+"""Between the names of a true and of a recorded group, in ``radius:``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Balls:
 
 
 def recorded_in(key: str, names: Sequence[str]) -> str:
-    """Return the recorded group in a key of ``noise_radius``: ``TRUE near RECORDED``, or one name for both.
+    """Return the recorded group in a key of ``radius:``: ``TRUE near RECORDED``, or one name for both.
 
     It is the whole key, or else the shortest end after a ``near`` that is a name; the shortest of all where none is.
     """
@@ -74,19 +74,19 @@ def balls_for(radii: Mapping[str, float], names: Sequence[str], column: str) -> 
         if home not in names:
             near = nearest(home, names)
             raise UsageError(
-                f"`noise_radius`: column {column!r} has no group {home!r}"
+                f"`noise=radius:...`: column {column!r} has no group {home!r}"
                 f"{f' (did you mean {near[0]!r}?)' if near else ''}; it has {', '.join(names)}. A true group that has "
                 "no recorded group of its name is written as TRUE near RECORDED=NUMBER"
             )
     true = {key: key.removesuffix(NEAR + home).strip() for key, home in homes.items()}
     for name in (twice := list(true.values())):
         if twice.count(name) > 1:
-            raise UsageError(f"`noise_radius` names the true group {name!r} twice; give one radius")
+            raise UsageError(f"`noise=radius:...` names the true group {name!r} twice; give one radius")
     if all(key == home for key, home in homes.items()):
         for name in names:
             if name not in radii:
                 raise UsageError(
-                    f"`noise_radius` lacks the group {name!r} of column {column!r}: give its radius too, 1 "
+                    f"`noise=radius:...` lacks the group {name!r} of column {column!r}: give its radius too, 1 "
                     "if nothing is known"
                 )
         radii = {name: radii[name] for name in names}

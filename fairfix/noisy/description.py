@@ -21,20 +21,21 @@ in which one of the groups is as small as can be then hold the worst case of eve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import Form, Keep, Probabilities
 from fairfix.data.counts import Floats
 from fairfix.data.encoder import group_codes
 from fairfix.data.files import Source
 from fairfix.data.memberships import ROUNDED
-from fairfix.data.names import group_name, nearest, written_attribute
+from fairfix.data.names import attribute_name, group_name, nearest, written_attribute
+from fairfix.data.noise_spec import Assumption, NoiseSpec
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.noisy.transports import smallest_shares, total_variation, transport_columns, transport_rows
 
@@ -157,8 +158,8 @@ class NoiseTable:
                     if len(self.true) > len(self.noisy)
                     else "some are recorded the same way"
                 )
-                + ". If recorded groups have the same composition in the data, set `noise_keep=true-given-noisy`; "
-                "otherwise give a table without labels"
+                + ". If recorded groups have the same composition in the data, write "
+                "`noise=FILE(keep=true-given-noisy)`; otherwise give a table without labels"
             )
         try:
             return smallest_shares(table, masses)
@@ -189,52 +190,48 @@ class NoiseTable:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """A description of noise: a table (N1 or N2), radii, or both, with what is assumed besides; or memberships."""
+    """A description of noise: a table (N1 or N2), radii, or both; or memberships; with what is assumed besides."""
 
     table: NoiseTable | None = None
     radii: Mapping[str, float] | None = None
     """N0, group -> radius; None: those that the table allows."""
-    epsilon: float | None = None
-    """N3."""
-    class_conditional: bool = False
-    """N4."""
+    assume: str = ""
+    """N3 (eps), N4 (class-conditional, or independent given memberships), or N0 alone of a table (radii)."""
     keep: Keep | None = None
     """What of the table holds for the data too; None: either may."""
     membership: Mapping[str, str] | None = None
-    """True group -> column of each row's probability to be of it; nothing else is said then."""
-    independent: bool = False
-    """N4 of membership: given the probabilities, the true group is independent of label and decision."""
+    """True group -> column of each row's probability to be of it; nothing is said of recorded groups then."""
 
     def __post_init__(self) -> None:
-        if self.membership is not None:
-            if (self.table, self.radii, self.epsilon, self.keep) != (None,) * 4 or self.class_conditional:
-                raise UsageError("`noise_membership`: leave out the options on recorded groups")
-            return
-        if self.independent:
-            raise UsageError("`noise_independent` needs `noise_membership`: it is about its probabilities")
-        if self.table is None:
-            if self.radii is None:
-                raise UsageError("the noise is not described: give `noise=FILE` or `noise_radius`")
-            for given, name in (
-                (self.epsilon is not None, "`noise_epsilon`"),
-                (self.class_conditional, "`noise_class_conditional`"),
-                (self.keep is not None, "`noise_keep`"),
-            ):
-                if given:
-                    raise UsageError(f"{name} needs a noise table (`noise=FILE`)")
-        if self.epsilon is not None and not 0 <= self.epsilon <= 1:
-            raise UsageError(
-                f"`noise_epsilon={self.epsilon:g}` is not a difference of probabilities; give a number in [0, 1]"
-            )
-        if self.epsilon is not None and self.class_conditional:
-            raise UsageError(
-                "`noise_epsilon` and `noise_class_conditional` contradict each other; give one of them"
-            )
         table = self.table
+        NoiseSpec(
+            table, keep=self.keep, radii=self.radii, membership=self.membership, assume=self.assumption
+        ).check()
         if table is not None and self.keep is not None and not table.says_noisy and self.keep != table.form:
             raise UsageError(
-                f"`noise_keep={self.keep}`: {table.source} contains {WORDS[table.form]}, which can only stay the same"
+                f"`noise=FILE(keep={self.keep})`: {table.source} contains {WORDS[table.form]}, which can only stay the "
+                "same"
             )
+
+    @cached_property
+    def assumption(self) -> Assumption:
+        """What is assumed, as it is read."""
+        return Assumption.parse(self.assume)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The number of N3, where it is assumed."""
+        return self.assumption.epsilon
+
+    @property
+    def class_conditional(self) -> bool:
+        """Whether N4 of a table is assumed."""
+        return self.assumption.word == "class-conditional"
+
+    @property
+    def independent(self) -> bool:
+        """Whether N4 of membership is assumed: given the probabilities, the true group is unrelated to outcomes."""
+        return self.assumption.word == "independent"
 
     @property
     def ways(self) -> tuple[Keep, ...]:
@@ -287,26 +284,6 @@ class Noise:
         return replace(self, table=ordered), padded
 
 
-def parse_radii(text: str) -> dict[str, float]:
-    """Read ``GROUP=NUMBER,GROUP=NUMBER``."""
-    out: dict[str, float] = {}
-    for part in text.split(","):
-        name, sign, number = part.rpartition("=")
-        name = canonical_group(name.strip())
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not sign or not name or not 0 <= value <= 1:
-            raise UsageError(
-                f"`noise_radius`: cannot read {part.strip()!r}; write GROUP=NUMBER,... with numbers in [0, 1]"
-            )
-        if name in out:
-            raise UsageError(f"`noise_radius` names the group {name!r} twice; give one radius")
-        out[name] = value
-    return out
-
-
 def _near(name: str, names: Sequence[str]) -> str:
     near = nearest(name, names)
     return f" (did you mean {near[0]!r}?)" if near else ""
@@ -315,10 +292,26 @@ def _near(name: str, names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------- files
 
 
-def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
+def noise_of(spec: NoiseSpec, opened: Callable[[Any], Source], protected: Sequence[str] = ()) -> Noise:
+    """Return the noise that a specification describes, whose file is opened by a function.
+
+    ``protected`` are the recorded columns of the data, which a file of people may have by the same names.
+    """
+    table = None
+    if spec.file is not None:
+        source, own = opened(spec.file), spec.columns
+        if own:
+            recorded = own.get("recorded") or attribute_name(protected)
+            table = tabulate(source, own["true"], recorded, own.get("label"))
+        else:
+            table = read_noise(source, spec.keep)
+    return Noise(table, spec.radii, str(spec.assume), spec.keep, spec.membership)
+
+
+def read_noise(source: Source, keep: Keep | None = None) -> NoiseTable:
     """Return the table in a file with one row per (``true``, ``noisy``[, ``label``]).
 
-    ``form`` says which kind its probabilities are; None finds out from which sums are 1.
+    Which kind its probabilities are is found from which sums are 1; ``keep`` chooses where several are.
     """
     kinds = [name for name in ("count", "probability") if name in source.columns]
     if len(kinds) != 1:
@@ -328,12 +321,10 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
             + (
                 ""
                 if kinds
-                else ". For a file with one row per person, name both groups: `noise_columns=TRUE,NOISY`"
+                else ". For a file with one row per person, name both groups: `noise=FILE(true=COLUMN,recorded=COLUMN)`"
             )
         )
     kind = kinds[0]
-    if kind == "count" and form is not None:
-        raise UsageError(f"`noise_probability={form}`: {source.name} contains counts; leave the option out")
     by_label = "label" in source.columns
     keys = ("true", "noisy", *(("label",) if by_label else ()))
     source.require(keys)
@@ -343,7 +334,7 @@ def read_noise(source: Source, form: Form | None = None) -> NoiseTable:
     if total <= 0:
         raise DataError(f"column {kind!r} of {source.name} contains only zeros; give the counts of a survey")
     if kind != "count":
-        return _as_probabilities(table, form)
+        return _as_probabilities(table, keep)
     if total >= 1 << 53:
         raise DataError(
             f"column 'count' of {source.name} sums to {total:.3g} rows, more than any survey has; correct it, or "
@@ -363,7 +354,7 @@ def tabulate(source: Source, true: str, noisy: str, label: str | None = None) ->
     keys = tuple(dict.fromkeys(column for own in parts for column in own))
     if set(parts[0]) == set(parts[1]) or any(len(set(own)) < len(own) or label in own for own in parts[:2]):
         raise UsageError(
-            f"`noise_columns={','.join(given)}` names a column twice; true and noisy group are two columns"
+            f"`noise`: {', '.join(given)} names a column twice; true and recorded group are two columns"
         )
     source.require(keys)
     places = [[keys.index(column) for column in own] for own in parts]
@@ -468,28 +459,28 @@ def _label(text: str, column: str, where: str) -> int:
     return label
 
 
-def _as_probabilities(table: NoiseTable, form: Form | None) -> NoiseTable:
-    """Return the table with the form that its sums tell, each sum exactly 1."""
+def _as_probabilities(table: NoiseTable, keep: Keep | None) -> NoiseTable:
+    """Return the table with the form that its sums tell, each sum exactly 1; of several that which is to be kept."""
     sums = {
         "joint": table.entries.sum(keepdims=True),
         "true-given-noisy": table.entries.sum(-2, keepdims=True),
         "noisy-given-true": table.entries.sum(-1, keepdims=True),
     }
-    good = [name for name in FORMS if np.abs(sums[name] - 1).max() <= ROUNDED]
-    if form is None and len(good) > 1:
-        raise UsageError(
-            f"the probabilities of {table.source} can be {' or '.join(good)}: choose with "
-            f"`noise_probability={'|'.join(FORMS)}`"
-        )
-    if form is None and not good:
+    good: list[Form] = [name for name in FORMS if np.abs(sums[name] - 1).max() <= ROUNDED]
+    form = next(iter(good), None)
+    if len(good) > 1:
+        if keep not in good:
+            ways = " or ".join(f"`noise=FILE(keep={name})`" for name in good if name != "joint")
+            raise UsageError(
+                f"the probabilities of {table.source} can be {' or '.join(good)}: choose with {ways}"
+            )
+        form = keep
+    if form is None:
         true = sums["noisy-given-true"]
         raise DataError(
-            f"{_off(table, 'true-given-noisy')} (neither P(true | noisy), nor P(noisy | true), whose sums go from "
-            f"{true.min():.4g} to {true.max():.4g}, nor joint, with sum {table.entries.sum():.4g})"
+            f"{_off(table, keep or 'true-given-noisy')} (neither P(true | noisy), nor P(noisy | true), whose sums go "
+            f"from {true.min():.4g} to {true.max():.4g}, nor joint, with sum {table.entries.sum():.4g})"
         )
-    form = form or good[0]
-    if form not in good:
-        raise DataError(_off(table, form))
     return replace(table, entries=table.entries / sums[form], form=form)
 
 

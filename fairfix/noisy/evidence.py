@@ -126,9 +126,9 @@ class Evidence:
             given = balls_for(self.noise.radii, self.data.names, self.data.attribute)
             if set(given.true) != set(self.true):
                 raise UsageError(
-                    f"`noise_radius` is about the true groups {', '.join(given.true)}, and those of the noise table "
-                    f"are {', '.join(self.true)}; name each of these, as TRUE near RECORDED=NUMBER where no group is "
-                    "recorded by its name"
+                    f"`noise=radius:...` is about the true groups {', '.join(given.true)}, and those of the "
+                    f"noise table are {', '.join(self.true)}; name each of these, as TRUE near RECORDED=NUMBER "
+                    "where no group is recorded by its name"
                 )
             given = given.ordered(self.true)
             return given, np.broadcast_to(given.radii, (self.replicates, given.radii.size))
@@ -155,7 +155,7 @@ class Evidence:
             inversion = invert(self.data.cells, table, self.rules, by_label=self.by_label)
         except ValueError as error:
             raise DataError(
-                f"`noise_class_conditional`: {error}; leave the option out to get the bounds only"
+                f"`assume=class-conditional`: {error}; leave the option out to get the bounds only"
             ) from error
         if not self.replicates:
             return inversion, None

@@ -35,7 +35,6 @@ from fairfix.auditing.results import (
     NoiseReport,
     Settings,
 )
-from fairfix.data.canonical import canonical_group
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Encoder, Rows, numbers
 from fairfix.data.files import Source
@@ -68,34 +67,11 @@ MOST = 1000
 """Bins at most."""
 
 
-def parse_membership(parts: Sequence[str]) -> dict[str, str]:
-    """Read ``COLUMN`` or ``GROUP=COLUMN`` of each part; return group -> column."""
-    out: dict[str, str] = {}
-    for part in parts:
-        group, sign, column = (text.strip() for text in part.partition("="))
-        column = column if sign else group
-        if not group or not column:
-            raise UsageError(
-                f"`noise_membership`: cannot read {part!r}; write COLUMN,... or GROUP=COLUMN,..."
-            )
-        group = canonical_group(group) if sign else group
-        if group in out or column in out.values():
-            twice = f"group {group!r}" if group in out else f"column {column!r}"
-            raise UsageError(f"`noise_membership` names the {twice} twice; each group has one column")
-        out[group] = column
-    if len(out) < 2:
-        raise UsageError(
-            f"`noise_membership={','.join(parts)}`: name a column for each true group, two or more; for a group and "
-            "all other rows, both are needed"
-        )
-    return out
-
-
 def check_columns(
     source: Source,
     reading: Reading,
     names: Collection[str],
-    parameter: str = "noise_membership",
+    parameter: str = "noise",
     what: str = "membership probabilities",
 ) -> None:
     """Raise where a column that a parameter names is not there, holds no numbers, or plays another part."""
@@ -422,7 +398,7 @@ class Independent(Assumption):
     def bounds(self, weaker: Mapping[str, RateBounds]) -> RateBounds:
         """Return the weighted rates, with the correlations of pairs: one number, and no two that differ by rounding."""
         if not self.is_stated:
-            raise Unavailable("not stated (`noise_independent`)")
+            raise Unavailable("not stated (`assume=independent`)")
         rows, metrics = self.evidence.all, self.evidence.data.metrics
         ends = {n: (weighted_means(rows, r), weighted_means(rows, flipped(r))) for n, r in metrics.items()}
         together = {name: correlations(rows, ratio) for name, ratio in metrics.items()}
@@ -538,7 +514,7 @@ def audit_membership(
         raise UsageError(NOT_OF_VALUES)
     if ATTRIBUTE in reading.columns.protected:
         raise UsageError(
-            f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise_membership`; rename "
+            f"`protected={ATTRIBUTE}`: the report uses this name for the groups of `noise=membership:...`; rename "
             "the column"
         )
     reading.check(protected=False)

@@ -30,12 +30,12 @@ PRECISION = 1e-6
 """Of the bisection over eps."""
 
 OF_RECORDING = (
-    "eps is about P(noisy | true), and the survey is used for P(true | noisy): leave out `noise_keep`"
+    "eps is about P(noisy | true), and the survey is used for P(true | noisy): leave out keep of the file"
 )
 
 IMPOSSIBLE = (
-    "no P({}) that is consistent with the survey gives the recorded groups of these rows. Set with `noise_keep` what "
-    "holds for them, or use a larger `survey_confidence`"
+    "no P({}) that is consistent with the survey gives the recorded groups of these rows. State with "
+    "`noise=FILE(keep=...)` what holds for them, or use a larger `survey_confidence`"
 )
 
 WIDE = 400

@@ -93,9 +93,9 @@ def true_groups_of(
     if predictor is not None:
         data = replace(data, profiles=_profiles(table, data.names, predictor))
     # N3 is about bins of the score, and decisions of a repair may look at the recorded group besides: weaker ones hold
-    for class_conditional in (noise.class_conditional, False):
+    for assume in ("" if noise.epsilon is not None else noise.assume, ""):
         try:
-            true = TrueGroups(data, replace(noise, epsilon=None, class_conditional=class_conditional), alpha)
+            true = TrueGroups(data, replace(noise, assume=assume), alpha)
             _ = true.bounds
         except DataError:  # not identified, or the table does not say enough of these rows
             continue

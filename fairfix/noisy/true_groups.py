@@ -76,8 +76,8 @@ class TrueGroups:
 
     @property
     def rests_on(self) -> str:
-        """The strongest assumption that was stated."""
-        return max(self.stated)
+        """The strongest assumption that was stated, or radii where nothing else is to be used."""
+        return "N0" if self.evidence.noise.assumption.word == "radii" else max(self.stated)
 
     @cached_property
     def bounds(self) -> dict[str, RateBounds]:
@@ -333,8 +333,8 @@ class TrueGroups:
             yield (
                 f"the groups of {table.source} have other fractions than in the data, and it is not stated what "
                 "holds for "
-                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). With `noise_keep`, which states it, "
-                "bounds become narrower"
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). "
+                "With `noise=FILE(keep=...)`, which states it, bounds become narrower"
             )
         if curve is None:
             yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"

@@ -134,7 +134,7 @@ def answer(result: Json) -> Iterator[str]:
             yield _gap_of_fit(row, held["rows"])
             continue
         yield _gap(result, row, held["rows"], fitted.get(row["attribute"]))
-        if result["parameters"].get("noise_membership"):
+        if result["parameters"].get("noise"):
             yield (
                 "Rates are weighted by the membership probabilities. They are rates of the true groups only under "
                 "assumption N4, which the data cannot confirm."

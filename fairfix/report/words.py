@@ -32,7 +32,8 @@ SETTINGS = frozenset(
             "holds",
         ),
         *("intercept", "l2", "label_range", "mixture", "nu", "oracle"),
-        *("pair_directions", "quantile_level", "rho", "rounds", "search", "shape", "z"),
+        *("pair_directions", "quantile_level", "rho", "rounds", "search", "shape", "survey_confidence"),
+        "z",
     )
 )
 """Parameters of methods that few people change: the command line takes them by ``--set NAME=VALUE``."""

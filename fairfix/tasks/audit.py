@@ -140,7 +140,7 @@ def _run(request: AuditRequest) -> AuditResult:
         )
         data = open_data(
             request if by_id else replace(request, id=None),
-            protected_needed=not request.noise_membership,
+            protected_needed=request.noise_spec.membership is None,
         )
         base = None if base is None else base.among(data.source.columns)
         if base is not None and base.result is None:
@@ -422,11 +422,13 @@ def save_counts(result: AuditResult, request: AuditRequest) -> str:
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
     """Return what is said of noise, where it can be: a model that looks at the groups brings noise into decisions."""
     noise = noise_of(request)
+    if noise is not None and noise.membership is not None and request.profile:
+        raise UsageError("`noise=membership:...`: leave out `profile`; its tables are about recorded groups")
     used = sorted(set(request.protected) & set(data.seen_by_model))
     if noise is not None and used and (noise.class_conditional or noise.epsilon is not None):
         raise UsageError(
             f"the model uses {', '.join(used)}, so noise affects its decisions: leave out "
-            "`noise_class_conditional` and `noise_epsilon`, or drop the column from the model"
+            f"`assume={noise.assume}`, or drop the column from the model"
         )
     return noise
 
@@ -479,9 +481,8 @@ def _of_counts(request: AuditRequest) -> AuditReport:
 
     if request.cluster is not None:
         raise UsageError("`cluster` needs rows, and `from_counts` has none; leave one out")
-    for name in ("noise", "noise_radius"):
-        if request.has(name):
-            raise UsageError(f"`from_counts`: leave out `{name}`; saved counts have no rows")
+    if request.noise:
+        raise UsageError("`from_counts`: leave out `noise`; saved counts have no rows")
     counts = request.from_counts
     if not isinstance(counts, CountFile):
         counts = CountFile.load(counts)

@@ -13,7 +13,7 @@ from fairfix.methods.base import Repairer
 from fairfix.report.words import option_words
 from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
 
-OF_NOISE = frozenset(name for name in parameters_of(RepairRequest) if name.startswith("noise"))
+OF_NOISE = frozenset(("noise", "assume"))
 OF_GROUPS = frozenset(("protected", "bands", "missing_group", "max_groups"))
 
 
@@ -37,7 +37,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     refused |= set() if repairer.learns or request.model is not None else {"features"}
     refused |= set() if repairer.learns else {"exclude"}
     if repairer.membership:
-        refused = (refused | OF_GROUPS) - {"noise_membership"}
+        refused = (refused | OF_GROUPS) - {"noise"}
     for name, (default, domain) in parameters_of(CompareRequest).items():
         value = getattr(request, name)
         if name not in own or name in refused or value is None or value == default:
@@ -45,7 +45,9 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         settings[name] = list(value) if isinstance(value, tuple) else value
         if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
             settings[name] = joined_names(map(str, value))
-        elif domain.kind is object and not isinstance(value, str):
+        elif domain.kind is object and not all(
+            isinstance(one, str) for one in (value if domain.many else [value])
+        ):
             settings[name] = Name(name)
     if shared_ids:
         settings["duplicate_ids"] = "share"

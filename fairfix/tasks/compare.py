@@ -341,7 +341,7 @@ class _Judge:
         if self.noise is None or table.reading.task != "classification":
             return point
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
-        weakest = replace(self.noise, epsilon=None, class_conditional=False, independent=False)
+        weakest = replace(self.noise, assume="")
         claim = Told(weakest, (), math.inf)
         behind = true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor)
         return replace(point, gaps={**point.gaps, **worst_of(behind)})
@@ -531,7 +531,7 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     if learned and not method.learns and not reading.columns.score:
         return "it works on scores; name a score column with `score`"
     if method.knows_noise and noise is None:
-        return "it needs a description of the group noise; give `noise`, `noise_radius` or `noise_membership`"
+        return "it needs a description of the group noise; give `noise=SPEC`"
     return ""
 
 

@@ -57,9 +57,8 @@ INPUTS = (
     "pairs",
     "subspace",
     "counterfactuals",
-    "noise",
 )
-"""Parameters that name rows."""
+"""Parameters that name rows, beside the noise."""
 
 VALUED = ("label", "prediction")
 """Parameters that name a column and perhaps its positive values."""
@@ -290,10 +289,17 @@ def _guide(
         log.disabled = talks
 
 
+def _inputs(request: DataRequest | PredictRequest) -> Iterator[Any]:
+    """Yield what rows are read from."""
+    yield from (getattr(request, name, None) for name in INPUTS)
+    if isinstance(request, DataRequest):
+        yield request.noise_spec.file
+
+
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"table": request.table, "sql": request.sql} if data is request.data else {}
-    if is_dry() and not any(names_database(getattr(request, name, None)) for name in INPUTS):
+    if is_dry() and not any(map(names_database, _inputs(request))):
         raise UsageError("`dry_run` is for databases; leave it out, or name a database as the `data`")
     source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
@@ -404,28 +410,16 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
 
 def noise_of(request: DataRequest) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
-    if request.noise_membership:
-        from fairfix.noisy.description import Noise
-        from fairfix.noisy.membership import parse_membership
-
-        groups: Any = request.noise_membership
-        return Noise(membership=parse_membership(groups), independent=request.noise_independent)
-    if request.noise is None and request.noise_radius is None:
+    if not request.noise:
         return None
-    from fairfix.noisy.description import WORDS, Noise, parse_radii, read_noise, tabulate
+    from fairfix.noisy.description import WORDS
+    from fairfix.noisy.description import noise_of as described
 
-    table, columns = None, request.noise_columns
-    if request.noise is not None and not columns:
-        table = read_noise(open_source(request.noise), request.noise_probability)
-        log.info("%s contains %s", table.source, WORDS[table.form])
-    elif request.noise is not None:
-        if len(columns) not in (2, 3):
-            raise UsageError(
-                f"`noise_columns={','.join(columns)}`: name two or three columns, TRUE,NOISY[,LABEL]"
-            )
-        table = tabulate(open_source(request.noise), *columns)
-    radii = None if request.noise_radius is None else parse_radii(str(request.noise_radius))
-    return Noise(table, radii, request.noise_epsilon, request.noise_class_conditional, request.noise_keep)
+    spec = request.noise_spec
+    noise = described(spec, open_source, request.protected)
+    if noise.table is not None and not spec.columns:
+        log.info("%s contains %s", noise.table.source, WORDS[noise.table.form])
+    return noise
 
 
 def waivers_of(request: GateRequest) -> list[Waiver]:

@@ -187,7 +187,7 @@ def _method(name: str, text: str) -> Explanation:
         )
     method = methods[name]
     needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
-    needs += ["labels"] * method().uses_labels + ["a noise table (`noise`)"] * method.knows_noise
+    needs += ["labels"] * method().uses_labels + ["a description of noise (`noise`)"] * method.knows_noise
     lines = [
         ("is", method.summary),
         ("needs", "; ".join(needs)),

@@ -394,7 +394,7 @@ def assessed(
         claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
     elif repairer.membership:
         rates = rates_of(Comparison.parse(criterion_of(repairer, table.reading)).metric)
-        claim = Told(Noise(membership=repairer.membership, independent=True), (), repairer.slack, rates)
+        claim = Told(Noise(membership=repairer.membership, assume="independent"), (), repairer.slack, rates)
     more: Any = {
         "also": shown_of(repairer, table.reading),
         "comparable": repairer.comparables,

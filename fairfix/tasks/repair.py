@@ -15,6 +15,7 @@ from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import did_you_mean, joined_names, nearest
+from fairfix.data.noise_spec import membership_text
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
@@ -112,7 +113,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if request.guarantee is not None:
         check_guarantee(request.guarantee)
         check_bands(request.bands)
-    repairer, choices = chosen_method(request.method, _with_membership(request))
+    repairer, choices = chosen_method(request.method, _with_noise(request))
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)
@@ -338,17 +339,27 @@ def chosen_method(
     return repairer, choices
 
 
-def _with_membership(request: RepairRequest) -> Mapping[str, Any]:
-    """Return the parameters of the method, with the probabilities of membership where it weighs rates by them."""
-    method = available().get(request.method or "")
-    if request.noise_membership and method is not None and "noise_membership" in dict(method.rules()):
-        named = tuple(request.noise_membership)  # one entry is a list with commas: groups are two or more
-        return {**request.parameters, "noise_membership": named[0] if len(named) == 1 else named}
-    return request.parameters
+def _with_noise(request: RepairRequest) -> Mapping[str, Any]:
+    """Return the parameters of the method, with the noise and what is assumed of it where it has such parameters."""
+    method, spec = available().get(request.method or ""), request.noise_spec
+    names = {name for name, _ in method.rules()} if method is not None else set()
+    more: dict[str, str] = {}
+    if spec.membership and "noise" in names:
+        if spec.assume.word not in ("", "independent"):
+            raise UsageError(
+                f"`method={request.method}` weighs rates by membership, which assumes independence; leave out "
+                f"`assume={spec.assume}`, or use `method=robust`"
+            )
+        more["noise"] = membership_text(spec.membership)
+    if spec.assume.word and "assume" in names:
+        more["assume"] = str(spec.assume)
+    return {**request.parameters, **more}
 
 
 def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     """Return what is said of noise, which a method that knows noise needs and others refuse."""
+    if request.noise_spec.membership and request.from_counts is not None:
+        raise UsageError("`from_counts`: leave out `noise=membership:...`; saved counts have no rows")
     if repairer.membership:
         return None
     noise = noise_of(request)
@@ -356,19 +367,14 @@ def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
         raise UsageError(
             f"`method={repairer.name}` repairs true groups that differ from recorded ones: describe the "
             "difference with "
-            "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise_radius` or `noise_membership`"
+            "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise=radius:GROUP=NUMBER,...` or "
+            "`noise=membership:GROUP=COLUMN,...`"
         )
     if noise is not None and not repairer.knows_noise:
         raise UsageError(
-            f"`method={repairer.name}` takes groups as recorded; leave out `{_given(request)}`, or use "
-            "`method=robust`"
+            f"`method={repairer.name}` takes groups as recorded; leave out `noise`, or use `method=robust`"
         )
     return noise
-
-
-def _given(request: RepairRequest) -> str:
-    """Return the parameter that describes noise."""
-    return next(one for one in ("noise", "noise_radius", "noise_membership") if request.has(one))
 
 
 def _learned_from(

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
+from functools import cached_property
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_args
 
 from fairfix.data.canonical import canonical_text
@@ -25,16 +26,15 @@ from fairfix.data.choices import (
     ExportTarget,
     GateOn,
     GroupUse,
-    Keep,
     MissingGroup,
     MissingRows,
     MissingScore,
-    Probabilities,
     ScoreScale,
     Task,
     UnseenGroup,
 )
 from fairfix.data.names import did_you_mean, joined_names, with_values
+from fairfix.data.noise_spec import NoiseSpec
 from fairfix.errors import UsageError
 from fairfix.tasks.synonyms import PARAMETERS, ours
 
@@ -74,6 +74,10 @@ class Domain:
         """Return a value in the type of the parameter, or raise a :class:`~fairfix.errors.UsageError`."""
         if value is None or value is default:
             return default
+        if self.many and self.kind is object:  # data in memory may have entries of its own
+            return tuple(
+                self.one_of(name, one) for one in (value if isinstance(value, (list, tuple)) else [value])
+            )
         listed = self.many and not hasattr(value, "iloc")
         if listed and not (isinstance(value, (str, int, float)) or _is_iterable(value)):
             raise UsageError(f"`{name}`: {type(value).__name__} is neither text nor a list")
@@ -174,8 +178,10 @@ def parameters_of(kind: type) -> dict[str, tuple[Any, Domain]]:
 
 
 def paths_of(kind: type) -> frozenset[str]:
-    """Return the parameters of a request that may name a file."""
-    return frozenset(name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object)
+    """Return the parameters of a request that name a file, as ``noise`` may among other things."""
+    return frozenset(
+        name for name, (_, domain) in parameters_of(kind).items() if domain.kind is object and not domain.many
+    )
 
 
 FORMS: Mapping[str, tuple[Any, str]] = {
@@ -376,52 +382,32 @@ class DataRequest(FilesRequest):
         "Kind of label: 0/1, a real number, or one of several classes (audits and `method=sensei`).",
         choices=(*get_args(Task), MULTICLASS),
     )
-    noise: Any = source(
-        "Table of how recorded groups relate to true groups: true, noisy and perhaps label, with a count or a "
-        "probability."
-    )
-    noise_columns: Names = parameter(
+    noise: Any = parameter(
         (),
-        "Columns with both groups, where the noise file has one row per person; A x B for several protected columns.",
-        "TRUE,NOISY[,LABEL]",
-        listed=True,
+        "Noise of the recorded groups: a table file with columns true, noisy and count or probability; "
+        "'people.csv(true=race,recorded=seen)'; 'radius:Black=0.05,White=0.02'; or "
+        "'membership:Black=p_black,White=p_white'.",
+        "SPEC",
+        kind=object,
     )
-    noise_probability: Probabilities | None = parameter(
+    assume: str | None = parameter(
         None,
-        "Kind of the probabilities in the noise table.  [default: detected from their sums]",
-        choices=get_args(Probabilities),
-    )
-    noise_keep: Keep | None = parameter(
-        None,
-        "Part of the table that also holds for the data, if group sizes differ.",
-        choices=get_args(Keep),
-    )
-    noise_radius: str | Mapping[str, float] | None = parameter(
-        None,
-        "Total variation distance between each true group and its recorded group, or another: TRUE near "
-        "RECORDED=NUMBER.",
-        "GROUP=NUMBER,...",
-    )
-    noise_epsilon: float | None = parameter(
-        None, "Largest dependence of the noise on outcomes.", "NUMBER", kind=float
-    )
-    noise_class_conditional: bool = parameter(
-        False,
-        "Assume that noise depends only on the true group, and decisions do not depend on the recorded group.",
-    )
-    noise_membership: Names | Mapping[str, str] = parameter(
-        (),
-        "Columns with each row's probability of belonging to each true group; an audit then needs no `protected`.",
-        "[GROUP=]COLUMN,...",
-        listed=True,
-    )
-    noise_independent: bool = parameter(
-        False,
-        "Assume that, given these probabilities, the true group is independent of label and decision.",
+        "Assumption about the noise: none, eps=NUMBER (largest dependence on outcomes), class-conditional (depends "
+        "only on the true group), independent (of outcomes, given membership), or radii.",
+        "ASSUMPTION",
     )
     seed: int = parameter(0, "Random seed for the split, the fit and resampling.", at_least=0)
     record: Mapping[str, str] = field(default_factory=dict)
     """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.noise_spec  # which is checked before any data is read
+
+    @cached_property
+    def noise_spec(self) -> NoiseSpec:
+        """What is stated of the noise of recorded groups."""
+        return NoiseSpec.parse(self.noise, self.assume)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,7 +444,7 @@ class AuditRequest(GateRequest):
             "row IDs are used only by `baseline`, `share` and `counterfactuals`",
         ),
         "seed": (
-            ("individual", "noise", "noise_radius", "noise_membership", "counterfactuals"),
+            ("individual", "noise", "counterfactuals"),
             "nothing is random without `individual` or a description of noise",
         ),
     }
@@ -680,20 +666,13 @@ class ExportRequest(Request):
 
 # ---------------------------------------------------------------------- which go together
 
-FILE = "it says more of that file"
 WRITTEN = ("delimiter", "decimal", "encoding", "header")
 """Parameters that say how text files are written."""
 
 ROWS = "saved counts have no rows"
-TRUE = "describe true groups in one way"
 
 REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    ("noise_columns", ("noise",), FILE),
-    ("noise_probability", ("noise",), FILE),
-    ("noise_keep", ("noise",), FILE),
-    ("noise_epsilon", ("noise",), FILE),
-    ("noise_class_conditional", ("noise",), FILE),
-    ("noise_independent", ("noise_membership",), "it is about their probabilities"),
+    ("assume", ("noise",), "an assumption is about noise that is described"),
     ("comparable", ("individual",), ""),
     ("radius", ("individual",), ""),
     ("comparable", ("model",), "rows are changed and scored again"),
@@ -711,7 +690,7 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
-    *("noise", "noise_radius", "noise_membership", "individual", "profile"),
+    *("noise", "individual", "profile"),
     *("counts_out", "from_counts", "one_pass"),
     "unlabelled",
 )
@@ -719,22 +698,8 @@ OF_TWO = (
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model makes the scores"),
-    ("noise_columns", ("noise_probability",), "persons are counted"),
-    *(
-        (name, ("suppress_below",), "numbers of true groups are shown whatever their size")
-        for name in ("noise", "noise_radius", "noise_membership")
-    ),
-    *(
-        (name, ("counts_out",), "counts are of the recorded groups")
-        for name in ("noise", "noise_radius", "noise_membership")
-    ),
-    ("noise_membership", ("noise", "noise_radius"), TRUE),
-    (
-        "noise_membership",
-        ("noise_class_conditional",),
-        "with membership probabilities, use `noise_independent`",
-    ),
-    ("noise_membership", ("profile",), "its tables are about recorded groups"),
+    ("noise", ("suppress_below",), "numbers of true groups are shown whatever their size"),
+    ("noise", ("counts_out",), "counts are of the recorded groups"),
     (
         f"task={MULTICLASS}",
         OF_TWO_COLUMNS,
@@ -755,7 +720,7 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ),
     (
         "from_counts",
-        ("individual", "counterfactuals", "counts_out", "noise_membership"),
+        ("individual", "counterfactuals", "counts_out"),
         ROWS,
     ),
     ("unlabelled", ("from_counts",), ROWS),

@@ -49,7 +49,7 @@ class ModelsResult(Result):
 
 def compare_models(request: CompareRequest) -> ModelsResult:
     """Compare the score of the request with that of its baseline, on the same rows."""
-    if request.noise is not None or request.noise_radius is not None or request.noise_membership:
+    if request.noise:
         raise UsageError(
             "`baseline`: leave out the description of noise; two models are compared by the recorded groups"
         )

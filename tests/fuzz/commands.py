@@ -22,7 +22,8 @@ import click
 import pyarrow as pa
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
-from fairfix.data.choices import Probabilities
+from fairfix.data.choices import Keep, Probabilities
+from fairfix.data.noise_spec import NEEDS
 from fairfix.data.spec import Rule
 from fairfix.methods import available as found_methods
 from fairfix.report import FORMATS
@@ -81,7 +82,8 @@ class Drawer:
         self.recorded = ""
         """The one protected column of a line whose groups are described as noisy ones."""
         self.described = ""
-        """What the table of noise holds: counts where this is empty, ``people``, or a kind of probabilities."""
+        """How noise is described: a table of counts where this is empty, or of a kind of probabilities, ``people``,
+        ``radius`` or ``membership``."""
 
     def wild(self) -> bool:
         """Tell whether something implausible is wanted."""
@@ -329,6 +331,17 @@ def _membership(d: Drawer) -> str:
     )
 
 
+def _described(d: Drawer) -> str:
+    """Return a description of noise."""
+    if d.described in ("radius", "membership"):
+        return f"{d.described}:{(_radii if d.described == 'radius' else _membership)(d)}"
+    file = d.file("noise", _noise(d.recorded or d.column("group"), d.draw.random() < 0.5, d.described))
+    said = ["true=true,recorded=noisy"] if d.described == "people" else []
+    said += [f"keep={d.draw.choice(get_args(Keep))}"] if d.draw.random() < 0.3 else []
+    said += [f"label={d.column('label')}"] if d.wild() else []
+    return f"{file}({','.join(said)})" if said else file
+
+
 def _bands(d: Drawer) -> str:
     how = d.draw.choice(("quartiles", "tertiles", "deciles", "30,50", "40", "values", d.number(3, 50)))
     return f"{d.column('number', 'number', 'group')}={how}"
@@ -374,13 +387,10 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "trust_model": lambda d: (
         "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
     ),
-    "noise": lambda d: d.file(
-        "noise", _noise(d.recorded or d.column("group"), d.draw.random() < 0.5, d.described)
+    "noise": _described,
+    "assume": lambda d: d.draw.choice(
+        (f"eps={d.number(0.0, 0.05, 0.3)}", *(("", "x", "eps") if d.wild() else NEEDS))
     ),
-    "noise_columns": lambda d: "true,noisy" if not d.wild() else d.listed("group", "label", most=3),
-    "noise_radius": _radii,
-    "noise_epsilon": lambda d: d.number(0.0, 0.05, 0.3),
-    "noise_membership": _membership,
     "protected_number": lambda d: (
         d.listed("number", "group", most=2) if d.wild() else d.listed("number", most=2)
     ),
@@ -501,7 +511,6 @@ SELDOM = {
     "dry_run": 0.02,
     "exclude_small": 0.3,
     "strata": 0.4,
-    "noise_membership": 0.4,
     "protected_number": 0.3,
     "config": 0.0,
     "cluster": 0.2,
@@ -559,7 +568,7 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     )
     if command == "repair" and (d.method == "robust") and draw.random() < 0.9:
         chosen["noise"] = ""
-        chosen[draw.choice(("noise_class_conditional", "noise_epsilon", "noise_keep"))] = ""
+        chosen |= {"assume": ""} if draw.random() < 0.5 else {}
     others = [
         name
         for name, param in params.items()
@@ -569,7 +578,7 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
         and (name not in every or name in own or d.wild())
         and not (
             command == "repair"
-            and name.startswith("noise")
+            and name in ("noise", "assume")
             and name not in own
             and d.method != "robust"
             and not d.wild()
@@ -589,12 +598,14 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
         for name in {"format_", "out"} & {*chosen}:
             shown = draw.choice(("text", "json", "html", "markdown"))
             chosen[name] = shown if name == "format_" else f"{shown}={_report_file(d)}"
-    d.recorded = d.column("group") if {"noise", "noise_radius"} & {*chosen} else ""
-    d.described = ""
-    if "noise_probability" in chosen:
-        chosen["noise_probability"] = d.described = draw.choice(get_args(Probabilities))
-    elif "noise_columns" in chosen:
-        d.described = "people"
+    d.recorded, d.described = "", ""
+    if "noise" in chosen:
+        kinds = ("", "people", *get_args(Probabilities), "radius", "membership")
+        d.described = draw.choice(kinds)
+        d.recorded = d.column("group") if d.described != "membership" else ""
+        fits = "method" in params or "methods" in params  # these need the column of a rule's groups
+        if d.described == "membership" and "protected" not in given and not fits and not d.wild():
+            chosen.pop("protected", None)
     out: Line = [(command,)]
     for name in chosen:
         param = params[name]
@@ -646,9 +657,6 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
     if chosen.get("task") != "regression":
         chosen.pop("bound", None)
         chosen.pop("label_range", None)
-    fits = "method" in params or "methods" in params  # these need the column of a rule's groups
-    if "noise_membership" in chosen and "protected" not in kept and not fits:
-        chosen.pop("protected", None)
     if "protected_number" in chosen and "protected" not in kept:
         chosen.pop("protected", None)
 

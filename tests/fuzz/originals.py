@@ -88,8 +88,8 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",
-        "assumption": "radii",
-        "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
+        "assume": "radii",
+        "noise": {"radius": {"a": 0.1, "b": 0.1, "c": 0.2}},
     },
     "linear model": {"method": "sensei", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
@@ -251,9 +251,7 @@ AUDITS: dict[str, Callable[[], Any]] = {
     "audit of many": lambda: fairfix.audit(
         rows(), **_of_data(protected=["race", "sex"], strata="town", weight="weight", id="id")
     ),
-    "audit of true groups": lambda: fairfix.audit(
-        rows(), **_of_data(noise_radius={"a": 0.1, "b": 0.1, "c": 0.1})
-    ),
+    "audit of true groups": lambda: fairfix.audit(rows(), **_of_data(noise="radius:a=0.1,b=0.1,c=0.1")),
     "audit of classes": lambda: fairfix.audit(
         rows(),
         protected="sex",
@@ -307,7 +305,7 @@ CLASSES = (*AUDIT[:3], "sex", "--label", "race", "--prediction", "seen", "--task
 def _of_baseline(name: str) -> Original:
     more = {
         "audit of many": (*AUDIT[:3], "race,sex", *AUDIT[4:], "--strata", "town", "--weight", "weight"),
-        "audit of true groups": (*AUDIT, "--noise-radius", "a=0.1,b=0.1,c=0.1"),
+        "audit of true groups": (*AUDIT, "--noise", "radius:a=0.1,b=0.1,c=0.1"),
     }
     audit = (*more.get(name, AUDIT), "--baseline", "FILE")
     distance = "ks.change<=0.1"
@@ -329,10 +327,10 @@ def _of_noise(name: str) -> Original:
     if name == "probabilities":
         frame = frame.assign(probability=frame["count"] / 300).drop(columns="count")
     audit = (*AUDIT, "--noise", "FILE")
-    commands = [(*audit, "--format", "json"), (*audit, "--noise-keep", "noisy-given-true")]
+    commands = [(*audit, "--format", "json"), (*AUDIT, "--noise", "FILE(keep=noisy-given-true)")]
     if name == "persons":
         frame = rows()[["race", "seen"]]
-        commands = [(*audit, "--noise-columns", "race,seen", "--format", "json")]
+        commands = [(*AUDIT, "--noise", "FILE(true=race,recorded=seen)", "--format", "json")]
     return Original(
         "noise",
         name,
@@ -514,4 +512,4 @@ def line_of(command: Sequence[str], path: Path) -> list[str]:
     words = {"FILE": path.name, "HASH": ""}
     if "HASH" in command:
         words["HASH"] = file_hash(path)
-    return [words.get(word, word) for word in command]
+    return [words.get(word, path.name + word[4:] if word.startswith("FILE(") else word) for word in command]

@@ -107,7 +107,7 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     if way == "membership":
         protected, parts = {}, rng.dirichlet(np.ones(groups), code.size)
         frame = frame.assign(**{f"p{k}": parts[:, k] for k in range(groups)})
-        asked = ("--noise-membership", ",".join(f"p{k}" for k in range(groups)))
+        asked = ("--noise", "membership:" + ",".join(f"p{k}" for k in range(groups)))
     asked = (*asked, "--score", "score", "--id", "id", "--method", "ramp")
     told = ("--gamma", gamma, *bound, "--holdout", HOLDOUT, "-o", shell.folder / "r.fairfix")
     done = shell.run("repair", shell.write(frame), *asked, *told)

@@ -109,8 +109,8 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
     # fmt: off
     done = shell.run(
         "repair", shell.write(frame), "--method", "robust", "--protected", "likely", "--score", "score", "--label",
-        "label", "--id", "id", "--noise-membership", ",".join(f"p{j}" for j in range(groups)), "--constraint",
-        constraint, "--assumption", "soft", *slack, "--group", "unused" if mixed else group, "-o",
+        "label", "--id", "id", "--noise", "membership:" + ",".join(f"p{j}" for j in range(groups)), "--constraint",
+        constraint, "--assume", "none", *slack, "--group", "unused" if mixed else group, "-o",
         "rule.fairfix",
     )
     # fmt: on
@@ -167,7 +167,7 @@ def repairs_within_radii(rng: np.random.Generator, shell: Shell) -> Tried:
     # fmt: off
     done = shell.run(
         "repair", shell.write(frame), "--method", "robust", "--protected", "race", "--label", "label", "--id", "id",
-        "--noise-radius", balls, "--constraint", constraint, *slack, *solver, "-o", "rule.fairfix",
+        "--noise", f"radius:{balls}", "--constraint", constraint, *slack, *solver, "-o", "rule.fairfix",
     )
     # fmt: on
     limit = limit_of([*done.result["warnings"], *done.result["notes"]], "N0") if done.result else None

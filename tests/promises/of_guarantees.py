@@ -452,12 +452,12 @@ def guarantee_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     kept = "noisy-given-true" if identified else str(rng.choice(["noisy-given-true", "true-given-noisy"]))
     form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([300, 2000, 20_000]))
     table = survey(rng, population.joint(by_label), kept, form, rows)
-    more: tuple[object, ...] = ("--assumption", assumption, "--constraint", constraint)
-    if identified or rng.random() < 0.7:
-        more = (*more, "--noise-keep", kept)
+    assumed = {"identified": "class-conditional", "epsilon": "eps=0.05"}.get(assumption, "none")
+    more: tuple[object, ...] = ("--assume", assumed, "--constraint", constraint)
+    said = f"(keep={kept})" if identified or rng.random() < 0.7 else ""
     more = (*more, "--slack", rng.choice([0.05, 0.2, 0.5]), "--group", rng.choice(["used", "unused"]))
     frame = population.frame(rng, _few_or_many(rng, 1000, 20_000))
-    told, _ = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv"), *more)
+    told, _ = _asked(rng, shell, frame, "robust", "--noise", shell.write(table, "noise.csv") + said, *more)
     if told is None:
         return NOT_SAID
     chance = chances(shell, "r.fairfix", population, noisy)

@@ -135,7 +135,7 @@ def audited(
     rows, weighted = int(np.exp(rng.uniform(np.log(100), np.log(largest)))), bool(rng.random() < 0.3)
     frame = world.sample(rng, rows, weighted=weighted)
     columns = ",".join(f"p{j}" for j in range(world.z.shape[1]))
-    words = ["--noise-membership", columns, "--label", "label", "--prediction", "yes", *more]
+    words = ["--noise", f"membership:{columns}", "--label", "label", "--prediction", "yes", *more]
     return shell.run("audit", shell.write(frame), *words, *(["--weight", "weight"] if weighted else [])), rows
 
 
@@ -214,7 +214,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
 )
 def weighted_rates_under_independence(rng: np.random.Generator, shell: Shell) -> Tried:
     world = population(rng, independent=True)
-    done, rows = audited(rng, shell, world, "--noise-independent")
+    done, rows = audited(rng, shell, world, "--assume", "independent")
     rate, group = str(rng.choice(list(RATES))), int(rng.integers(world.z.shape[1]))
     noise = done.result["noise"]
     gap = bool(rng.random() < 0.5)
@@ -269,7 +269,7 @@ def ramp_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
     columns = ",".join(f"p{j}" for j in range(groups))
     slack, gamma = float(rng.choice([0.0, 0.05, 0.15])), float(rng.choice([0.01, 0.05, 0.5]))
     constraint = str(rng.choice(list(EVENTS), p=[0.4, 0.2, 0.2, 0.2]))
-    asked = ["--method", "ramp", "--noise-membership", columns, "--slack", slack, "--gamma", gamma]
+    asked = ["--method", "ramp", "--noise", f"membership:{columns}", "--slack", slack, "--gamma", gamma]
     asked += ["--constraint", constraint]
     where, file = shell.folder / "r.fairfix", shell.write(people(rng, vectors, tied, rows)[0])
     done = shell.run("repair", file, *asked, "--id", "id", "-o", where, "--format", "text")

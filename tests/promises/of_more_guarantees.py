@@ -231,7 +231,7 @@ def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = dressed(sampled(rng, masses, _few_or_many(rng, 300, 12_000)))
     constraint = str(rng.choice(["demographic_parity", "equal_opportunity", "equalized_odds"]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.05, 0.1, 0.2])]
-    words = ("--noise-membership", ",".join(columns), "--id", "id", "--guarantee", 0.95, *more)
+    words = ("--noise", "membership:" + ",".join(columns), "--id", "id", "--guarantee", 0.95, *more)
     done = shell.run("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
@@ -268,7 +268,7 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     balls = ",".join(f"t{j} near g{k}={r}" for j, (k, r) in enumerate(zip(home, radii, strict=True)))
     constraint = str(rng.choice([*list(LABELS)[:3]]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4])]
-    more += ["--group", rng.choice(["used", "unused"]), "--noise-radius", balls]
+    more += ["--group", rng.choice(["used", "unused"]), "--noise", f"radius:{balls}"]
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID
@@ -313,7 +313,12 @@ def guarantee_of_members(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = dressed(sampled(rng, masses, _few_or_many(rng, 600, 12_000)))
     independent, constraint = rng.random() < 0.4, str(rng.choice([*list(LABELS)[:3]]))
     more = ["--constraint", constraint, "--slack", rng.choice([0.1, 0.2, 0.4]), "--group", "unused"]
-    more += ["--noise-membership", ",".join(columns), "--assumption", "identified" if independent else "soft"]
+    more += [
+        "--noise",
+        "membership:" + ",".join(columns),
+        "--assume",
+        "independent" if independent else "none",
+    ]
     told, _ = _asked(rng, shell, frame, "robust", *more)
     if told is None:
         return NOT_SAID

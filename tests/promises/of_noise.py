@@ -209,7 +209,7 @@ def survey_of_as_many_of_a_minority(rng: np.random.Generator, shell: Shell) -> T
     done = shell.run(
         "repair", shell.write(population.frame(rng, 20_000)), "--method", "robust", "--protected", "race",
         "--score", "score", "--label", "label", "--id", "id", "--noise", shell.write(table, "noise.csv"),
-        "--assumption", "identified", "--slack", "0.02", "--check", "dp.difference.true_groups<=0.1",
+        "--assume", "class-conditional", "--slack", "0.02", "--check", "dp.difference.true_groups<=0.1",
         "-o", "rule.fairfix",
     )
     # fmt: on
@@ -233,9 +233,9 @@ def survey_of_other_people(rng: np.random.Generator, shell: Shell) -> Tried:
     metric, short, labels = CONSTRAINTS[constraint]
     form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([1000, 5000, 50_000], p=[0.1, 0.5, 0.4]))
     slack = float(rng.choice([0.0, 0.02, 0.05, 0.2], p=[0.2, 0.5, 0.2, 0.1]))
-    assumption = ["--assumption", "identified"]
+    assumption = ["--assume", "class-conditional"]
     if rng.random() < 0.2:
-        assumption = ["--assumption", "epsilon", "--epsilon", str(rng.choice([0.01, 0.05]))]
+        assumption = ["--assume", f"eps={rng.choice([0.01, 0.05])}"]
     table = survey(rng, population.joint(by_label), "noisy-given-true", form, rows)
     data = shell.write(population.frame(rng, int(rng.choice([3000, 20_000]))))
     limit = round(float(rng.uniform(0.02, 0.4)), 2)
@@ -274,13 +274,13 @@ def worst_noise_by_either_transport(rng: np.random.Generator, shell: Shell) -> T
     kept = str(rng.choice(["noisy-given-true", "true-given-noisy"]))
     form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([1000, 5000, 50_000]))
     slack = float(rng.choice([0.0, 0.05, 0.2, 0.5]))
-    said = ["--noise-keep", kept] if rng.random() < 0.2 else []
+    said = f"(keep={kept})" if rng.random() < 0.2 else ""
     data = shell.write(population.frame(rng, int(rng.choice([3000, 20_000]))))
     limit = round(float(rng.uniform(0.02, 0.6)), 2)
     # fmt: off
     done = shell.run(
         "repair", data, "--method", "robust", "--protected", "race", "--score", "score", "--label", "label",
-        "--id", "id", "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv"), *said,
+        "--id", "id", "--noise", shell.write(survey(rng, joint, kept, form, rows), "noise.csv") + said,
         "--constraint", constraint, "--slack", slack, "--group", str(rng.choice(["used", "unused"])),
         "--check", f"{short}.difference.true_groups<={limit}", "-o", "rule.fairfix",
     )
@@ -318,7 +318,7 @@ def audits_of_true_groups(rng: np.random.Generator, shell: Shell) -> Tried:
     truth = sharp_gap(population, joint, chance, labels)
     if rng.random() < 0.4 and noisy >= true:
         kept = "noisy-given-true"
-        stated = ["--noise-class-conditional"] if rng.random() < 0.7 else ["--noise-epsilon", "0.01"]
+        stated = ["--assume", "class-conditional"] if rng.random() < 0.7 else ["--assume", "eps=0.01"]
         truth = gap_of(true_rates(population, chance, labels))
     form, rows = str(rng.choice(["count", "joint"])), int(rng.choice([1000, 5000, 50_000]))
     limit = round(float(rng.uniform(0.02, 0.6)), 2)
@@ -345,7 +345,7 @@ def estimates_that_the_table_allows(rng: np.random.Generator, shell: Shell) -> T
         "audit", shell.write(population.frame(rng, int(rng.choice([200, 1000])))), "--protected", "race",
         "--score", "score", "--threshold", float(rng.choice(population.scores)), "--label", "label", "--noise",
         shell.write(survey(rng, population.joint(True), "noisy-given-true", "count", 400), "noise.csv"),
-        "--noise-class-conditional",
+        "--assume", "class-conditional",
     )
     # fmt: on
     if not done.result or "N4" in done.result["noise"]["unavailable"]:
@@ -388,7 +388,7 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
         "repair", shell.write(population.frame(rng, int(rng.choice([500, 5000])))), "--method", "robust",
         "--protected", "race", "--score", "score", "--label", "label", "--id", "id",
         "--noise", shell.write(table, "noise.csv"), "--constraint", constraint, "--slack", slack,
-        "--assumption", str(rng.choice(["certified", "identified"])), "--set", "z=0", "-o", "rule.fairfix",
+        "--assume", str(rng.choice(["none", "class-conditional"])), "--set", "z=0", "-o", "rule.fairfix",
     )
     # fmt: on
     if not done.result:

@@ -71,7 +71,7 @@ def trained_with_the_recorded_group(rng: np.random.Generator, shell: Shell) -> T
     table["true"] = [f"g{k}" for k in table["true"]]
     constraint = str(rng.choice(list(RATES)))
     solver = str(rng.choice(["soft", "dro"], p=[0.8, 0.2]))
-    more = ["--assumption", "certified"] if by_label and solver == "soft" else []
+    more = ["--assume", "none"] if by_label and solver == "soft" else []
     slack, limit = float(rng.choice([0.0, 0.05, 0.1, 0.3])), float(rng.uniform(0.05, 0.6))
     rate, names = RATES[constraint], ",".join([*(f"x{i}" for i in range(columns)), "kind"])
     check = f"{rate}.difference.true_groups<={limit!r}"

@@ -83,19 +83,19 @@ def small_groups_alike(rng: np.random.Generator, shell: Shell) -> Tried:
     protected, stated = ["--protected", "race"], []
     if assumption == "radius":
         radii = rng.choice([0.0, 0.01, 0.05], groups)
-        stated = ["--noise-radius", ",".join(f"g{j}={r}" for j, r in enumerate(radii))]
+        stated = ["--noise", "radius:" + ",".join(f"g{j}={r}" for j, r in enumerate(radii))]
         truth = near_recorded(population, radii, labels)
     elif assumption == "membership":
         z = (population.joint(False) / population.joint(False).sum(0)).T[frame["race"].str[1:].astype(int)]
         frame = frame.assign(**{f"p{j}": z[:, j] for j in range(groups)})
         members = ",".join(f"g{j}=p{j}" for j in range(groups))
-        protected, stated = [], ["--noise-membership", members, "--noise-independent"]
+        protected, stated = [], ["--noise", f"membership:{members}", "--assume", "independent"]
     else:
         surveyed = survey(rng, joint, "noisy-given-true", "count", int(rng.choice([500, 1500, 10_000])))
         stated = ["--noise", shell.write(surveyed, "noise.csv")]
         stated += {
-            "epsilon": ["--noise-epsilon", "0.02"],
-            "class-conditional": ["--noise-class-conditional"],
+            "epsilon": ["--assume", "eps=0.02"],
+            "class-conditional": ["--assume", "class-conditional"],
         }.get(assumption, [])
         if assumption == "by label":
             truth = sharp_gap(population, joint, chance, labels)
@@ -125,7 +125,7 @@ def one_more_person(rng: np.random.Generator, shell: Shell) -> Tried:
     who = frame.groupby("race").sample(1, random_state=int(rng.integers(1 << 31))).sample(1, random_state=0)
     one = who.assign(id=rows, label=int(rng.integers(2)), score=float(rng.choice(population.scores)))
     surveyed = survey(rng, population.joint(by_label), "noisy-given-true", "count", 1500)
-    stated = [[], ["--noise-class-conditional"], ["--noise-epsilon", "0.05"]][rng.choice(3)]
+    stated = [[], ["--assume", "class-conditional"], ["--assume", "eps=0.05"]][rng.choice(3)]
     audits = [
         shell.run(
             "audit", shell.write(people), "--protected", "race", "--score", "score", "--threshold", 0.5,

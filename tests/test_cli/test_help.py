@@ -155,7 +155,7 @@ def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> N
         "counterfactuals": replace(problem, copies=Counterfactuals("copies", "id", ("a",), pa.table({}), {})),
     }
     shown = set(listed(helped("repair", "--help-all", "--method", method)))
-    assert set(asked) | {"noise"} == set(OF_SOME)
+    assert set(asked) | {"noise", "assume"} == set(OF_SOME)
     kind = available()[method]
     solver = dict(kind.rules()).get("solver")
     variants = [kind(solver=one) for one in solver.choices] if solver else [kind()]

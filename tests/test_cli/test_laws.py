@@ -264,7 +264,7 @@ def test_one_group_with_a_radius_is_an_error_that_says_so(
 ) -> None:
     """Radii of a single group bound no gap."""
     rows.assign(one="all").to_parquet("d.parquet")
-    assert run(["audit", "d.parquet", "--protected", "one", "--noise-radius", "all=0.1"]) == 2
+    assert run(["audit", "d.parquet", "--protected", "one", "--noise", "radius:all=0.1"]) == 2
     assert "only the group 'all'" in capsys.readouterr().err
 
 

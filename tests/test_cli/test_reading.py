@@ -553,7 +553,7 @@ def test_files_of_a_folder_that_differ_in_columns_are_named(call: Call) -> None:
     [
         (
             {"big": pa.array([2**53 + 1] * 40)},
-            ("--noise-membership", "big,x"),
+            ("--noise", "membership:big,x"),
             "'big' is 9.0072e+15, which is no",
         ),
         ({"odd": [math.inf] * 40}, ("--protected", "race", "--score", "odd"), "must be finite"),

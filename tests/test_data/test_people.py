@@ -60,7 +60,7 @@ AUDITS: dict[str, dict[str, Any]] = {
     "chances": {"probability": "p", "strata": "town"},
     "regression": {"label": "real", "score": "x", "task": "regression"},
     "classes": {"label": "x", "prediction": "yes", "task": "multiclass", "missing": "drop"},
-    "noise": {"prediction": "yes", "noise_radius": "a=0.05,b=0.05,c=0.05"},
+    "noise": {"prediction": "yes", "noise": "radius:a=0.05,b=0.05,c=0.05"},
     "suppressed": {"score": "score", "suppress_below": 30},
     "checks": {"score": "score", "check": ["dp.difference<=0.1"], "profile": "ugesp"},
     "individual": {"score": "score", "individual": True, "features": ["x", "town"]},
@@ -81,7 +81,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "logloss": {"features": ["x", "town"]},
     "fair-regression": {"features": ["x"], "label": "real", "task": "regression"},
     "sensei": {"features": ["x", "town"]},
-    "robust": {"score": "score", "noise_radius": "a=0.05,b=0.05,c=0.05"},
+    "robust": {"score": "score", "noise": "radius:a=0.05,b=0.05,c=0.05"},
 }
 
 

@@ -72,7 +72,7 @@ class EachColumn(Ramp):
 class SoftGroups(Ramp):
     """The ramp of groups that are known by probabilities of membership alone."""
 
-    noise_membership: str = param("g0=in_g0,other=in_other", "the columns", text=True, listed=True)
+    noise: str = param("membership:g0=in_g0,other=in_other", "the columns", text=True)
 
 
 @dataclass(frozen=True)

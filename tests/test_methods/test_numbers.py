@@ -270,7 +270,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
         ({"solver": "sgd"}, "needs `solver=exact`"),
-        ({"noise_membership": "age,income"}, "leave out `protected_number`"),
+        ({"noise": "membership:age,income"}, "leave out `protected_number`"),
         ({"protected_number": "age,age"}, "name each column once"),
         ({"protected_number": "age,"}, "name each column once"),
         ({"protected_number": "score"}, "has another role"),

@@ -98,7 +98,7 @@ def test_no_group_that_the_probabilities_allow_is_further_away_than_the_slack(
     """The worst assignment of rows to groups reaches the slack and is not beyond, with weights too."""
     frame = people(0, 400)
     for weight in (None, "w"):
-        method = Robust(constraint=parity, assumption="soft", slack=0.1, group=group, bins=30.0)
+        method = Robust(constraint=parity, assume="none", slack=0.1, group=group, bins=30.0)
         rule = fit(method, frame, weight=weight)
         chance = rule.predict(table_of(frame, weight))
         own = np.ones(len(frame)) if weight is None else frame["w"].to_numpy()
@@ -118,7 +118,7 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
         types = dict.fromkeys(COLUMNS.values(), pa.float64())
         table = read_table(pa.Table.from_pandas(frame), reading, ("x",), types)
         problem = RepairProblem(table, noise=Noise(membership=COLUMNS), features=("x",))
-        method = Robust(solver="oracle", constraint=parity, assumption="soft", slack=0.15)
+        method = Robust(solver="oracle", constraint=parity, assume="none", slack=0.15)
         rule = method.fit(problem, rng=np.random.default_rng(0))
         chance, own = rule.predict(table), np.ones(400) if weight is None else frame["w"].to_numpy()
         assert worst(frame, chance, parity, own) <= 0.15 + 1e-6
@@ -134,9 +134,7 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
 def test_the_likely_groups_alone_are_not_enough() -> None:
     """What the certificate is for: parity of the likely groups leaves the true ones further apart than its slack."""
     frame = people(0, 400)
-    chance = fit(Robust(slack=0.0, assumption="identified", z=0.0), frame, independent=True).predict(
-        table_of(frame)
-    )
+    chance = fit(Robust(slack=0.0, assume="independent", z=0.0), frame).predict(table_of(frame))
     assert worst(frame, chance, "demographic_parity", np.ones(len(frame))) > 0.05
 
 
@@ -228,14 +226,14 @@ def test_what_is_relied_on_is_said() -> None:
     """N1 if nothing is said, N4 where independence is; and the worst case under the other."""
     frame = people(1)
     for said, method, code in (
-        ({}, Robust(), "N1 (soft): any rows with the same membership probabilities in p_a, p_b"),
+        ({}, Robust(), "N1: any rows with the same membership probabilities in p_a, p_b"),
         (
-            {"independent": True},
+            {"assume": "independent"},
             Robust(),
-            "N4 (identified): given the membership probabilities in p_a, p_b",
+            "N4: given the membership probabilities in p_a, p_b",
         ),
-        ({"independent": True}, Robust(assumption="soft"), "N1 (soft)"),
-        ({}, Robust(assumption="identified"), "N4 (identified)"),
+        ({"assume": "independent"}, Robust(assume="none"), "N1:"),
+        ({}, Robust(assume="independent"), "N4:"),
     ):
         rule = fit(method, frame, **said)
         notes = " ".join(rule.trace.notes)
@@ -245,7 +243,7 @@ def test_what_is_relied_on_is_said() -> None:
         assert "eps*" not in notes
     assert method.noise_in_force(Noise(membership=COLUMNS)).independent
     vague = fit(
-        Robust(constraint="equal_opportunity", assumption="soft", group="unused"),
+        Robust(constraint="equal_opportunity", assume="none", group="unused"),
         frame.assign(p_a=0.3, p_b=0.7),
         **said,
     )
@@ -256,10 +254,13 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
     """By name, with the remedy."""
     frame = people(2, 400)
     for method, said in (
-        (Robust(assumption="certified"), "`assumption=certified` needs recorded groups"),
-        (Robust(assumption="epsilon"), "use `assumption=soft` or identified"),
-        (Robust(assumption="radii"), "`assumption=radii` needs recorded groups"),
-        (Robust(constraint="equal_opportunity"), "has no labels"),
+        (
+            Robust(assume="class-conditional"),
+            "with probabilities of membership, use `assume=none` or `assume=ind",
+        ),
+        (Robust(assume="eps=0.05"), "`assume=eps=0.05` needs a noise table"),
+        (Robust(assume="radii"), "`assume=radii` needs a noise table.* or radii"),
+        (Robust(constraint="equal_opportunity"), "have no labels"),
         (Robust(solver="dro"), "`solver=dro` does not support membership probabilities"),
         (
             Robust(solver="ideal"),
@@ -288,10 +289,10 @@ def test_what_probabilities_do_not_say_is_refused() -> None:
             RepairProblem(table_of(frame), noise=Noise(membership={"a": "p_a", "c": "p_c"})),
             rng=np.random.default_rng(0),
         )
-    with pytest.raises(UsageError, match="leave out the options on recorded groups"):
-        Noise(membership=COLUMNS, epsilon=0.1)
-    with pytest.raises(UsageError, match="needs `noise_membership`"):
-        Noise(radii={"a": 0.1}, independent=True)
+    with pytest.raises(UsageError, match="needs a noise table"):
+        Noise(membership=COLUMNS, assume="eps=0.1")
+    with pytest.raises(UsageError, match="needs probabilities of membership"):
+        Noise(radii={"a": 0.1}, assume="independent")
 
 
 def test_in_a_shell(
@@ -301,7 +302,7 @@ def test_in_a_shell(
     monkeypatch.chdir(tmp_path)
     data, rule = tmp_path / "d.csv", str(tmp_path / "a.fairfix")
     people(3, 2000).drop(columns="w").to_csv(data, index=False)
-    common = ["--protected", "likely", "--noise-membership", "a=p_a,p_b", "--no-config", "--id", "id"]
+    common = ["--protected", "likely", "--noise", "membership:a=p_a,p_b", "--no-config", "--id", "id"]
     base = ["repair", str(data), "--method", "robust", *common, "-q", "--format", "json"]
     assert (
         run([*base, "-o", rule, "--slack", "0.1", "--check", "dp.difference.true_groups[likely]<=0.6"]) == 0
@@ -313,7 +314,7 @@ def test_in_a_shell(
     )
     assert "under N1 (up to" in claim
     assert told["checks"][0]["verdict"] == "pass"
-    assert run([*base, "--noise-independent", "--constraint", "equal_opportunity"]) == 0
+    assert run([*base, "--assume", "independent", "--constraint", "equal_opportunity"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert any("relies on N4" in note for note in told["notes"])
     assert any("under N4 (up to" in note for note in (*told["warnings"], *told["notes"]))
@@ -342,17 +343,18 @@ def test_in_a_shell(
         "true_groups.worst_case [likely]" in name for point in told["points"] for name in point["gaps"]
     )
     for more, said in (
-        (["--noise-radius", "a=0.1,b=0.1"], "leave out --noise-radius"),
-        (["--noise-class-conditional"], "use --noise-independent"),
+        (["--noise", "radius:a=0.1,b=0.1"], "give one description"),
+        (["--assume", "class-conditional"], "use --assume none or --assume independent"),
         (["--features", "p_a"], "the column has a role already"),
-        (["--method", "logloss"], "leave out --noise-membership, or use --method robust"),
-        (["--method", "ramp"], "ramp: --noise-membership cannot be combined with --protected"),
-        (["--noise-membership", "p_a,label"], "has another role"),
-        (["--noise-membership", "p_a,likely"], "has another role"),
+        (["--method", "logloss"], "leave out --noise, or use --method robust"),
+        (["--method", "ramp"], "ramp: --noise cannot be combined with --protected"),
+        (["--noise", "membership:label"], "has another role"),
+        (["--noise", "membership:likely"], "has another role"),
+        (["--noise", "membership:p_a"], "the column 'p_a' twice"),
     ):
         given = (
             base
-            if more[0] not in ("--method", "--noise-membership")
+            if more[0] != "--method"
             else [word for i, word in enumerate(base) if more[0] not in (word, base[i - 1])]
         )
         capsys.readouterr()

@@ -20,7 +20,8 @@ from fairfix.methods.ramp import Ramp
 from fairfix.tasks.fitting import split_rows
 
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
-GIVEN = {"method": "ramp", "noise_membership": NAMES, "id": "id"}
+SOFT = "membership:" + ",".join(f"{group}={column}" for group, column in NAMES.items())
+GIVEN = {"method": "ramp", "noise": SOFT, "id": "id"}
 
 
 def frame(seed: int = 0, rows: int = 1200, *, sharp: bool = False) -> pd.DataFrame:
@@ -49,12 +50,11 @@ def test_from_the_shell_to_the_decisions(
     """The slack is held on the rows of the fit, the proof is that of an audit of held-out rows, and N4 is said."""
     data, artifact, decided = (str(tmp_path / name) for name in ("data.csv", "r.fairfix", "decided.csv"))
     frame().to_csv(data, index=False)
-    columns = ",".join(f"{group}={column}" for group, column in NAMES.items())
     words = [
         "--method",
         "ramp",
-        "--noise-membership",
-        columns,
+        "--noise",
+        SOFT,
         "--slack",
         str(slack),
         "--id",
@@ -93,16 +93,13 @@ def fit(repairer: Ramp, data: pd.DataFrame, *protected: str, weight: str | None 
     return table, repairer.fit(RepairProblem(table), rng=np.random.default_rng(0))
 
 
-SOFT = ",".join(f"{group}={column}" for group, column in NAMES.items())
-
-
 @pytest.mark.parametrize("slack", [0.0, 0.05])
 @pytest.mark.parametrize("shape", ["one-sided", "centred"])
 def test_certain_groups_are_recorded_groups(slack: float, shape: str) -> None:
     """Probabilities that are all 0 or 1 give the ramp of the groups that they name."""
     data = frame(sharp=True)
     data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
-    table, soft = fit(Ramp(noise_membership=SOFT, slack=slack, shape=shape), data)
+    table, soft = fit(Ramp(noise=SOFT, slack=slack, shape=shape), data)
     recorded, plain = fit(Ramp(slack=slack, shape=shape), data, "group")
 
     np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-8)
@@ -115,7 +112,7 @@ def test_weights_count_and_slack_is_held(gamma: float) -> None:
     data = frame()
     data["weight"] = np.random.default_rng(1).integers(0, 4, len(data)).astype(float)
     for slack in (0.0, 0.02, 2.0):
-        table, predictor = fit(Ramp(noise_membership=SOFT, slack=slack, gamma=gamma), data, weight="weight")
+        table, predictor = fit(Ramp(noise=SOFT, slack=slack, gamma=gamma), data, weight="weight")
         assert predictor.trace.converged
         z = np.stack([table.features[column] for column in NAMES.values()]) * table.weight
         assert np.ptp(z @ predictor.predict(table) / z.sum(axis=1)) <= slack + 1e-9
@@ -140,7 +137,7 @@ def test_rates_of_certain_groups_are_those_of_recorded_groups(
     data = frame(sharp=True)
     data["group"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
     same = {"constraint": constraint, "slack": slack, "calibrate": calibrate}
-    table, soft = fit(Ramp(noise_membership=SOFT, **same), data)
+    table, soft = fit(Ramp(noise=SOFT, **same), data)
     recorded, plain = fit(Ramp(**same), data, "group")
 
     np.testing.assert_allclose(soft.predict(table), plain.predict(recorded), atol=1e-7)
@@ -158,7 +155,7 @@ def test_one_rate_holds_the_slack_by_the_labels(constraint: str, gamma: float) -
     repeated = data.loc[np.repeat(data.index, data["weight"].astype(int))]
     (label,) = RATES[constraint]
     for slack in (0.0, 0.03, 2.0):
-        asked = Ramp(noise_membership=SOFT, constraint=constraint, slack=slack, gamma=gamma)
+        asked = Ramp(noise=SOFT, constraint=constraint, slack=slack, gamma=gamma)
         table, made = fit(asked, data, weight="weight")
         _, again = fit(asked, repeated.assign(weight=1.0), weight="weight")
 
@@ -171,7 +168,7 @@ def test_one_rate_holds_the_slack_by_the_labels(constraint: str, gamma: float) -
 def test_the_certificate_of_rates_is_that_of_a_quadratic_program(constraint: str) -> None:
     """What is proven of the rule is true of its rows: the value, and that nothing within the slack is below."""
     data, events = frame(rows=160), RATES[constraint]
-    table, made = fit(Ramp(noise_membership=SOFT, constraint=constraint, slack=0.05, gamma=0.3), data)
+    table, made = fit(Ramp(noise=SOFT, constraint=constraint, slack=0.05, gamma=0.3), data)
     z, label, chance = data[list(NAMES.values())].to_numpy(), data["label"].to_numpy(), made.predict(table)
     score = 2 * data["score"].to_numpy() - 1
     eta = sum(part * curve(score) for part, curve in zip(z.T, made.curves, strict=True))
@@ -197,7 +194,7 @@ def test_both_rates_are_counted_by_the_recalibrated_scores() -> None:
     missed = []
     for rows in (500, 20_000):
         data = frame(rows=rows)
-        table, made = fit(Ramp(noise_membership=SOFT, constraint="equalized_odds", slack=0.02), data)
+        table, made = fit(Ramp(noise=SOFT, constraint="equalized_odds", slack=0.02), data)
         missed.append(max(labelled_gap(data, made.predict(table), label) for label in (0, 1)) - 0.02)
     assert missed[1] < min(missed[0], 0.01)
 
@@ -206,12 +203,11 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
     """The proof is of true positive rates, with the assumption named, and the file predicts."""
     data, artifact = str(tmp_path / "data.csv"), str(tmp_path / "r.fairfix")
     frame().to_csv(data, index=False)
-    columns = ",".join(f"{group}={column}" for group, column in NAMES.items())
     words = [
         "--method",
         "ramp",
-        "--noise-membership",
-        columns,
+        "--noise",
+        SOFT,
         "--constraint",
         "equal_opportunity",
         "--id",
@@ -243,8 +239,8 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
     """Numbers with three digits need not sum to 1 to the last; the rule is that of the numbers by their sum."""
     data = frame()
     rounded = data.assign(**{column: data[column] * 1.0004 for column in NAMES.values()})
-    table, plain = fit(Ramp(noise_membership=SOFT), data)
-    other, same = fit(Ramp(noise_membership=SOFT), rounded)
+    table, plain = fit(Ramp(noise=SOFT), data)
+    other, same = fit(Ramp(noise=SOFT), rounded)
 
     np.testing.assert_allclose(same.predict(other), plain.predict(table), atol=1e-7)
 
@@ -262,10 +258,10 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
         ({"solver": "sgd"}, "needs `solver=exact`"),
-        ({"noise_membership": "p_a"}, "two or more"),
-        ({"noise_membership": "a=p_a,a=p_b"}, "twice"),
-        ({"noise_membership": "score,p_a"}, "has another role"),
-        ({"noise_membership": "p_a,nobody"}, "no column 'nobody'"),
+        ({"noise": "membership:p_a"}, "two or more"),
+        ({"noise": "membership:a=p_a,a=p_b"}, "twice"),
+        ({"noise": "membership:score,p_a"}, "has another role"),
+        ({"noise": "membership:p_a,nobody"}, "no column 'nobody'"),
         ({"protected": "p_a", "bands": "p_a=0.5"}, "has another role|leave one of them out"),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
@@ -284,7 +280,7 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
     made = fairfix.repair(data, **GIVEN)
     column = next(iter(NAMES.values()))
     data.loc[123, column] = np.nan
-    given = {"protected": "likely", "noise_membership": NAMES, "methods": "ramp", "slacks": 0.05}
+    given = {"protected": "likely", "noise": SOFT, "methods": "ramp", "slacks": 0.05}
     for task in (
         lambda: fairfix.repair(data, **GIVEN),
         lambda: fairfix.compare(data, **given),
@@ -300,7 +296,7 @@ def test_soft_groups_stand_in_a_comparison() -> None:
     """Each point is the repair of the rows of the fit, which the recorded column has no part in."""
     data = frame(rows=500)
     data["likely"] = np.array(list(NAMES))[data[list(NAMES.values())].to_numpy().argmax(axis=1)]
-    given = {"protected": "likely", "noise_membership": NAMES, "methods": "ramp", "slacks": 0.05}
+    given = {"protected": "likely", "noise": SOFT, "methods": "ramp", "slacks": 0.05}
     found = fairfix.compare(data, **given, seed=3)
     points = {one.title: one for one in found.outcome.points}
     for title in ("ramp, soft groups", "ramp, soft groups, equal opportunity"):
@@ -314,9 +310,7 @@ def test_soft_groups_stand_in_a_comparison() -> None:
         columns=NAMES.values(),
     )
     split = split_rows(table, np.random.default_rng(3).spawn(2)[0], validation=0.0, holdout=0.3)
-    _, made = fit(
-        Ramp(noise_membership=SOFT, slack=0.05, constraint="equal_opportunity"), data.iloc[split.fit]
-    )
+    _, made = fit(Ramp(noise=SOFT, slack=0.05, constraint="equal_opportunity"), data.iloc[split.fit])
     chance = made.predict(table.take(split.holdout))
     label = data["label"].to_numpy()[split.holdout]
     right = float(np.mean(np.where(label == 1, chance, 1 - chance)))
@@ -325,7 +319,7 @@ def test_soft_groups_stand_in_a_comparison() -> None:
     )
     odd = fairfix.compare(
         data.rename(columns={"p_a": "p,a"}),
-        **{**given, "noise_membership": {"a": "p,a", "b": "p_b", "c": "p_c"}},
+        **{**given, "noise": {"membership": {"a": "p,a", "b": "p_b", "c": "p_c"}}},
     )
     (same,) = (one for one in odd.outcome.points if one.title == "ramp, soft groups")
     assert not same.failure
@@ -337,8 +331,8 @@ def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: (rows["p_a"] > 0.5).map({True: "x", False: "y"}))
     fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
-    with pytest.raises(UsageError, match="leave out `noise_membership`; saved counts have no rows"):
-        fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", noise_membership=NAMES)
+    with pytest.raises(UsageError, match=r"leave out `noise=membership:.*`; saved counts have no rows"):
+        fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", noise=SOFT)
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,12 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "ramp of soft groups": {
         "method": "ramp",
         "protected": (),
-        "noise_membership": {"a": "in_a", "other": "in_other"},
+        "noise": {"membership": {"a": "in_a", "other": "in_other"}},
     },
     "ramp of soft groups by label": {
         "method": "ramp",
         "protected": (),
-        "noise_membership": {"a": "in_a", "other": "in_other"},
+        "noise": {"membership": {"a": "in_a", "other": "in_other"}},
         "constraint": "equalized_odds",
     },
     "ramp of protected numbers": {"method": "ramp", "protected": (), "protected_number": ["far", "near"]},
@@ -102,14 +102,14 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",
-        "assumption": "radii",
-        "noise_radius": {"a": 0.1, "b": 0.1, "c": 0.2},
+        "assume": "radii",
+        "noise": {"radius": {"a": 0.1, "b": 0.1, "c": 0.2}},
     },
     "mixture of decisions": {
         "method": "robust",
         "solver": "oracle",
         "features": FEATURES,
-        "noise_radius": {"a": 0.05, "b": 0.05, "c": 0.1},
+        "noise": {"radius": {"a": 0.05, "b": 0.05, "c": 0.1}},
         "slack": 0.3,
     },
     "ramp of bands": {

@@ -22,9 +22,10 @@ from fairfix.auditing.audit import audit
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
+from fairfix.data.noise_spec import NoiseSpec, with_file
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
-from fairfix.noisy.description import Noise, NoiseTable, parse_radii, read_noise, tabulate
+from fairfix.noisy.description import Noise, NoiseTable, read_noise, tabulate
 from fairfix.noisy.epsilon import sensitivity_bounds
 from fairfix.noisy.rates import RATIOS
 from fairfix.noisy.recorded import Recorded
@@ -182,12 +183,10 @@ def test_ambiguous_probabilities_have_to_be_named(call: Call) -> None:
     """A table whose rows and columns both sum to 1 can be read in two ways."""
     text = "true,noisy,probability\na,a,0.9\na,b,0.1\nb,a,0.1\nb,b,0.9\n"
 
-    with pytest.raises(UsageError, match=r"`noise_probability=joint\|true-given-noisy\|noisy-given-true"):
+    with pytest.raises(UsageError, match=r"`noise=FILE\(keep=true-given-noisy\)` or `noise"):
         read_noise(written(text))
     for form in ("true-given-noisy", "noisy-given-true"):
         assert read_noise(written(text), form).form == form
-    with pytest.raises(DataError, match="sums to 2 and not to 1"):
-        read_noise(written(text), "joint")
 
 
 @pytest.mark.parametrize(
@@ -225,12 +224,6 @@ def test_tables_that_make_no_sense_are_refused(text: str, said: str) -> None:
     """Each refusal names column, value and remedy."""
     with pytest.raises(FairfixError, match=re.escape(said)):
         read_noise(written(text))
-
-
-def test_counts_take_no_kind_of_probability() -> None:
-    """The option would be ignored, so it is refused."""
-    with pytest.raises(UsageError, match="contains counts"):
-        read_noise(written(COUNTS), "joint")
 
 
 def test_a_survey_is_tabulated() -> None:
@@ -285,23 +278,71 @@ def test_groups_of_table_and_data_have_to_be_the_same() -> None:
 
 def test_radii_are_read() -> None:
     """GROUP=NUMBER, also for names with a sign in them; nothing outside [0, 1], nothing twice."""
-    assert parse_radii("a=0.1, b=c=0.25") == {"a": 0.1, "b=c": 0.25}
-    for bad in ("a", "a=x", "a=1.5", "=0.1", "a=-0.1", "a=0.1,", "a=nan"):
+    assert NoiseSpec.parse(["radius:a=0.1, b=c=0.25"]).radii == {"a": 0.1, "b=c": 0.25}
+    assert NoiseSpec.parse(["radius:a=0.1", 'radius:"b,c=0.25"']).radii == {"a": 0.1, "b,c": 0.25}
+    assert NoiseSpec.parse([{"radius": {"a": 0.1, "b,c": 0.25}}]).radii == {"a": 0.1, "b,c": 0.25}
+    for bad in ("a", "a=x", "a=1.5", "=0.1", "a=-0.1", "a=nan"):
         with pytest.raises(UsageError, match="GROUP=NUMBER"):
-            parse_radii(bad)
+            NoiseSpec.parse([f"radius:{bad}"])
     with pytest.raises(UsageError, match="'a' twice"):
-        parse_radii("a=0.1,a=0.2")
+        NoiseSpec.parse(["radius:a=0.1,a=0.2"])
+
+
+def test_files_are_read_with_what_is_said_of_them() -> None:
+    """In brackets, each key once; brackets without a key are of the name."""
+    spec = NoiseSpec.parse(['p (1).csv(true="race, own",recorded=seen,label=y)'])
+    assert (spec.file, spec.columns) == ("p (1).csv", {"true": "race, own", "recorded": "seen", "label": "y"})
+    assert NoiseSpec.parse(["t (1).csv"]).file == "t (1).csv"
+    assert NoiseSpec.parse(["t.csv(keep=true-given-noisy)"]).keep == "true-given-noisy"
+    assert with_file("t.csv(keep=x)", lambda file: f"/in/{file}") == "/in/t.csv(keep=x)"
+    assert with_file("radius:a=0.1", lambda file: f"/in/{file}") == "radius:a=0.1"
+    for text, said in (
+        ("t.csv(kept=x)", "did you mean 'keep'"),
+        ("t.csv(keep=x)", "keep must be one of true-given-noisy"),
+        ("t.csv(recorded=x)", "name the column of the true group"),
+        ("t.csv(true=x,true=y)", "'true' is given twice"),
+        ("t.csv(true=)", "name the column of the true group"),
+        ("radii:a=0.1", "did you mean `noise=radius:a=0.1`"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            NoiseSpec.parse([text])
+    for two in (["a.csv", "b.csv"], ["a.csv", "membership:p,q"], ["radius:a=0.1", "membership:p,q"]):
+        with pytest.raises(UsageError, match="give one"):
+            NoiseSpec.parse(two)
+
+
+@pytest.mark.parametrize("kind", ["t.csv", "radius:a=0.1,b=0.1", "membership:p,q"])
+@pytest.mark.parametrize("assume", ["", "none", "eps=0.1", "class-conditional", "independent", "radii"])
+def test_an_assumption_needs_what_it_is_about(kind: str, assume: str) -> None:
+    """A table allows all but independence, radii no more than radii; an error proposes what is accepted."""
+    allowed = {
+        "t.csv": ("", "none", "eps=0.1", "class-conditional", "radii"),
+        "radius:a=0.1,b=0.1": ("", "none", "radii"),
+        "membership:p,q": ("", "none", "independent"),
+    }[kind]
+    if assume in allowed:
+        assert str(NoiseSpec.parse([kind], assume).assume) == assume
+        return
+    with pytest.raises(UsageError, match=f"`assume={assume}` needs") as error:
+        NoiseSpec.parse([kind], assume)
+    for proposed in re.findall(r"`assume=([^`]+)`", str(error.value).partition("use ")[2]):
+        assert NoiseSpec.parse([kind], proposed).assume.word
+
+
+@pytest.mark.parametrize("text", ["nothing", "eps", "eps=2", "eps=x", "none=1", "class_conditional"])
+def test_assumptions_are_read(text: str) -> None:
+    """A word, or eps with a number from 0 to 1."""
+    with pytest.raises(UsageError, match=f"`assume={text}`"):
+        NoiseSpec.parse(["t.csv"], text)
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({}, "is not described"),
-        ({"radii": {"a": 0.1}, "epsilon": 0.1}, "`noise_epsilon` needs a noise table"),
-        ({"radii": {"a": 0.1}, "class_conditional": True}, "`noise_class_conditional` needs a noise table"),
-        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "`noise_keep` needs a noise table"),
-        ({"table": "count", "epsilon": 2.0}, "in [0, 1]"),
-        ({"table": "count", "epsilon": 0.1, "class_conditional": True}, "give one of them"),
+        ({"radii": {"a": 0.1}, "assume": "eps=0.1"}, "`assume=eps=0.1` needs a noise table"),
+        ({"radii": {"a": 0.1}, "keep": "noisy-given-true"}, "keep=noisy-given-true needs a noise table"),
+        ({"table": "count", "assume": "eps=2"}, "from 0 to 1"),
         ({"table": "noisy-given-true", "keep": "true-given-noisy"}, "can only stay the same"),
     ],
 )
@@ -373,7 +414,7 @@ def test_identified_values_against_hand_computation() -> None:
     true = np.array([[30.0, 10, 20, 40], [10, 30, 10, 50]]) / 200
     cells = T.T @ true
     table = read_noise(written("true,noisy,probability\na,a,0.9\na,b,0.1\nb,a,0.2\nb,b,0.8\n"))
-    noise, _ = noisy_audit(rows_of(cells, 2000), Noise(table, class_conditional=True))
+    noise, _ = noisy_audit(rows_of(cells, 2000), Noise(table, assume="class-conditional"))
     found = figure(noise, "true_positive_rate", "a")
 
     assert noise["rests_on"] == "N4"
@@ -461,7 +502,7 @@ def test_different_numbers_of_groups() -> None:
     data = people(groups=2)
     rng = np.random.default_rng(3)
     many = {**data, "noisy": np.where(rng.random(4000) < 0.8, data["true"] * 2, rng.integers(0, 4, 4000))}
-    noise, _ = noisy_audit(many, Noise(read_noise(written(table_of(many))), class_conditional=True))
+    noise, _ = noisy_audit(many, Noise(read_noise(written(table_of(many))), assume="class-conditional"))
     right = truth(many)
     for metric, rates in right.items():
         for group, rate in zip("ab", rates, strict=True):
@@ -483,7 +524,7 @@ def test_different_numbers_of_groups() -> None:
             near = figure(noise, metric, group)["bounds"]["N0"]
             assert near["low"] - 1e-9 <= rate <= near["high"] + 1e-9
     with pytest.raises(DataError, match=r"rank 2 for 3 true groups.*leave the option out"):
-        noisy_audit(few, Noise(table, class_conditional=True))
+        noisy_audit(few, Noise(table, assume="class-conditional"))
 
 
 def test_sampled_intervals_cover_the_truth() -> None:
@@ -505,7 +546,7 @@ def test_sampled_intervals_cover_the_truth() -> None:
         data = Recorded(
             "noisy", names, cells / 4000, 4000.0, {"true_positive_rate": RATIOS["true_positive_rate"]}
         )
-        told = TrueGroups(data, Noise(table, class_conditional=True), replicates=200)
+        told = TrueGroups(data, Noise(table, assume="class-conditional"), replicates=200)
         for level in hits:
             found = list(told.bounds[level].of_groups("true_positive_rate"))
             hits[level] += sum(
@@ -528,9 +569,9 @@ def test_a_survey_of_few_people_widens_what_is_told_under_every_assumption() -> 
         form = "count" if rows else "joint"
         table = NoiseTable("survey", ("a", "b"), ("a", "b"), joint * (rows or 1), form)
         out = {}
-        for said in ({"class_conditional": True}, {"epsilon": 0.1}):
+        for said in ("class-conditional", "eps=0.1"):
             data = Recorded("noisy", ("a", "b"), cells, 1e8, rate)
-            found = TrueGroups(data, Noise(table, keep="noisy-given-true", **said), replicates=150)
+            found = TrueGroups(data, Noise(table, keep="noisy-given-true", assume=said), replicates=150)
             for level, bounds in found.bounds.items():
                 one = next(bounds.of_groups("true_positive_rate"))
                 out[level] = one.outer_high - one.outer_low
@@ -588,7 +629,7 @@ def test_n4_is_about_the_noise_of_the_data_by_what_is_kept() -> None:
         joint = true.sum(1)[:, None] * T * shares
         table = NoiseTable("survey", ("a", "b"), ("a", "b"), joint / joint.sum(), "joint")
         for said in ("true-given-noisy", "noisy-given-true"):
-            noise, _ = noisy_audit(data, Noise(table, class_conditional=True, keep=said))
+            noise, _ = noisy_audit(data, Noise(table, assume="class-conditional", keep=said))
             found = [figure(noise, "true_positive_rate", group).get("identified") for group in "ab"]
             assert (found == pytest.approx([0.75, 0.25], abs=1e-6)) is (said == keep)
 
@@ -635,7 +676,7 @@ def test_a_check_can_ask_for_a_weaker_assumption() -> None:
     """Under N4 the gap is near its estimate, under N1 anything is possible; each says what it rests on."""
     rough = "true,noisy,count\na,a,800\na,b,200\nb,a,200\nb,b,800\n"
     found = verdicts(
-        rough, "tpr.difference.true_groups<=0.6", "tpr.difference.under_n1<=0.6", class_conditional=True
+        rough, "tpr.difference.true_groups<=0.6", "tpr.difference.under_n1<=0.6", assume="class-conditional"
     )
 
     assert [verdict for verdict, _ in found] == ["pass", "undecided"]
@@ -668,7 +709,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
     assert bound["low"] <= one.value.value <= bound["high"]
     assert "assumes N1; worst case" in one.reason
     assert two.value.low == figure(told, "true_positive_rate", "b")["bounds"]["N0"]["outer_low"]
-    assert (three.verdict, "`noise_class_conditional`" in three.reason) == ("undecided", True)
+    assert (three.verdict, "`assume=class-conditional`" in three.reason) == ("undecided", True)
     for text, said in (
         ("dp.true_groups[noisy=z]>0.1", "no true group 'z'; it has a, b"),
         ("dp.true_groups>0.1", "unknown part|difference, ratio, min or max"),
@@ -678,7 +719,7 @@ def test_a_check_can_ask_for_one_true_group() -> None:
             with pytest.raises(UsageError, match=said):
                 noisy_check(source, noise, part)
     plain = Settings(checks=(Check.parse("dp.true_groups[noisy=a]<=0.1"),))
-    with pytest.raises(UsageError, match=r"noise.membership"):
+    with pytest.raises(UsageError, match=r"noise=SPEC"):
         audit(source, READING, plain)
 
 
@@ -687,7 +728,7 @@ def test_an_assumption_that_was_not_stated_is_undecided() -> None:
     ((verdict, reason),) = verdicts(MILD, "dp.difference.under_n4<=0.6")
 
     assert verdict == "undecided"
-    assert "`noise_class_conditional`" in reason
+    assert "`assume=class-conditional`" in reason
 
 
 def test_breakdown_points_agree_with_bisection() -> None:
@@ -763,7 +804,9 @@ def test_an_assumption_that_the_data_refute_is_not_used() -> None:
     """An eps below what the data allow: no numbers, the least eps in words, and no pass."""
     sharp = np.array([[60.0, 0, 0, 40], [0, 50, 50, 0]]) / 200
     table = read_noise(written("true,noisy,count\na,a,60\na,b,40\nb,a,40\nb,b,60\n"))
-    noise, report = noisy_audit(rows_of(sharp), Noise(table, epsilon=0.01), "dp.difference.true_groups<=0.99")
+    noise, report = noisy_audit(
+        rows_of(sharp), Noise(table, assume="eps=0.01"), "dp.difference.true_groups<=0.99"
+    )
 
     assert noise["smallest_eps"] > 0.01
     assert "refute" in noise["unavailable"]["N3"]
@@ -777,7 +820,7 @@ def test_an_eps_that_is_stated_lies_between_table_and_inversion() -> None:
     """N3 is inside N1 and around N4; its draws are few and seeded."""
     data = blurred(people(2000), "uniform", 0.1)
     noise, report = noisy_audit(
-        data, Noise(read_noise(written(table_of(data))), epsilon=0.05), "dp.difference.true_groups<=0.9"
+        data, Noise(read_noise(written(table_of(data))), assume="eps=0.05"), "dp.difference.true_groups<=0.9"
     )
 
     assert noise["rests_on"] == "N3"
@@ -898,7 +941,7 @@ RECORDED = [
 
 def test_the_sample_data(call: Call, sample: Path) -> None:
     """The truth is in the sample too: every bound holds it, and so does the interval of the inversion, nearly."""
-    status, out, err = call(*RECORDED, "--noise-class-conditional", "--format", "json")
+    status, out, err = call(*RECORDED, "--assume", "class-conditional", "--format", "json")
     noise = json.loads(out)["noise"]
     rows = pq.read_table(sample / "loans.parquet", columns=["race", "score"]).to_pandas()
     right = (rows["score"] >= 0.5).groupby(rows["race"]).mean()
@@ -999,7 +1042,7 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
         "json",
         "-q",
     ]
-    status, out, err = call(*plain, "--noise", "aux.parquet", "--noise-columns", "own,seen,y")
+    status, out, err = call(*plain, "--noise", "aux.parquet(true=own,recorded=seen,label=y)")
     _, by_table, _ = call(*plain, "--noise", "noise.csv")
 
     assert status == 0, err
@@ -1012,20 +1055,17 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--noise-epsilon", "0.1"], "--noise-epsilon needs --noise:"),
-        (["--noise-columns", "a,b"], "--noise-columns needs --noise:"),
-        (["--noise-class-conditional"], "--noise-class-conditional needs --noise:"),
+        (["--assume", "eps=0.1"], "--assume needs --noise:"),
         (["--noise", "no.csv"], "no.csv does not exist"),
-        (["--noise", "noise.csv", "--noise-columns", "true"], "name two or three columns"),
-        (
-            ["--noise", "noise.csv", "--noise-columns", "true,noisy", "--noise-probability", "joint"],
-            "leave out",
-        ),
-        (["--noise", "noise.csv", "--noise-epsilon", "0.1", "--noise-class-conditional"], "give one of them"),
+        (["--noise", "noise.csv(true=own)"], "no column 'own'"),
+        (["--noise", "noise.csv(keep=joint)"], "keep must be one of"),
+        (["--noise", "noise.csv", "--assume", "eps=0.1", "--assume", "none"], "give it once"),
+        (["--noise", "noise.csv", "--suppress-below", "9"], "leave out --suppress-below"),
+        (["--noise", "noise.csv", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
-        (["--noise-radius", "a:0.1"], "GROUP=NUMBER"),
-        (["--noise-radius", "a=0.1"], "lacks the group 'b'"),
-        (["--check", "dp.difference.true_groups<=0.1"], "describe the noise with --noise FILE"),
+        (["--noise", "radius:a:0.1"], "GROUP=NUMBER"),
+        (["--noise", "radius:a=0.1"], "lacks the group 'b'"),
+        (["--check", "dp.difference.true_groups<=0.1"], "describe the noise with --noise SPEC"),
         (["--check", "ks.difference.true_groups<=0.1"], "for true groups, use"),
         (["--noise", "noise.csv", "--task", "regression"], "--task regression is about values"),
     ],
@@ -1072,6 +1112,6 @@ def test_a_model_that_looks_at_the_recorded_group(call: Call) -> None:
     ]
     trust = ["--trust-model", f"sha256:{digest}"]
 
-    status, _, err = call(*plain, *trust, "--noise-class-conditional")
+    status, _, err = call(*plain, *trust, "--assume", "class-conditional")
     assert (status, "the model uses noisy" in err) == (2, True), err
     assert call(*plain, *trust)[0] == 0

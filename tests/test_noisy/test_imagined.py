@@ -225,8 +225,8 @@ def test_small_groups_and_groups_alike_are_covered(assumption: str, worlds: int)
         truth = {name: (ratio.of(exact), ratio.of(exact)) for name, ratio in RATIOS.items()}
         noise = {
             "N0": Noise(radii=dict(zip(NAMES, radii, strict=False))),
-            "N3": Noise(table, epsilon=0.02),
-            "N4": Noise(table, class_conditional=True),
+            "N3": Noise(table, assume="eps=0.02"),
+            "N4": Noise(table, assume="class-conditional"),
         }.get(level, Noise(table))
         if level == "N0":
             truth = {name: tv_bounds(known, radii, ratio) for name, ratio in RATIOS.items()}
@@ -268,7 +268,7 @@ def test_of_large_groups_limits_are_hardly_wider_than_a_bootstrap(level: str) ->
         rows = round(sizes.sum())
         counts = rng.multinomial(rows, q.ravel()).reshape(q.shape).sum(0).astype(np.float64)
         table, radii = table_of(q, by_label=level == "N2", form="joint"), np.array([0.05, 0.1])
-        noise = Noise(table, class_conditional=level == "N4", keep="noisy-given-true")
+        noise = Noise(table, assume="class-conditional" if level == "N4" else "", keep="noisy-given-true")
         if level == "N0":
             noise = Noise(radii=dict(zip(NAMES, radii, strict=False)))
         true = TrueGroups(seen(counts), noise)

@@ -20,6 +20,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.checks import Check
 from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
+from fairfix.data.noise_spec import NoiseSpec
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.noisy.bounds import table_bounds
@@ -29,7 +30,6 @@ from fairfix.noisy.membership import (
     MembershipGroups,
     audit_membership,
     merged,
-    parse_membership,
     read_members,
 )
 from fairfix.noisy.rates import RATIOS, Ratio, flipped
@@ -367,7 +367,7 @@ def test_checks_of_true_groups() -> None:
     assert verdicts["dp.true_groups[membership=a]<=0.95"] == "pass"
     assert verdicts["dp.under_n4[membership=a]>=0.1"] == "undecided"
     assert verdicts["eo.difference.under_n1<=0.001"] == "undecided"
-    assert "`noise_independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
+    assert "`assume=independent`" in next(r.reason for r in report.checks if "under_n4" in r.id)
 
     result, report = audited(data, *checks, independent=True)
     assert result["noise"]["rests_on"] == "N4"
@@ -425,9 +425,15 @@ def test_without_labels_there_is_the_selection_rate() -> None:
 )
 def test_columns_of_membership_are_read(parts: list[str], said: str) -> None:
     """A column per group, by its own name or another."""
-    assert parse_membership(["a", "B = c"]) == {"a": "a", "B": "c"}
+    for entries in (
+        ["membership:a,B = c"],
+        ["membership:a", "membership:B=c"],
+        [{"membership": ["a", "B=c"]}],
+    ):
+        assert NoiseSpec.parse(entries).membership == {"a": "a", "B": "c"}
+    assert NoiseSpec.parse([{"membership": {"B": "c", "a": "a"}}]).membership == {"a": "a", "B": "c"}
     with pytest.raises(UsageError, match=said):
-        parse_membership(parts)
+        NoiseSpec.parse([f"membership:{','.join(parts)}"])
 
 
 @pytest.mark.parametrize(
@@ -459,19 +465,22 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--noise-membership", "p_a"], "two or more"),
-        (["--noise-membership", "p_a,p_z"], "'p_z'"),
-        (["--noise-membership", "p_a,label"], "has another role"),
-        (["--noise-membership", "p_a,p_b,p_c", "--noise", "n.csv"], "leave out --noise"),
-        (["--noise-membership", "p_a,p_b,p_c", "--noise-class-conditional"], "use --noise-independent"),
-        (["--noise-membership", "p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
-        (["--noise-membership", "p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
-        (["--noise-membership", "p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
-        (["--noise-membership", "p_a,p_b,p_c", "--individual"], "needs --protected"),
-        (["--noise-membership", "p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
-        (["--noise-membership", "p_a,p_b,p_c", "--task", "regression"], "--task regression"),
-        (["--noise-membership", "p_a,p_b"], "name a column for the other groups too"),
-        (["--protected", "yhat", "--noise-independent"], "needs --noise-membership"),
+        (["--noise", "membership:p_a"], "two or more"),
+        (["--noise", "membership:p_a,p_z"], "'p_z'"),
+        (["--noise", "membership:p_a,label"], "has another role"),
+        (["--noise", "membership:p_a,p_b,p_c", "--noise", "n.csv"], "give one description"),
+        (
+            ["--noise", "membership:p_a,p_b,p_c", "--assume", "class-conditional"],
+            "or --assume independent",
+        ),
+        (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
+        (["--noise", "membership:p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
+        (["--noise", "membership:p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
+        (["--noise", "membership:p_a,p_b,p_c", "--individual"], "needs --protected"),
+        (["--noise", "membership:p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
+        (["--noise", "membership:p_a,p_b,p_c", "--task", "regression"], "--task regression"),
+        (["--noise", "membership:p_a,p_b"], "name a column for the other groups too"),
+        (["--protected", "yhat", "--assume", "independent"], "--assume needs --noise"),
         ([], "--protected COLUMN"),
     ],
 )
@@ -492,7 +501,7 @@ def test_same_bytes_twice_and_from_every_format(call: Call) -> None:
     data = frame(people())
     pq.write_table(data, "data.parquet", row_group_size=500)
     pyarrow.csv.write_csv(data, "data.csv")
-    plain = ["--noise-membership", "p_a,b=p_b,p_c", "--prediction", "yhat", "-q", "--format", "json"]
+    plain = ["--noise", "membership:p_a,b=p_b,p_c", "--prediction", "yhat", "-q", "--format", "json"]
     outs = [call("audit", name, *plain)[1] for name in ("data.parquet", "data.parquet", "data.csv")]
     assert outs[0] == outs[1]
     one, other = (json.loads(text)["noise"] for text in outs[1:])
@@ -515,8 +524,8 @@ def test_missing_rows_that_are_left_out_need_no_probabilities(call: Call) -> Non
     plain = [
         "audit",
         "m.csv",
-        "--noise-membership",
-        "p_a,p_b",
+        "--noise",
+        "membership:p_a,p_b",
         "--prediction",
         "yhat",
         "-q",
@@ -542,7 +551,7 @@ def test_a_model_file_decides(call: Call) -> None:
     joblib.dump(LogisticRegression().fit(table, data["label"]), "model.joblib")
     digest = hashlib.sha256(Path("model.joblib").read_bytes()).hexdigest()
     pq.write_table(frame(data, x=table["x"].to_numpy()).drop_columns(["yhat"]), "data.parquet")
-    plain = ["--noise-membership", "p_a,p_b,p_c", "--noise-independent", "--out", "json=a.json"]
+    plain = ["--noise", "membership:p_a,p_b,p_c", "--assume", "independent", "--out", "json=a.json"]
     status, text, err = call(
         *["audit", "data.parquet", "--model", "model.joblib", "--trust-model", f"sha256:{digest}"], *plain
     )
@@ -559,8 +568,8 @@ def test_in_a_shell() -> None:
     data = people(vectors=8, each=400, seed=4)
     pq.write_table(frame(data), "data.parquet")
     base = [sys.executable, "-m", "fairfix", "audit", "data.parquet", "--prediction", "yhat", "-q"]
-    base += ["--noise-membership", "a=p_a,b=p_b,c=p_c", "--check", "dp.min.true_groups>=0.3"]
+    base += ["--noise", "membership:a=p_a,b=p_b,c=p_c", "--check", "dp.min.true_groups>=0.3"]
     assert subprocess.run(base, capture_output=True, check=False).returncode == 3
-    stated = subprocess.run([*base, "--noise-independent"], capture_output=True, check=False, text=True)
+    stated = subprocess.run([*base, "--assume", "independent"], capture_output=True, check=False, text=True)
     assert stated.returncode == 0, stated.stdout
     assert "assumes N4" in stated.stdout

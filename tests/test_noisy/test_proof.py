@@ -87,11 +87,12 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         (False, "identified", "equal_opportunity", "N4"),
     ):
         table, noise = table_of(data), survey(data, 4000, label=label)
-        repairer = Robust(assumption=assumption, constraint=parity, slack=0.05, z=0.0)
+        assume = "class-conditional" if assumption == "identified" else "none"
+        repairer = Robust(assume=assume, constraint=parity, slack=0.05, z=0.0)
         outcome = repair_table(table, repairer, noise=Noise(noise), holdout=0.01)
         own = table.take(outcome.split.fit)
         decided = own.with_decision(outcome.predictor.predict(own))
-        known = Noise(noise, class_conditional=assumption == "identified")
+        known = Noise(noise, assume=assume)
         found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)
         assert found is not None
         point, upper = shortfall(found, level, DEMANDS[parity])
@@ -152,12 +153,12 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     data = people(1, 200_000)
     noise = survey(data, 200_000, label=False)
     outcome = repaired(
-        Robust(assumption="identified", constraint="equal_opportunity", slack=0.03, z=0.0), data, noise
+        Robust(assume="class-conditional", constraint="equal_opportunity", slack=0.03, z=0.0), data, noise
     )
     held = outcome.split.holdout
     table = table_of(data).take(held)
     chance = outcome.predictor.predict(table)
-    told = Told(Noise(noise, class_conditional=True), SIDES, 0.03)
+    told = Told(Noise(noise, assume="class-conditional"), SIDES, 0.03)
     by_rule = true_groups_of(table.with_decision(chance), told, 0.05, outcome.predictor)
     by_cell = true_groups_of(table.with_decision(chance), told, 0.05)
     assert by_rule is not None
@@ -178,14 +179,15 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
     """Small surveys, few held-out rows: the limit is above what the rule does to everybody in nearly all draws."""
     fitted, everybody = people(98, 3000), people(99, 60_000)
     label = assumption == "certified"
-    repairer = Robust(assumption=assumption, constraint="equal_opportunity", slack=0.03, bins=10.0, z=0.0)
+    assume = "none" if label else "class-conditional"
+    repairer = Robust(assume=assume, constraint="equal_opportunity", slack=0.03, bins=10.0, z=0.0)
     rule = repaired(repairer, fitted, survey(fitted, 3000, label=label)).predictor
     truth = wrong_by(everybody, rule.predict(table_of(everybody)))
     covered, points = 0, 0
     for seed in range(40):
         held = table_of(people(seed, 900))
         noise = survey(people(1000 + seed, 400), 400, label=label)
-        known = Noise(noise, class_conditional=not label)
+        known = Noise(noise, assume=assume)
         found = true_groups_of(held.with_decision(rule.predict(held)), Told(known, SIDES, 0.03), 0.05, rule)
         assert found is not None
         point, upper = shortfall(found, level, SIDES)
@@ -227,7 +229,7 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
         if note.startswith("on held-out rows, the worst")
     )
     assert "error of rows; the slack" in said
-    assumed = repaired(Robust(assumption="identified"), data, noise, "dp.difference.true_groups<=0.9")
+    assumed = repaired(Robust(assume="class-conditional"), data, noise, "dp.difference.true_groups<=0.9")
     (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows, the worst"))
     assert "under N4 (up to" in said  # what the fit was held to
     assert "assumes N4" in assumed.checks[0].reason

@@ -40,7 +40,7 @@ REPORTS = {
     "audit": ("audit", LOANS, "--protected", "race", *GATES),
     "intersection": ("audit", LOANS, "--protected", "race,sex", "--intersect", "--suppress-below", "100"),
     "profile": ("audit", LOANS, "--protected", "race", "--profile", "ugesp"),
-    "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--noise-epsilon", "0.02"),
+    "noise": ("audit", LOANS, "--protected", "sex", "--noise", "noise.csv", "--assume", "eps=0.02"),
     "many": ("audit", "many.parquet", "--protected", "a group", *GATES),
     "repair": ("repair", LOANS, "--protected", "race", "--method", "ramp", *GATES),
     "repair of many": ("repair", "many.parquet", "--protected", "a group", "--method", "ramp"),

@@ -41,7 +41,7 @@ def results(rows: pd.DataFrame) -> dict[str, Result]:
         "audit": fairfix.audit(rows, **given, strata="town", check="dp.difference<=0.1"),
         "repair": fairfix.repair(rows, protected="race", method="ramp", gamma=0.2),
         "compare": fairfix.compare(rows, protected="race", methods="ramp", slacks=[0.02, 0.1]),
-        "noise": fairfix.audit(rows, protected="sex", noise_radius={"f": 0.1, "m": 0.1}),
+        "noise": fairfix.audit(rows, protected="sex", noise="radius:f=0.1,m=0.1"),
     }
 
 

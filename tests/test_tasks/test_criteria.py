@@ -60,7 +60,7 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
     solvers = [{"solver": one} for one in method.solvers] or [{}]
     chosen = [{part: one} for part, rule in method.rules() for one in rule.choices if part != "solver"]
     if name == "ramp":
-        chosen += [{"min_ratio": 0.8}, {"protected_number": "age"}, {"noise_membership": "a=p_a,b=p_b"}]
+        chosen += [{"min_ratio": 0.8}, {"protected_number": "age"}, {"noise": "membership:a=p_a,b=p_b"}]
     if name == "fair-regression":
         chosen += [{"constraint": "bounded_group_loss", "bound": 0.25, "loss": "square"}]
     for solver in solvers:
@@ -75,7 +75,7 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
 def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[fairfix.RepairResult]:
     """Yield the repairs that a way allows, of the score and of features, and of either label."""
     noise = {"noise": BY_LABEL} if available()[name].knows_noise else {}
-    protected = {} if {"protected_number", "noise_membership"} & set(options) else {"protected": "group"}
+    protected = {} if {"protected_number", "noise"} & set(options) else {"protected": "group"}
     learned: list[dict[str, Any]] = [{"features": ["x", "z"]}]
     if not options.keys() - {"solver"}:
         learned.append({"features": ["x", "z"], "group": "used"})

@@ -136,7 +136,7 @@ def test_strata_are_compared_within() -> None:
 
 
 OLD = {"protected": None, "protected_number": "age"}
-SOFT = {"protected": None, "noise_membership": "a=p_a,b=p_b"}
+SOFT = {"protected": None, "noise": "membership:a=p_a,b=p_b"}
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_what_is_promised_is_what_the_proof_shows_with_how_far_rows_may_be_off(
         (
             {
                 "method": "robust",
-                "noise_membership": ["a=p_a", "b=p_b"],
-                "assumption": "soft",
+                "noise": "membership:a=p_a,b=p_b",
+                "assume": "none",
                 "protected": "likely",
                 "group": "unused",
             },
@@ -573,10 +573,10 @@ def noise_table(path: Path, form: str = "probability", times: float = 1.0) -> st
 
 def test_true_groups_are_promised_by_what_the_assumption_allows(tmp_path: Path) -> None:
     """A survey is counted: the larger it is, the nearer is the bound to that of a table which is known."""
-    asked = {**ROBUST, "slack": 0.45, "noise_keep": "true-given-noisy", "assumption": "soft"}
-    one = made(recorded(), **asked, noise=noise_table(tmp_path / "n.csv")).content["guarantee"]
+    asked, keep = {**ROBUST, "slack": 0.45, "assume": "none"}, "(keep=true-given-noisy)"
+    one = made(recorded(), **asked, noise=noise_table(tmp_path / "n.csv") + keep).content["guarantee"]
     counts = noise_table(tmp_path / "c.csv", "count", 1e7)
-    many = made(recorded(), **asked, noise=counts).content["guarantee"]
+    many = made(recorded(), **asked, noise=counts + keep).content["guarantee"]
 
     assert (one["way"], one["attribute"]) == ("held-out", "the true groups behind race")
     assert one["measured"] < one["bound"] <= one["slack"]
@@ -613,9 +613,9 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
 
 
 def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
-    asked = {**ROBUST, "slack": 0.6, "solver": "ideal", "assumption": "radii", "bins": 6}
+    asked = {**ROBUST, "slack": 0.6, "solver": "ideal", "assume": "radii", "bins": 6}
     bounds = [
-        made(recorded(), **asked, noise_radius=f"a={radius},b={radius}").content["guarantee"]["bound"]
+        made(recorded(), **asked, noise=f"radius:a={radius},b={radius}").content["guarantee"]["bound"]
         for radius in (0.0, 0.1)
     ]
 
@@ -625,15 +625,14 @@ def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "columns", "words"),
     [
-        ({"solver": "ideal", "assumption": "radii"}, {}, "give them by `noise_radius`"),
+        ({"solver": "ideal", "assume": "radii"}, {}, "give them by `noise=radius:"),
         (
-            {"assumption": "identified", "noise_keep": "true-given-noisy"},
+            {"assume": "class-conditional", "noise": "(keep=true-given-noisy)"},
             {},
-            "set `noise_keep=noisy-given-true`",
+            r"write `noise=FILE\(keep=noisy-given-true\)`",
         ),
-        ({"assumption": "soft"}, {"label": [0, 0, 0, 0, 1, 1, 1, 1]}, "use `assumption=certified`"),
         (
-            {"assumption": "identified"},
+            {"assume": "class-conditional"},
             {"noisy": [*"aacb"]},
             "names 'c' as recorded.*leave these entries out",
         ),
@@ -642,17 +641,16 @@ def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:
 def test_true_groups_of_whom_too_little_is_known_are_refused(
     asked: dict[str, Any], columns: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    form = "probability" if "label" in columns else "count"
-    noise_table(tmp_path / "n.csv", form, 1 if form == "probability" else 100)
+    noise_table(tmp_path / "n.csv", "count", 100)
     table = pd.read_csv(tmp_path / "n.csv")
-    table = pd.concat([table] * (len(columns["label"]) // 4 if "label" in columns else 1), ignore_index=True)
     if "noisy" in columns:
         table = pd.concat([table, table.tail(1).assign(noisy="c")])
         columns = {}
     table.assign(**columns).to_csv(tmp_path / "n.csv", index=False)
 
+    noise = str(tmp_path / "n.csv") + asked.get("noise", "")
     with pytest.raises(UsageError, match=words):
-        made(recorded(300), **ROBUST, slack=0.3, noise=str(tmp_path / "n.csv"), **asked)
+        made(recorded(300), **{**ROBUST, "slack": 0.3, **asked, "noise": noise})
 
 
 def test_ids_that_repeat_are_refused() -> None:

@@ -132,18 +132,20 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "noise": (
         "audit",
-        "--protected guessed --noise noise.csv --noise-radius r0=0.3,r1=0.2,r2=0.2 --seed 3",
+        "--protected guessed --noise noise.csv(keep=true-given-noisy) --noise radius:r0=0.3,r1=0.2,r2=0.2 --seed 3",
         {
             "protected": "guessed",
-            "noise": Path("noise.csv"),
-            "noise_radius": {"r0": 0.3, "r1": 0.2, "r2": 0.2},
+            "noise": [
+                {"file": Path("noise.csv"), "keep": "true-given-noisy"},
+                {"radius": {"r0": 0.3, "r1": 0.2, "r2": 0.2}},
+            ],
             "seed": 3,
         },
     ),
     "membership": (
         "audit",
-        "--noise-membership r0=in_r0,other=elsewhere --noise-independent",
-        {"noise_membership": {"r0": "in_r0", "other": "elsewhere"}, "noise_independent": True},
+        "--noise membership:r0=in_r0,other=elsewhere --assume independent",
+        {"noise": {"membership": {"r0": "in_r0", "other": "elsewhere"}}, "assume": "independent"},
     ),
     "an earlier model": (
         "audit",
@@ -226,7 +228,7 @@ def test_a_frame_and_column_names_suffice(rows: pd.DataFrame) -> None:
     ]
     assert texts[0] == texts[1]
     table = pd.read_csv("noise.csv")
-    noisy = fairfix.audit(rows, protected="race", noise=table, noise_class_conditional=True)
+    noisy = fairfix.audit(rows, protected="race", noise=table, assume="class-conditional")
     assert noisy.to_dict()["noise"]["table"]["rows"] == 600
 
     repair = fairfix.repair(rows, protected="race", method="ramp", id="person", gamma=0.2)
@@ -281,12 +283,7 @@ VALUES: dict[str, Any] = {
     "table": "loans",
     "sql": "SELECT 1",
     "noise": "noise.csv",
-    "noise_columns": ["race", "guessed"],
-    "noise_probability": "joint",
-    "noise_keep": "true-given-noisy",
-    "noise_radius": "r0=0.1,r1=0.1,r2=0.1",
-    "noise_epsilon": 0.1,
-    "noise_membership": ["in_r0", "elsewhere"],
+    "assume": "eps=0.1",
     "comparable": "town=north,south",
     "radius": 0.1,
     "profile": "ll144",

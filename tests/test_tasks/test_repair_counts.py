@@ -58,7 +58,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "logloss, equalized odds": {"method": "logloss", "constraint": "equalized_odds"},
     "logloss, rounded": {"method": "logloss", "decisions": "deterministic"},
     "robust": {"method": "robust"},
-    "robust, identified": {"method": "robust", "assumption": "identified"},
+    "robust, identified": {"method": "robust", "assume": "class-conditional"},
 }
 """What can be fitted to counts."""
 

@@ -32,7 +32,7 @@ def test_a_wide_file_is_repaired_in_one_run(name: str, method: str) -> None:
     frame, leaks, features = make()
     more: dict[str, Any] = {}
     if method == "robust":
-        more["noise_radius"] = ",".join(f"{group}=0.02" for group in sorted({*frame[protected]}))
+        more["noise"] = "radius:" + ",".join(f"{group}=0.02" for group in sorted({*frame[protected]}))
     made = fairfix.repair(frame, method=method, protected=protected, label=label, **more)
     result = made.to_dict()
     left_out = {one["column"]: one for one in result["features"]["left_out"]}

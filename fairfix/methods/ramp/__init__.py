@@ -29,7 +29,7 @@ Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule
 With ``attributes = each`` the groups are those of each protected column alone, which overlap: a cell of the crossed
 columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
 
-With ``noise_membership`` no group is recorded: rows have probabilities of membership, by which rates are weighted
+With ``noise`` no group is recorded: rows have probabilities of membership, by which rates are weighted
 (:mod:`fairfix.methods.ramp.soft`). With ``protected_number`` what is protected is a column of numbers, whose covariance
 with decisions is bounded (:mod:`fairfix.methods.ramp.numbers`).
 
@@ -62,7 +62,8 @@ import numpy as np
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Floats
-from fairfix.data.names import joined_names, split_names
+from fairfix.data.names import split_names
+from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
@@ -74,7 +75,7 @@ from fairfix.methods.ramp.stream import Stream
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import ATTRIBUTE, parse_membership
+from fairfix.noisy.membership import ATTRIBUTE
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,12 @@ class Ramp(Repairer):
         "or the groups of each column alone (each)",
         choices=("crossed", "each"),
     )
-    noise_membership: str = param(
+    noise: str = param(
         "",
-        "for groups that are not recorded: columns, as [GROUP=]COLUMN,..., with each row's probability to be in "
+        "for groups that are not recorded: membership:GROUP=COLUMN,..., columns with each row's probability to be in "
         "each true group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
         "labels where rates are by label, are independent of the true group; replaces `protected`",
         text=True,
-        listed=True,
     )
     protected_number: str = param(
         "",
@@ -178,7 +178,7 @@ class Ramp(Repairer):
     @property
     def instead(self) -> str:
         """The parameter that takes the place of recorded groups; empty where there are such."""
-        return "noise_membership" if self.membership else "protected_number" if self.numbers else ""
+        return "noise" if self.membership else "protected_number" if self.numbers else ""
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class Ramp(Repairer):
     @cached_property
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
-        return parse_membership(split_names(self.noise_membership)) if self.noise_membership else {}
+        return NoiseSpec.parse([self.noise]).membership or {} if self.noise else {}
 
     def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes between whose groups the slack holds: all columns crossed, each, or soft groups."""
@@ -211,11 +211,10 @@ class Ramp(Repairer):
         if len(reading.columns.protected) > 1:
             yield f"{cls.name}, each column", cls(attributes="each")
         members = {} if noise is None else noise.membership or {}
-        soft = joined_names(f"{group}={column}" for group, column in members.items())
         if members and not reading.columns.strata and reading.score_scale != "raw":
             for title in ("", "equal opportunity"):
                 own = ", ".join(filter(None, (cls.name, "soft groups", title)))
-                yield own, cls(noise_membership=soft, **cls.rivals[title])
+                yield own, cls(noise=membership_text(members), **cls.rivals[title])
 
     @property
     def slack_of_all(self) -> float | None:

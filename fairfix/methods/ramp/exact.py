@@ -36,7 +36,7 @@ class Exact(Solver):
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
         (
-            *("constraint", "min_ratio", "attributes", "noise_membership", "protected_number"),
+            *("constraint", "min_ratio", "attributes", "noise", "protected_number"),
             *("gamma", "rho", "shape", "calibrate", "decisions"),
         ),
         anything,

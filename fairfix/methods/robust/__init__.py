@@ -12,10 +12,13 @@ group ``j``, and ``U`` holds those that the data, the noise table and an assumpt
 ==============  ====  =========================================================================================
 certified       N2    whatever fits the table by label
 soft            N1    whatever fits the table without labels
-epsilon         N3    the same, if noise depends on the score (and the label) by at most ``epsilon``
+epsilon         N3    the same, if noise depends on the score (and the label) by at most ``eps``
 identified      N4    noise depends on the true group alone (and the label, if the table has labels)
 radii           N0    distributions of true groups within total variation of those of the recorded groups
 ==============  ====  =========================================================================================
+
+``assume=none`` means the first of a table with labels and the second of one without; ``eps=NUMBER`` the third,
+``class-conditional`` and, of probabilities of membership, ``independent`` the fourth, ``radii`` the last.
 
 References
 ----------
@@ -29,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
+from fairfix.data.noise_spec import Assumption
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, group_param, param
@@ -96,19 +100,11 @@ class Robust(Repairer):
         "soft assignment (soft)",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
-    assumption: str = param(
-        "auto",
-        "assumption about the noise: only the table by label (certified) or without (soft); that it depends "
-        "on outcomes by at most epsilon; that it depends on the true group alone (identified); only the radii "
-        "(radii); auto: the one that `noise_epsilon` or `noise_class_conditional` states, else certified if the "
-        "table has labels, else soft, and radii without a table; with solver soft: soft; with solver dro: radii",
-        choices=("auto", "certified", "soft", "epsilon", "identified", "radii"),
-    )
-    epsilon: float = param(
-        0.05,
-        "largest difference of P(noisy | true, score, label) to P(noisy | true), for assumption epsilon",
-        at_least=0.0,
-        at_most=1.0,
+    assume: str = param(
+        "",
+        "assumption about the noise: none, eps=NUMBER, class-conditional, independent or radii; by default that of "
+        "`noise`, or none, and radii with solver dro",
+        text=True,
     )
     survey_confidence: float | str = param(
         "none",
@@ -118,12 +114,17 @@ class Robust(Repairer):
         at_least=0.5,
         at_most=0.9999,
     )
-    z: float = param(1.0, "margin in standard errors, for assumption identified", at_least=0.0, at_most=10.0)
+    z: float = param(
+        1.0,
+        "margin in standard errors, for assumptions class-conditional and independent",
+        at_least=0.0,
+        at_most=10.0,
+    )
     group: str = group_param("auto", "used", "unused")
     bins: float | str = param(
         "auto",
         "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
-        "labels; auto: 100, and 20 for assumption epsilon, which is per bin; fewer with solver ideal, the more "
+        "labels; auto: 100, and 20 for assumption eps, which is per bin; fewer with solver ideal, the more "
         "recorded groups there are",
         words=("auto",),
         at_least=2,
@@ -138,6 +139,7 @@ class Robust(Repairer):
     l2: float = l2_param()
 
     def __post_init__(self) -> None:
+        Assumption.parse(self.assume)
         super().__post_init__()
         if self.constraint != "minimax":
             return
@@ -189,66 +191,35 @@ class Robust(Repairer):
 
     def noise_in_force(self, noise: Noise) -> Noise:
         """Return the noise as described, and as the assumption says besides."""
-        name = self.assumption_of(noise)
-        if noise.membership is not None:
-            return replace(noise, independent=name == "identified")
-        if name == "identified":
-            if noise.epsilon is not None:
-                raise UsageError(
-                    f"{self.name}: assumption identified means that noise depends on the true group alone, and "
-                    "`noise_epsilon` that it may depend on outcomes; give one of them"
-                )
-            return replace(noise, class_conditional=True)
-        if name == "epsilon" and not noise.class_conditional:
-            return replace(noise, epsilon=self.epsilon_of(noise))
-        return noise
+        return replace(noise, assume=self.assume) if self.assume else noise
 
     def assumption_of(self, noise: Noise) -> str:
-        """Return the name of the assumption in force: auto is what is said of the noise, or nothing but the table."""
-        if self.assumption != "auto":
-            return self.assumption
-        if noise.membership is not None:
-            return "identified" if noise.independent else "soft"
-        if self.solver == "soft":
-            return "soft"
-        if self.solver == "dro" or noise.table is None:
-            return "radii"
-        if self.solver == "thresholds" and noise.class_conditional:
+        """Return the name of the assumption in force; where none is stated, nothing but the description is used."""
+        noise = self.noise_in_force(noise)
+        word, table = noise.assumption.word, noise.table
+        if word in ("class-conditional", "independent"):
             return "identified"
-        if self.solver == "thresholds" and noise.epsilon is not None:
+        if word == "eps":
             return "epsilon"
-        return "certified" if noise.table.by_label else "soft"
-
-    def epsilon_of(self, noise: Noise) -> float:
-        """Return the eps of assumption epsilon."""
-        if noise.epsilon is None or self.epsilon == noise.epsilon:
-            return self.epsilon
-        if self.epsilon != Robust.epsilon:
-            raise UsageError(
-                f"{self.name}: `epsilon={self.epsilon:g}` and `noise_epsilon={noise.epsilon:g}` contradict each other "
-                "about the noise; give one of them"
-            )
-        return noise.epsilon
-
-    def require_labels_of_certified(self, noise: Noise) -> None:
-        """Raise where the noise table has no labels, which assumption certified needs."""
-        if self.assumption_of(noise) == "certified" and not (noise.table and noise.table.by_label):
-            raise UsageError(
-                f"{self.name}: assumption certified needs a noise table with labels; add a column label to it, or use "
-                "`assumption=soft`"
-            )
+        if noise.membership is not None:
+            return "soft"
+        if word == "radii" or table is None or self.solver == "dro":
+            return "radii"
+        return "certified" if table.by_label else "soft"
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield what assumes least, and what assumes most, where there are both; for rates given the label too."""
         yield cls.name, cls()
-        if noise is not None and noise.table is None and noise.radii is not None:
+        noise = noise or Noise(membership={})
+        table, by_radii = noise.table, noise.table is None and noise.radii is not None
+        strongest = "independent" if noise.membership else "class-conditional"
+        if by_radii or noise.assumption.word:  # there is no choice
+            strongest = ""
+        if strongest:
+            yield f"{cls.name}, {strongest}", cls(assume=strongest)
+        if not strongest or (table is not None and table.by_label):
             yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
-            return
-        yield f"{cls.name}, identified", cls(assumption="identified")
-        if noise is not None and noise.table is not None and noise.table.by_label:
-            yield f"{cls.name}, equal opportunity", cls(constraint="equal_opportunity")
-        yield (
-            f"{cls.name}, equal opportunity, identified",
-            cls(constraint="equal_opportunity", assumption="identified"),
-        )
+        if strongest:
+            own = cls(constraint="equal_opportunity", assume=strongest)
+            yield f"{cls.name}, equal opportunity, {strongest}", own

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairfix.data.counts import Floats
+from fairfix.data.noise_spec import TABLE
+from fairfix.data.noise_spec import Assumption as Stated
 from fairfix.errors import UsageError
+from fairfix.methods.base import Accepts
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.rows import RowNoise
 from fairfix.noisy.binned import Assumption, Certified, Identified, Independent, Radii, Sensitive, Soft
-from fairfix.noisy.description import Noise
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust
+
+
+def assuming(*words: str) -> Accepts:
+    """Accept what assumes one of some words, or states nothing."""
+    return lambda text: Stated.parse(text).word in ("", *words)
 
 
 def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
@@ -23,39 +31,38 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
     UsageError
         It does not go with what is known of the noise, with the constraint or with the model.
     """
-    noise, name = problem.noise, ""
-    assert noise is not None
-    name = method.assumption_of(noise)
-    if noise.membership is not None:
-        return _by_membership(method, noise, name)
-    if noise.table is None and name != "radii":
-        what = f"`assumption={name}`" if method.solver != "soft" else "`solver=soft`"
-        instead = "`assumption=radii`" if method.solver != "soft" else "`solver=dro`"
+    assert problem.noise is not None
+    noise = method.noise_in_force(problem.noise)
+    method = replace(method, assume=noise.assume)  # which its solver may not know
+    name, members = method.assumption_of(noise), noise.membership is not None
+    if members and method.solver not in ("thresholds", "oracle"):
         raise UsageError(
-            f"{method.name}: `noise_radius` alone does not give the information that {what} needs; give a noise "
-            "table with `noise`, or "
-            f"use {instead}"
+            f"{method.name}: `solver={method.solver}` does not support membership probabilities; use "
+            "`solver=thresholds`"
         )
-    plain = method.assumption == "auto" and name == "soft" and method.solver != "soft"
+    if name == "radii" and method.solver == "soft":
+        raise UsageError(f"{method.name}: `solver=soft` needs {TABLE}; with radii, use `solver=dro`")
+    plain = name == "soft" and not method.assume and method.solver != "soft"
     if plain and method.constraint != "demographic_parity":
-        others = "`assumption=identified` or epsilon (which assume more), or soft (which may accept no one)"
-        if method.solver != "thresholds":
-            others = "`assumption=soft` (which may accept no one)"
+        stronger = "`assume=independent`" if members else "`assume=class-conditional` or `assume=eps=NUMBER`"
+        assumes_more = f"{stronger} (which assumes more), or " if method.solver == "thresholds" else ""
         raise UsageError(
-            f"{method.name}: the noise table has no labels, and without labels, {method.constraint} can hardly be "
-            f"guaranteed by any rule. Add a column label to the table, or choose {others}"
+            f"{method.name}: {'memberships have' if members else 'the noise table has'} no labels, and without labels "
+            f"{method.constraint} can hardly be guaranteed by any rule. "
+            f"{'Choose' if members else 'Add a column label to the table, or choose'} "
+            f"{assumes_more}`assume=none` (which may accept no one)"
         )
-    method.require_labels_of_certified(noise)
     used = [column for column in problem.cells.columns if column in problem.seen_by_model]
-    if used and name in ("identified", "epsilon"):
+    if used and not members and name in ("identified", "epsilon"):
         raise UsageError(
-            f"{method.name}: the model uses {', '.join(used)}; assumption {name} needs a score that does not "
-            "use the noisy group. Use `assumption=certified` or soft, or a model without it"
+            f"{method.name}: the model uses {', '.join(used)}; `assume={method.assume}` needs a score that does not "
+            "use the recorded group. Use `assume=none`, or a model without it"
         )
     if name == "epsilon":
-        return Sensitive(method.epsilon_of(noise))
+        assert noise.epsilon is not None
+        return Sensitive(noise.epsilon)
     if name == "identified":
-        return Identified(method.z)
+        return Independent(method.z) if members else Identified(method.z)
     return Certified() if name == "certified" else Soft() if name == "soft" else Radii()
 
 
@@ -78,36 +85,9 @@ def surveyed(method: Robust, problem: RepairProblem, taken: RowNoise, own: Float
     name = method.assumption_of(noise)
     if name == "identified":
         raise UsageError(
-            f"{who} cannot be combined with `assumption=identified`, an estimate by one table; "
-            "`assumption=epsilon` with `epsilon=0` makes the same assumption and holds for all tables of the survey"
+            f"{who} cannot be combined with `assume=class-conditional`, an estimate by one table; "
+            "`assume=eps=0` makes the same assumption and holds for all tables of the survey"
         )
     if name == "radii" and noise.radii is not None:
-        raise UsageError(f"{who}: `noise_radius` is not a survey; leave one of them out")
+        raise UsageError(f"{who}: radii are not a survey; leave it out")
     return taken.surveyed(problem, own, method.survey_confidence)
-
-
-def _by_membership(method: Robust, noise: Noise, name: str) -> Assumption:
-    """Return the assumption in force of probabilities of membership; UsageError where they say nothing of it."""
-    if method.solver not in ("thresholds", "oracle"):
-        raise UsageError(
-            f"{method.name}: `solver={method.solver}` does not support membership probabilities; use "
-            "`solver=thresholds`"
-        )
-    allowed = ("soft", "identified") if method.solver == "thresholds" else ("soft",)
-    if name not in allowed:
-        what = "needs recorded groups" if name != "identified" else "needs `solver=thresholds`"
-        raise UsageError(
-            f"{method.name}: `assumption={name}` {what}, and `noise_membership` gives probabilities; use "
-            f"`assumption=soft`{' or identified' * (len(allowed) > 1)}"
-        )
-    if method.assumption == "auto" and name == "soft" and method.constraint != "demographic_parity":
-        others = (
-            "`assumption=identified` (which assumes more), or soft"
-            if len(allowed) > 1
-            else "`assumption=soft`"
-        )
-        raise UsageError(
-            f"{method.name}: `noise_membership` has no labels, and without labels {method.constraint} can "
-            f"hardly be guaranteed by any rule. Choose {others} (which may accept no one)"
-        )
-    return Soft() if name == "soft" else Independent(method.z)

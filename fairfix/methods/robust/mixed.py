@@ -1,8 +1,8 @@
 """The paper's ideal algorithm over the models that a learner can make: a mixture of their cuts that no noise breaks.
 
 The learner is asked again and again for a model of least cost, where the costs of accepting rows are made of errors and
-of prices of the worst noise; see :mod:`fairfix.noisy.oracle`. ``oracle`` assumes N0, N1 or N2 (``radii``, ``soft``,
-``certified``), which hold for any decision. No model sees the recorded group.
+of prices of the worst noise; see :mod:`fairfix.noisy.oracle`. ``oracle`` assumes N0, N1 or N2,
+which hold for any decision. No model sees the recorded group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import design_of, label_of, mean_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.assumed import assumption_of, surveyed
+from fairfix.methods.robust.assumed import assuming, assumption_of, surveyed
 from fairfix.methods.robust.notes import cut_note, extremes, reliance
 from fairfix.methods.robust.rows import Binned, Kinds, RowNoise, bin_edges, bins_of, shares_of
 from fairfix.methods.robust.trained import require_trainable
@@ -51,7 +51,7 @@ class OracleMixture(Solver):
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins", "survey_confidence"), anything),
         "group": only("unused"),
-        "assumption": only("auto", "soft", "certified", "radii"),
+        "assume": assuming("none", "radii"),
     }
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

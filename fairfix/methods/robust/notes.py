@@ -111,27 +111,21 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
         columns = ", ".join(noise.membership.values())
         if isinstance(assumed, Independent):
             return (
-                f"N4 (identified): given the membership probabilities in {columns}, the true group is independent "
-                f"of score and label, with a margin of {method.z:g} standard errors"
+                f"N4: given the membership probabilities in {columns}, the true group is independent "
+                f"of score and label, with a margin of {_errors(method.z)}"
             )
-        return f"N1 (soft): any rows with the same membership probabilities in {columns} may belong to each group"
+        return f"N1: any rows with the same membership probabilities in {columns} may belong to each group"
     if isinstance(assumed, Certified):
-        return "N2 (certified): any noise that fits the noise table by label"
+        return "N2: any noise that fits the noise table by label"
     if isinstance(assumed, Soft):
-        unused = label and method.solver == "soft"
-        return "N1 (soft): any noise that fits the noise table without labels" + (
-            "; its labels are used by `assumption=certified`" if unused else ""
-        )
+        return "N1: any noise that fits the noise table without labels"
     if isinstance(assumed, Sensitive):
         return (
-            f"N3 (epsilon): noise that fits the noise table and, given the true group{label}, depends on the score"
+            f"N3: noise that fits the noise table and, given the true group{label}, depends on the score"
             f"{'' if label else ' and the label'} by at most {assumed.eps:g}"
         )
     if isinstance(assumed, Identified):
-        return (
-            f"N4 (identified): noise that depends on the true group{label} alone, with a margin of {method.z:g} "
-            "standard errors"
-        )
+        return f"N4: noise that depends on the true group{label} alone, with a margin of {_errors(method.z)}"
     each = ""
     balls, names = behind.balls, problem.cells.names
     assert balls is not None
@@ -149,7 +143,7 @@ def _relied_on(method: Robust, problem: RepairProblem, behind: RowNoise, assumed
         else "by radii that are valid for any noise that fits the noise table"
     )
     return (
-        f"N0 ({'dro' if method.solver == 'dro' else 'radii'}): any distribution within total variation of that of "
+        f"N0: any distribution within total variation of that of "
         f"{'a recorded group' if elsewhere else 'the recorded group of the same name'}, {origin}{each}"
     )
 
@@ -218,6 +212,11 @@ def _breakdown(method: Robust, short: Merged, behind: RowNoise, assumed: Assumpt
     if eps >= 1:
         return f"the slack holds however much {about} (eps* = 1)"
     return f"the slack holds as long as {about} by at most eps* = {eps:.3f}"
+
+
+def _errors(z: float) -> str:
+    """Return a number of standard errors in words."""
+    return f"{z:g} standard error{'' if z == 1 else 's'}"
 
 
 def _percent(method: Robust) -> str:

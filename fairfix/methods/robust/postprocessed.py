@@ -16,10 +16,10 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, anything, only
+from fairfix.methods.base import Solver, anything
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.assumed import assumption_of, surveyed
+from fairfix.methods.robust.assumed import assuming, assumption_of, surveyed
 from fairfix.methods.robust.notes import cut_note, extremes, reliance
 from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor
@@ -156,12 +156,11 @@ class Thresholds(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "epsilon", "z", "group", "bins", "learner", "l2"),
+                *("constraint", "sides", "assume", "z", "group", "bins", "learner", "l2"),
                 "survey_confidence",
             ),
             anything,
         ),
-        "assumption": only("auto", "certified", "soft", "epsilon", "identified", "radii"),
     }
 
     def bins(self, assumed: Assumption, groups: int) -> int:
@@ -178,8 +177,8 @@ class Thresholds(Postprocessed):
             assumed = Radii(tuple(noise.balls.home.tolist()))
         if isinstance(assumed, Sensitive) and noise.recording is None:
             raise DataError(
-                f"{method.name}: the noise table does not give the sizes of the true groups, which assumption epsilon "
-                "needs; set `noise_keep=true-given-noisy` if that holds, or use `assumption=certified` or soft"
+                f"{method.name}: the noise table does not give the sizes of the true groups, which `assume=eps` "
+                "needs; write `noise=FILE(keep=true-given-noisy)` if that holds, or use `assume=none`"
             )
         table, *others = noise.of_assumption(assumed)
         slack = min(method.slack_of_all or 0.0, 1.0)  # rates differ by no more than 1
@@ -189,7 +188,7 @@ class Thresholds(Postprocessed):
             )
         except Refuted as error:
             raise DataError(
-                f"{method.name}: {error}; use a larger `epsilon`, fewer `bins`, or `assumption=certified` or soft"
+                f"{method.name}: {error}; use a larger `assume=eps=NUMBER`, fewer `bins`, or `assume=none`"
             ) from error
         except ValueError as error:
             raise DataError(f"{method.name}: {error}") from error
@@ -207,7 +206,7 @@ class Ideal(Postprocessed):
             ),
             anything,
         ),
-        "assumption": only("auto", "certified", "soft", "radii"),
+        "assume": assuming("none", "radii"),
     }
 
     def bins(self, assumed: Assumption, groups: int) -> int:

@@ -34,6 +34,7 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     UsageError
         Nothing is known that holds for other people: the text says what could be promised.
     """
+    noise = method.noise_in_force(noise)
     name, table = method.assumption_of(noise), noise.table
     if noise.membership is not None:
         members, independent = (Members(name == "identified"),), ""
@@ -47,37 +48,30 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
         if noise.radii is None:
             raise UsageError(
                 "`guarantee`: radii computed from a noise table depend on how these rows were recorded; give them by "
-                "`noise_radius`, or use `solver=soft`, or `solver=ideal` with `assumption=soft`"
+                "`noise=radius:GROUP=NUMBER,...`, or use another `solver`, or `assume=none`"
             )
         balls = balls_for(noise.radii, names, column)
         near = (Near(balls.radii, balls.home),)
         its = "of its name" if balls.recorded(names) == balls.true else "that it is stated to be near"
-        words = f", and that each true group is within `noise_radius` of the recorded group {its}"
+        words = f", and that each true group is within its radius of the recorded group {its}"
         return Behind(tuple(names), balls.true, method.demands, near, near, False, words)
     assert table is not None
     noise, _ = noise.for_data(names, np.zeros(len(names)))
     table = noise.table
     assert table is not None
-    if name == "soft" and table.by_label:
-        if not table.says_noisy:
-            raise UsageError(
-                "`guarantee`: probabilities by label do not give the rates of labels, so without them nothing is known "
-                "that holds for the population; use `assumption=certified`"
-            )
-        table = NoiseTable(table.source, table.true, table.noisy, table.entries.sum(0), table.form)
     ways: tuple[Keep, ...] = noise.ways
     if name in ("identified", "epsilon"):
         ways = ("noisy-given-true",)
         if noise.of_recording != "noisy-given-true":
             raise UsageError(
-                f"`guarantee`: `assumption={name}` needs a table whose P(noisy | true) holds for the "
-                "population; set `noise_keep=noisy-given-true`, or use `assumption=certified` or soft"
+                f"`guarantee`: `assume={noise.assume}` needs a table whose P(noisy | true) holds for the "
+                "population; write `noise=FILE(keep=noisy-given-true)`, or use `assume=none`"
             )
         if table.entries[..., len(names) :].any():
             lost = ", ".join(map(repr, table.noisy[len(names) :]))
             raise UsageError(
                 f"`guarantee`: the noise table names {lost} as recorded, and no row is recorded so, so the "
-                "rule's decisions there are unknown; leave these entries out, or use `assumption=certified`"
+                "rule's decisions there are unknown; leave these entries out, or use `assume=none`"
             )
     surveyed = table.form == "count"
     exact = tuple(_allowed(method, name, noise, table, way, None) for way in ways)
@@ -86,7 +80,7 @@ def behind(method: Robust, noise: Noise, names: Sequence[str], column: str, alph
     counted = "from a survey of that population, whose error is included" if surveyed else "exact"
     assumed = {
         "identified": f", that recording depends on the true group{' and the label' * table.by_label} alone",
-        "epsilon": f", that recording depends on the score by at most {method.epsilon_of(noise):g}",
+        "epsilon": f", that recording depends on the score by at most {noise.epsilon or 0:g}",
     }.get(name, "")
     words = f", that {kept} of the noise table also holds in the population{assumed}, and that the table is {counted}"
     return Behind(table.noisy, table.true, method.demands, exact, allowed, surveyed, words)
@@ -109,5 +103,5 @@ def _allowed(
         return Columns(low, high)
     if name not in ("identified", "epsilon"):
         return Rows(low, high, point)
-    eps = method.epsilon_of(noise) if name == "epsilon" else 0.0
+    eps = noise.epsilon or 0.0
     return Recording(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)

@@ -240,13 +240,13 @@ def _require_cells(problem: RepairProblem, noise: Noise) -> None:
     if noise.table is not None:
         named = [*noise.table.noisy]
     if len(columns) > 1 and not set(named) & set(names):
-        what = noise.table.source if noise.table is not None else "`noise_radius`"
+        what = noise.table.source if noise.table is not None else "`noise=radius:...`"
         raise UsageError(
             f"robust: `protected` names {', '.join(columns)}, whose intersections are the groups, such as "
             f"{names[0]!r}, and "
             f"{what} does not describe them: describe the noise of the intersections under such names (a file "
             "with a row per "
-            "person is counted this way by `noise_columns=TRUE x TRUE,NOISY x NOISY`), or name the one column that it "
+            "person is counted this way by `noise=FILE(true=A x B,recorded=C x D)`), or name the one column that it "
             "describes"
         )
 

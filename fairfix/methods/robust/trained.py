@@ -1,6 +1,6 @@
 """The paper's own two methods: a linear rule over features, trained against the worst noise.
 
-``dro`` assumes N0, a ball around each recorded group; ``soft`` N1, soft assignments, or N2 (``certified``). Worst cases
+``dro`` assumes N0, a ball around each recorded group; ``soft`` N1, soft assignments, or N2 with labels. Worst cases
 are exact in place of steps of an adversary; see :mod:`fairfix.noisy.training`. N0 to N2 hold for any decision, so the
 recorded group may be among the features (``--group used``): the rule is then a score without it and a
 threshold per recorded group. Statements under N3 and N4 are about ``P(noisy | true)`` among rows that the rules of all
@@ -21,7 +21,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, anything, only
 from fairfix.methods.learned import Design, design_of, label_of, mean_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.assumed import assumption_of, surveyed
+from fairfix.methods.robust.assumed import assuming, assumption_of, surveyed
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
 from fairfix.methods.robust.rows import Binned, Merged, RowNoise, shares_of
 from fairfix.models.features import Features
@@ -132,7 +132,7 @@ class Dro(TrainedRule):
     option = "`solver=dro`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
-        "assumption": only("auto", "radii"),
+        "assume": assuming("radii"),
         "learner": only("linear"),
         "group": anything,
     }
@@ -162,7 +162,7 @@ class SoftGroups(TrainedRule):
     option = "`solver=soft`"
     reads: ClassVar = {
         **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
-        "assumption": only("auto", "soft", "certified"),
+        "assume": assuming("none"),
         "learner": only("linear"),
         "group": anything,
     }
