@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from fairfix.models.repaired import Repaired
     from fairfix.tasks.audit import AuditResult, audit
     from fairfix.tasks.compare import CompareResult, compare
+    from fairfix.tasks.count import count
     from fairfix.tasks.export import export
     from fairfix.tasks.fitting import Outcome, repair_table
-    from fairfix.tasks.merge import merge
     from fairfix.tasks.predict import load, predict
     from fairfix.tasks.repair import RepairResult, repair
 
@@ -49,9 +49,9 @@ _HOMES = {
     "models.repaired": "Repaired",
     "tasks.audit": "AuditResult audit",
     "tasks.compare": "CompareResult compare",
+    "tasks.count": "count",
     "tasks.export": "export",
     "tasks.fitting": "Outcome repair_table",
-    "tasks.merge": "merge",
     "tasks.predict": "load predict",
     "tasks.repair": "RepairResult repair",
 }
@@ -79,9 +79,9 @@ __all__ = [
     "UsageError",
     "audit",
     "compare",
+    "count",
     "export",
     "load",
-    "merge",
     "methods",
     "predict",
     "read_table",

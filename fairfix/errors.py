@@ -190,7 +190,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "value_undefined": "the value cannot be computed from the data",
         "not_computed": "the number was not computed: it needs a label, a score or an option that is missing",
         "fit_only": "a repair from counts was checked on the counts that it was fitted to; give others as "
-        "`proof_counts`",
+        "`holdout`",
         "not_proven": "the evaluation of a repair lacks a group, in its rule or held-out rows, or counts hide "
         "rows: no pass",
         "not_shown": "a group of this number is hidden by `suppress_below`",
@@ -232,7 +232,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "equal_rows": "rows with a randomized result equal others in all columns that the rule reads; name an `id`",
         "nothing_proven": "a repair from counts has no held-out counts; all of its numbers come from the "
         "training counts",
-        "held_out_unknown": "it is unknown whether training rows are among the held-out rows; count by `share`",
+        "held_out_unknown": "it is unknown whether training rows are among the held-out rows; count by `part`",
         "suppressed": "rows of small groups are hidden in the counts; certified rates account for them",
         "shared_ids": "rows with a randomized result share their row ID with another row, and therefore one draw",
         "waiver": "a waiver has expired, matches no check, or is used and ends soon: fix the model, or renew the "

@@ -272,7 +272,7 @@ def test_the_hook_is_the_one_of_the_docs() -> None:
     ("words", "completed"),
     [
         ("fairfix au", ["audit"]),
-        ("fairfix audit --counts", ["--counts-out"]),
+        ("fairfix count --sup", ["--suppress-below"]),
         ("fairfix audit --format j", ["json", "junit"]),
         ("fairfix explain to_", ["to_overall", "to_reference"]),
     ],

@@ -33,7 +33,7 @@ from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
-from fairfix.data.counts import Counts, Grid, check_cells, groups_of_cells
+from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
 from fairfix.data.files import open_source
 from fairfix.data.names import kept_threshold
 from fairfix.data.quantities import range_of, summed
@@ -201,7 +201,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class CountFile:
+class CountFile(SavedCounts):
     """Counts with all that is needed to audit them: the reading of the data, and what a report says of its source."""
 
     reading: Reading
@@ -363,22 +363,19 @@ def audit_counts(
 # ---------------------------------------------------------------------- merging
 
 
-def merged(files: Sequence[tuple[str, CountFile]], name: str | None = None) -> CountFile:
-    """Return the counts of several files, each with its name for messages, together in the order given.
-
-    ``name`` is what the data is called from now on; None keeps the names of the sources.
-    """
+def merged(files: Sequence[tuple[str, CountFile]]) -> CountFile:
+    """Return the counts of several files, each with its name for messages, together in the order given."""
     (_, first), *others = files
     for other in others:
         require_alike(files[0], other, "cannot be added")
         if (one := first.share) != (two := other[1].share):
             names = f"{one or 'all rows'} in {files[0][0]}, {two or 'all rows'} in {other[0]}"
-            raise UsageError(f"counts of different parts of the rows (`share`) cannot be added: {names}")
+            raise UsageError(f"counts of different parts of the rows (`part`) cannot be added: {names}")
     contents = [content for _, content in files]
     return CountFile(
         first.reading,
         tuple(piece for content in contents for piece in content.pieces),
-        (name,) if name else tuple(source for content in contents for source in content.sources),
+        tuple(source for content in contents for source in content.sources),
         {
             key: value
             for key, value in first.inferred.items()

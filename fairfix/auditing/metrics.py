@@ -123,7 +123,7 @@ NEEDS: Mapping[str, str] = {
     "probability": "a score that is a probability (`score_scale=probability`, percent, margin or logit)",
     "decision": "decisions (`prediction`, `probability`, or a score with a threshold)",
     "bins": "a score in a known range (`score_scale=probability`, percent or margin)",
-    "second pass": "all rows, not only counts (no `one_pass`)",
+    "second pass": "all rows, not only counts",
     "individual": "`individual`",
     "model": "a model file (`model`), which scores changed rows",
     "number": "a protected number, in the evaluation of a repair by the method ramp (`protected_number`)",

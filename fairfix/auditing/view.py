@@ -135,7 +135,7 @@ class Evidence:
         elif reading.score_scale not in SCORE_RANGE:
             out["calibration_error"] = "calibration bins need scores in [0, 1]"
         if self.above_median is None:
-            out["scoring_rate"] = "the exact pooled median needs a second pass (leave out `one_pass`)"
+            out["scoring_rate"] = "the exact pooled median needs rows, not only counts"
         return out
 
 

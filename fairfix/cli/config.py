@@ -14,6 +14,7 @@ write to. So it has no key that reaches beyond the files beneath its own folder 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from fairfix.tasks.request import (
     RECORD,
     AuditRequest,
     CompareRequest,
+    CountRequest,
     PredictRequest,
     RepairRequest,
     paths_of,
@@ -39,11 +41,11 @@ from fairfix.tasks.request import (
 
 FILE_NAME = "fairfix.toml"
 PATHS = frozenset(("output", "picture")).union(
-    *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, PredictRequest))
+    *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, CountRequest, PredictRequest))
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out`` and ``noise``."""
 
-WRITTEN = ("output", "counts_out", "picture")
+WRITTEN = ("output", "picture")
 """Options that name a file to write; so do the entries of ``out``."""
 
 CODE, DATABASE = "a model file can be code", "it queries a database with your credentials"
@@ -56,6 +58,17 @@ NAMED: Mapping[str, str] = {
     "cluster": CLUSTER,
 }
 """Keys that only a file has which the user named, and why."""
+
+
+def names_file(name: str, value: Any) -> bool:
+    """Tell whether the value of an option names a file; that of ``holdout`` may be a fraction."""
+    if name not in PATHS or value is None:
+        return False
+    try:
+        return name != "holdout" or not math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return True
+
 
 WAIVERS = "waivers"
 """Key of the tables of waivers."""
@@ -136,7 +149,7 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
         texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
         if name in NAMED:
             yield name, NAMED[name]
-        elif name in PATHS or name in ("out", "noise"):
+        elif names_file(name, setting) or name in ("out", "noise"):
             kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
             places = [text.partition("=")[2] if name == "out" else text for text in texts]
             places = list(filter(None, (file_of(text)[0] for text in texts))) if name == "noise" else places
@@ -181,7 +194,9 @@ def _endings(name: str, kind: str) -> Sequence[str]:
         from fairfix.data.recognition import table_endings
 
         return table_endings()
-    return {"counts_out": (".counts",), "picture": (".png", ".svg")}.get(name, (".fairfix",))
+    if name == "output" and kind == "count":
+        return (".counts",)
+    return (".png", ".svg") if name == "picture" else (".fairfix",)
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:
@@ -251,13 +266,13 @@ def _beneath(folder: Path, file: str) -> str:
 
 def _value(name: str, value: Any, path: Path) -> Any:
     """Return a value as the command line would hold it; file names become relative to the file's folder."""
-    if name in PATHS and not isinstance(
+    if names_file(name, value) and not isinstance(
         value, (str, list)
     ):  # a list is refused as of all that take one value
         raise ConfigError(
             f"{path}: {name.replace('_', '-')!r} is {value}; write the name of the file as a text"
         )
-    if name in PATHS and isinstance(value, str):
+    if names_file(name, value) and isinstance(value, str):
         column = name == "baseline" and not _is_there(path.parent, value)
         return value if column else _beneath(path.parent, value)
     if name == "noise":

@@ -29,7 +29,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "header",
         ),
         *("table", "sql"),
-        *("counts_out", "share", "from_counts", "proof_counts", "one_pass"),
+        "part",
     ),
     "Groups": (
         *("protected", "bands", "merge", "intersect", "reference", "strata", "missing_group", "unseen_group"),

@@ -23,7 +23,7 @@ from fairfix.data.names import nearest, split_names
 from fairfix.data.urls import STANDARD, dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
-from fairfix.tasks.request import WRITTEN, DataRequest, Domain, GateRequest, Request, parameters_of
+from fairfix.tasks.request import Domain, GateRequest, ReportRequest, Request, parameters_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -56,6 +56,46 @@ class Once(click.Option):
                 raise click.UsageError(f"{name} is given {len(given)} times, with {each}; give it once", ctx)
             opts = {**opts, str(self.name): given[0]}
         return super().consume_value(ctx, opts)
+
+
+class Data(click.Argument):
+    """DATA: one file or the like; or several of counts."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser take every word."""
+        parser.add_argument(self, dest=self.name, nargs=-1)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        """Return the one value, or all where there are several; of none, what else says it."""
+        words = opts.get(str(self.name)) or ()
+        if not isinstance(words, tuple) or not words:
+            opts = {name: value for name, value in opts.items() if name != self.name}
+        elif len(words) == 1:
+            opts = {**opts, str(self.name): words[0]}
+        return super().consume_value(ctx, opts)
+
+
+class Several(click.Path):
+    """The path of data, or those of several files of counts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value; a usage error where there are several, and none are counts."""
+        if not isinstance(value, tuple):
+            return super().convert(value, param, ctx)
+        from fairfix.tasks.count import is_counts
+
+        if not any(map(is_counts, value)):
+            many = "s" if len(value) > 2 else ""
+            raise click.UsageError(f"Got unexpected extra argument{many} ({' '.join(value[1:])})", ctx)
+        return value
+
+
+class FractionOrPath(click.Path):
+    """The path of data, or a fraction of rows."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value; the request reads the number."""
+        return value if isinstance(value, float) else super().convert(value, param, ctx)
 
 
 class Choice(click.Choice[str]):
@@ -115,16 +155,16 @@ def _standard_input() -> str | None:
 SEVERAL = "  Repeat, or separate by commas."
 
 
-def options_of(kind: type[Request], *, data_required: bool = True) -> Decorator[Any]:
-    """Return the options of a request, in the order of its fields."""
+def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:
+    """Return the options of a request, in the order of its fields; ``several``: whether its data may be many files."""
     made: list[Decorator[Any]] = []
     for name, (default, domain) in parameters_of(kind).items():
         if domain.positional:
             envvar = "FAIRFIX_DATA" if name == "data" else None
             more: dict[str, Any] = {"default": _standard_input} if name == "data" else {}
-            made.append(
-                click.argument(name, envvar=envvar, type=click.Path(), required=data_required, **more)
-            )
+            if name == "data" and several:
+                more |= {"cls": Data, "type": Several(), "metavar": "DATA..."}
+            made.append(click.argument(name, envvar=envvar, required=True, **{"type": click.Path(), **more}))
             continue
         settings: dict[str, Any] = {
             "help": as_options(domain.help),
@@ -201,7 +241,9 @@ def _type(domain: Domain) -> Any:
     if domain.choices:
         return Choice(domain.choices)
     if domain.kind is object:
-        return Specification() if domain.many else click.Path()
+        if domain.many:
+            return Specification()
+        return click.Path() if domain.metavar != "FRACTION|DATA" else FractionOrPath()
     if domain.kind not in (int, float) or domain.many:
         return None
     if domain.kind is int:
@@ -218,26 +260,9 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     configured = frozenset(name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP)
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
-    if issubclass(kind, DataRequest) and (record := ctx.meta.get("fairfix.record")):
+    if issubclass(kind, ReportRequest) and (record := ctx.meta.get("fairfix.record")):
         more["record"] = {**record, "command": asked_of(ctx).line or ctx.command_path}
     return kind(**{name: ctx.params[name] for name in names} | more, explicit=explicit, configured=configured)
-
-
-def without_data(ctx: click.Context) -> dict[str, Any]:
-    """Return what takes the place of parameters about data where there are counts; else raise where there is no data.
-
-    The configuration may name data, which other commands read.
-    """
-    if not ctx.params["from_counts"]:
-        if not ctx.params["data"]:
-            raise click.MissingParameter(ctx=ctx, param_hint="'DATA'", param_type="argument")
-        return {}
-    names = ("data", "table", "sql", "model", "trust_model", "features", *WRITTEN)
-    return {
-        name: () if name == "features" else None
-        for name in names
-        if ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE
-    }
 
 
 def _waivers(ctx: click.Context) -> dict[str, Any]:
@@ -459,7 +484,7 @@ def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
     Those of methods are of a list, or of the ``methods`` themselves, which take seconds to import.
     """
     out = {}
-    for name in ("audit", "repair", "compare", "predict"):
+    for name in ("audit", "repair", "compare", "count", "predict"):
         command: click.Command = import_module(f"fairfix.cli.{name}").command
         params = command.get_params(click.Context(command, resilient_parsing=not methods))
         names = (_key(param) for param in params if param.expose_value and param.name not in HIDDEN_SETTINGS)
@@ -482,7 +507,7 @@ def require_unsuppressed(ctx: click.Context) -> None:
             f"{source}, and 'fairfix {ctx.command.name}' does not hide groups: its results and artifacts show "
             "all of them. "
             "Unset it, use --no-config, or move it to [audit] if it is for audits only; to repair without small "
-            "groups, use --from-counts with counts of 'fairfix audit --suppress-below N --counts-out FILE'"
+            "groups, repair counts of 'fairfix count --suppress-below N'"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fairfix.cli.config import PATHS, WRITTEN
+from fairfix.cli.config import PATHS, WRITTEN, names_file
 from fairfix.cli.options import talk
 from fairfix.cli.unrun import asked_of
 from fairfix.data.noise_spec import file_of
@@ -94,12 +94,13 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             raise UsageError(NO_CHECKS.format(name=name))
     written = [(f"--out {text}", _format_and_file(text)[1]) for text in given.get("out", ())]
     written += [(as_options(f"`{name}={given[name]}`"), given[name]) for name in WRITTEN if given.get(name)]
-    read = {
-        name: given[name] for name in ("result", *sorted(PATHS)) if name not in WRITTEN and given.get(name)
-    }
-    for file, _ in map(file_of, given.get("noise", ())):
-        read |= {"noise": file} if file else {}
-    seen = {Path(file).resolve(): as_options(f"`{name}`") for name, file in read.items()}
+    read: list[tuple[str, str]] = []
+    for name in ("result", *sorted(PATHS)):
+        if name not in WRITTEN and given.get(name) and (name == "result" or names_file(name, given[name])):
+            several = given[name] if isinstance(given[name], tuple) else (given[name],)
+            read += [(name, one) for one in several]
+    read += [("noise", file) for file, _ in map(file_of, given.get("noise", ())) if file]
+    seen = {Path(one).resolve(): as_options(f"`{name}`") for name, one in read}
     for text, path in written:
         if scheme_of(path):
             _check_url(shown_argument(text), path, report=text.startswith("--out "))
@@ -116,9 +117,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             raise UsageError(f"{text}: the folder {Path(path).parent} does not exist")
         if place in seen:
             raise UsageError(f"{text}: this file is also used by {seen[place]}; name another one")
-        if place.exists() and (
-            of := next((name for name, file in read.items() if _is_among(place, file)), None)
-        ):
+        if place.exists() and (of := next((name for name, one in read if _is_among(place, one)), None)):
             raise UsageError(f"{text}: this file is also used by `{of}`; name another one")
         seen[place] = text
     if "out" in given:
@@ -126,11 +125,11 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
         asked.checked(given["format_"], list(map(_format_and_file, given["out"])))
 
 
-def _is_among(place: Path, read: object) -> bool:
+def _is_among(place: Path, read: str) -> bool:
     """Return whether a file is one of those that a folder or a pattern names."""
     from fairfix.data.opening import paths_of
 
-    if not isinstance(read, str) or scheme_of(read):
+    if scheme_of(read):
         return False
     try:
         return place in {path.resolve() for path in paths_of(read)}

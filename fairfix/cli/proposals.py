@@ -19,7 +19,7 @@ from fairfix.errors import FairfixError
 from fairfix.tasks.synonyms import COMMANDS, PARAMETERS, ours
 
 OF_OUTPUTS = ("-o", "--output", "--report", "--report-file", "--out-file", "--output-file", "--save")
-UNNEEDED = ("--metrics", "--metric")
+UNNEEDED = ("--metrics", "--metric", "--one-pass")
 """Options of other tools without a meaning here: a report has all metrics."""
 
 MODELS = (".pkl", ".pickle", ".joblib", ".skops", ".onnx", ".ubj", ".cbm")
@@ -76,6 +76,8 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     names = group.list_commands(context)
     if not words:
         return []
+    if words[0] == "audit" and "--counts-out" in words:
+        words = ["count", *("-o" if one == "--counts-out" else one for one in words[1:])]
     if words[0] not in names:
         words = _with_command(words, names)
     command = group.get_command(context, words[0]) if words else None
@@ -89,7 +91,7 @@ def instead_of(arguments: Sequence[str], group: click.Group) -> list[str]:
     line = _Line(words[1:], flags | {"-h", "--help", "--sum"})
     if not (_rename(line, offered | {"-h", "--help"}) and _place(line, offered)):
         return []
-    if words[0] == "repair" and not {"--method", "--from-counts"} & {name for name, _ in line.options}:
+    if words[0] == "repair" and "--method" not in {name for name, _ in line.options}:
         line.options.append(("--method", "ramp"))
     out = [words[0], *line.words]
     return _copied([out]) if out != list(arguments) and line.others else []
@@ -173,6 +175,8 @@ def _place(line: _Line, offered: set[str]) -> bool:
             line.others.remove(word)
             line.options.append(("--model", word))
     extra = line.others[1:]
+    if "-o" in offered and "--part" in offered and all(Path(one).exists() for one in line.others):
+        return True  # several files of counts
     if extra and ("--protected" not in offered or any(Path(one).exists() for one in extra)):
         return False
     if extra:

@@ -22,7 +22,6 @@ from fairfix.cli.options import (
     settle,
     talk,
     undecided_option,
-    without_data,
 )
 from fairfix.cli.outputs import check_outputs, locate, print_report, publishing, write_reports
 from fairfix.cli.progress import working
@@ -249,7 +248,7 @@ def _apply_method_table(ctx: click.Context) -> None:
 
 
 @click.command("repair", cls=RepairCommand)
-@options_of(RepairRequest, data_required=False)
+@options_of(RepairRequest, several=True)
 @option(
     "--set",
     "set_",
@@ -277,7 +276,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method ramp --protected race --id applicant_id
     fairfix repair loans.parquet --method ramp --protected race,sex --slack 0.02
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
-    fairfix repair --from-counts a.counts --proof-counts b.counts --method ramp
+    fairfix repair a.counts --method ramp --holdout b.counts
 
     Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together, for
     parity between their intersections. Checks apply to the repaired decisions on held-out rows.
@@ -291,7 +290,6 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     if format_of(given["output"]):
         raise click.UsageError(f"-o {given['output']}: names the repaired predictor, not a report", ctx)
     check_outputs(given)
-    unused = without_data(ctx)
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
@@ -302,7 +300,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
         )
     with publishing():
         with working(given, f"repairing by {given['method']}"):
-            request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"], **unused)
+            request = request_of(ctx, RepairRequest, parameters=parameters, output=given["output"])
             result = run_repair(request)
         locate(result.content, ctx)
         printed = write_reports(result.content, given)

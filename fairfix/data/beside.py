@@ -109,7 +109,7 @@ def with_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
     if not arrays:
         return out
     first = next(iter(arrays))
-    if given.get("from_counts") is not None or isinstance(data, (str, os.PathLike)) or is_database(data):
+    if isinstance(data, (str, os.PathLike)) or is_database(data):
         raise UsageError(
             f"`{first}`: values go with rows in memory; give the name of a column, or read the data first, as in "
             "data=pandas.read_csv(...)"

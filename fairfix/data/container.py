@@ -150,14 +150,14 @@ def read(path: str | os.PathLike[str], kind: str = NAME) -> Artifact:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Return what the format of a file is called, as far as that can be told; else that of an artifact."""
+    """Return what the format of a file is called; empty where it is damaged."""
     content = _content(path)
     try:
         reader = _Reader(name_of(os.fspath(path)), content, NAME)
         name = reader.manifest(reader.members()).get("format")
-    except Exception:  # damaged: as an artifact it is refused with a reason
-        return NAME
-    return name.partition("/")[0] if isinstance(name, str) else NAME
+    except Exception:  # whoever reads it says what is wrong
+        return ""
+    return name.partition("/")[0] if isinstance(name, str) else ""
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:

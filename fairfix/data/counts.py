@@ -29,6 +29,10 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+class SavedCounts:
+    """Counts that are data in place of rows; what they are is up to :mod:`fairfix.auditing.countfile`."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """Half-open score bins ``[k, k + 1) / 2**exponent`` for ``first <= k <= last``, cut at thresholds too."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fairfix.data.files import FileSource, file_kinds, head_of
@@ -188,13 +189,26 @@ def _office(place: Place) -> type[FileSource] | None:
     names = set(members_of(place))
     if MANIFEST in names:
         raise DataError(
-            f"{place.name} is a file of fairfix, not data; show its content: fairfix inspect {place.name}"
+            f"{place.name} is a file of fairfix, not rows; show its content: fairfix inspect {place.name} (counts are "
+            "data of audit, repair and count)"
         )
     if "[Content_Types].xml" in names or "content.xml" in names:
         if kind := file_kinds().get(".xlsx"):
             return kind
         raise DataError(f"{place.name} is an Office document; save the table in it as CSV")
     return None
+
+
+def holds_manifest(place: Place) -> bool:
+    """Tell whether a file is one of fairfix by its content: a ZIP with a manifest."""
+    head = head_of(place, 64)
+    if packing_of_head(head) is not ZIP:
+        return False
+    if head[30:].startswith(MANIFEST.encode()):  # the first file in it, behind the header
+        return True
+    with suppress(DataError):
+        return MANIFEST in members_of(place)
+    return False
 
 
 def _other(head: bytes, *, text: bool) -> str:
@@ -231,7 +245,7 @@ def not_a_result(path: str) -> str:
         return ""
     place = local(path)
     head = head_of(place, HEAD)
-    if packing_of_head(head) is ZIP and MANIFEST in members_of(place):
+    if holds_manifest(place):
         what = "saved counts" if kind_of(path) == COUNTS else "a repaired predictor"
         return f"; it is {what}, show its content: fairfix inspect {shown}"
     if OWN.match(head):

@@ -87,7 +87,7 @@ def _gathered(pieces: Iterable[KeptRows], where: str) -> KeptRows:
             if size > MOST_SCORES:
                 raise DataError(
                     f"{where}: exact distances of the scores need more than {MOST_SCORES:,} rows of other scores in "
-                    "memory; set `one_pass`, for bounds of them"
+                    "memory; use counts, for bounds of them: 'fairfix count'"
                 )
             room = min(
                 max(KEEP_ROWS, 2 * size), MOST_SCORES + KEEP_ROWS

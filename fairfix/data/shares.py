@@ -35,9 +35,9 @@ class Share:
         try:
             low, high = map(float, text.split(":"))
         except ValueError:
-            raise UsageError(f"`share={text}`: write it as FROM:TO, such as 0:0.7") from None
+            raise UsageError(f"`part={text}`: write it as FROM:TO, such as 0:0.7") from None
         if not 0 <= low < high <= 1:
-            raise UsageError(f"`share={text}`: FROM must be below TO, and both between 0 and 1")
+            raise UsageError(f"`part={text}`: FROM must be below TO, and both between 0 and 1")
         return cls(low, high, columns, by_id, seed)
 
     @classmethod
@@ -50,7 +50,7 @@ class Share:
             by_id=codec.truth,
             seed=codec.whole(),
         )(value)
-        codec.need(held["low"] < held["high"], "a `share` is empty")
+        codec.need(held["low"] < held["high"], "a `part` is empty")
         return cls(**held)
 
     def __str__(self) -> str:
@@ -69,5 +69,5 @@ class Share:
         if (self.columns, self.by_id, self.seed) != (other.columns, other.by_id, other.seed):
             return f"they use different hashes ({self}; {other})"
         if self.low < other.high and other.low < self.high:
-            return f"`share={self.low:g}:{self.high:g}` and `share={other.low:g}:{other.high:g}` overlap"
+            return f"`part={self.low:g}:{self.high:g}` and `part={other.low:g}:{other.high:g}` overlap"
         return ""

@@ -51,7 +51,7 @@ class SharedSource(Source):
             if self.share.by_id and identity[0].null_count:
                 raise DataError(
                     f"id column {self.share.columns[0]!r} is missing in {identity[0].null_count:,} rows of "
-                    f"{part.where}; `share` selects rows by ID, so fill them"
+                    f"{part.where}; `part` selects rows by ID, so fill them"
                 )
             inside = self.share.holds(identities(identity, self._identity))
             yield batch.select(columns).filter(arrow_array(inside))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,16 +15,11 @@ from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
-from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.canonical import canonical_group
-from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values, with_values
-from fairfix.data.reading import Reading
-from fairfix.data.row_filter import LEFT_OUT, parse_condition
+from fairfix.data.row_filter import LEFT_OUT
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
-from fairfix.errors import DataError, UsageError
-from fairfix.models.scoring import ScoredSource
+from fairfix.errors import UsageError
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
 from fairfix.tasks.changes import (
@@ -36,14 +30,11 @@ from fairfix.tasks.changes import (
     compare_results,
     compare_rows,
 )
+from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import (
-    COLUMNS,
-    READ_AS,
-    VALUED,
     Dataset,
     apply_waivers,
     explaining,
-    file_name,
     log,
     noise_of,
     open_data,
@@ -63,14 +54,13 @@ from fairfix.tasks.messages import (
     of_weights,
 )
 from fairfix.tasks.record import add_record
-from fairfix.tasks.request import MULTICLASS, AuditRequest, DataRequest, function_of
+from fairfix.tasks.request import MULTICLASS, AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.files import Source
-    from fairfix.data.shares import Share
     from fairfix.noisy.description import Noise
     from fairfix.tasks.changes import BothModels
 
@@ -82,62 +72,65 @@ class AuditResult(Result):
     Attributes
     ----------
     report
-        The numbers, typed: ``report.block("race").comparisons["ks.to_overall"].value.low``. None where ``counts_out``
-        asked for the counts of a piece of data that is too small for a report, for the reason in ``no_report``. Of
-        many classes (``task="multiclass"``) those of all together: accuracy and class gaps.
+        The numbers, typed: ``report.block("race").comparisons["ks.to_overall"].value.low``. Of many classes
+        (``task="multiclass"``) those of all together: accuracy and class gaps.
     classes
         Class -> its report, against the rest; empty unless there are many.
-    counts
-        Counts that ``counts_out`` asked for.
     """
 
-    report: AuditReport | None
-    counts: CountFile | None = None
-    no_report: str = ""
+    report: AuditReport
     classes: Mapping[str, AuditReport] = field(default_factory=dict)
 
 
 def run_audit(request: AuditRequest) -> AuditResult:
-    """Return the result of an audit; writes nothing."""
+    """Audit a model: metrics per group, comparisons with intervals, and verdicts.
+
+    The result is that of ``fairfix audit`` with the options of these names; ``result.to_json()`` is what its
+    ``--format json`` prints. ``audit(frame, protected="race")`` is enough where label and score have usual names.
+
+    Raises
+    ------
+    UsageError, DataError
+        Parameters do not go together, or the data cannot answer; the message names parameter, column and remedy.
+    """
     from fairfix.auditing.suppression import withholding
 
     if not request.metrics:
-        with withholding(request.suppress_below, _named(request)):
+        with withholding(request.suppress_below, request.data):
             return _run(request)
     own = own_metrics(request.metrics)
-    with added(own), withholding(request.suppress_below, _named(request)):
+    with added(own), withholding(request.suppress_below, request.data):
         result = _run(request)
-    forms = {"own_metrics": [one.as_json for one in own]} if result.content else {}
-    return replace(result, content={**result.content, **forms})
-
-
-def _named(request: AuditRequest) -> Any:
-    """Return the data, or the counts, that a request names."""
-    return request.data if request.from_counts is None else request.from_counts
+    return replace(result, content={**result.content, "own_metrics": [one.as_json for one in own]})
 
 
 def _run(request: AuditRequest) -> AuditResult:
-    _check_bands(request)
-    if request.profile and request.from_counts is None and "missing_group" not in request.explicit:
+    counts = counts_of(request.data)
+    if counts is not None:
+        request = of_counts(request)
+    else:
+        check_bands(request)
+    if request.profile and counts is None and "missing_group" not in request.explicit:
         request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
     _, allowances = read_checks(request.check)
     if allowances and not request.has("baseline"):
         raise UsageError(f"check {allowances[0].text!r} limits a change, so it needs `baseline`")
     waivers, base = waivers_of(request), baseline_of(request.baseline)
+    if base is not None and (old := counts_of(base.data)) is not None:
+        base = replace(base, result=as_saved(audit_dict(_of_counts(replace(request, check=()), old))))
     if request.task == MULTICLASS:
         return _of_classes(request, allowances, waivers, base)
-    counts: CountFile | None = None
     data: Dataset | None = None
     notes: list[Note] = said_of_unused(request)
     both: BothModels | None = None
-    if request.from_counts is not None:
-        report = _of_counts(request)
+    if counts is not None:
+        report = _of_counts(request, counts)
         if base is not None and base.result is None:
-            raise UsageError("`baseline`: saved counts have no rows; give a saved result")
+            raise UsageError(
+                "`baseline`: the data is counts, which have no rows; give a saved result or counts"
+            )
     else:
-        by_id = (
-            (base is not None and base.result is None) or request.share or request.counterfactuals is not None
-        )
+        by_id = (base is not None and base.result is None) or request.counterfactuals is not None
         data = open_data(
             request if by_id else replace(request, id=None),
             protected_needed=request.noise_spec.membership is None,
@@ -149,11 +142,8 @@ def _run(request: AuditRequest) -> AuditResult:
                 of_old = both.steps if both else (partial(_old, request, data, base),)
                 unsent(partial(_read, request, data, []), *of_old)
         with explaining(data):
-            made, counts, why = _read(request, data, notes)
-        if made is None:
-            return AuditResult({}, None, counts, why)
-        report = made
-    if "intersect" in request.explicit - request.configured and len(report.reading.columns.protected) == 1:
+            report = _read(request, data, notes)
+    if "intersect" in request.explicit - request.configured and len(report.reading.columns.protected) < 2:
         notes.append(Note("`intersect` has no effect here: a single column has no intersections", "unused"))
     everybody = report.overall.metrics
     wrong = [*of_direction(everybody.get("auc"), report.reading)]
@@ -183,7 +173,7 @@ def _run(request: AuditRequest) -> AuditResult:
             base = replace(base, result=_old(request, data, base))
         compare_results(content, base, allowances, request, report.settings, data)
     apply_waivers(content, waivers, request)
-    return AuditResult(add_record(content, request, None if data is None else data.source), report, counts)
+    return AuditResult(add_record(content, request, None if data is None else data.source), report)
 
 
 def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | None:
@@ -205,14 +195,12 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
 
 def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Any:
     """Return the saved form of the same audit of the rows of a baseline."""
-    same = replace(request, check=(), counts_out=None, share=None, counterfactuals=None)
+    same = replace(request, check=(), counterfactuals=None)
     source = opened(request, base.data)
     log.info("auditing the baseline %s", source.name)
     old = replace(data, source=source, inferred={})
     with explaining(old):
-        report, _, _ = _read(same, old, [])
-    assert report is not None
-    return as_saved(audit_dict(report))
+        return as_saved(audit_dict(_read(same, old, [])))
 
 
 def _of_classes(
@@ -270,17 +258,6 @@ def _of_classes(
     return AuditResult(add_record(content, request, data.source), made.everybody, classes=made.classes)
 
 
-def _check_bands(request: AuditRequest) -> None:
-    """Raise a UsageError where small groups are to be hidden and edges of bands would be values of single rows."""
-    for name, rule in parse_bands(request.bands).items():
-        if request.suppress_below and request.from_counts is None and rule in PARTS:
-            raise UsageError(
-                f"`bands={name}={rule}`: with `suppress_below` give the edges as numbers, such as "
-                f"`bands={name}=25,40,60`: {rule} are values of single rows, including hidden ones, and "
-                "the names of the bands would reveal them"
-            )
-
-
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
     crossed = request.individual or request.counterfactuals is not None or request.profile == "ll144"
     return Settings(
@@ -307,15 +284,10 @@ def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
 # ---------------------------------------------------------------------- data
 
 
-def _read(
-    request: AuditRequest, data: Dataset, notes: list[Note]
-) -> tuple[AuditReport | None, CountFile | None, str]:
-    """Return report and counts of data; of a piece of data that makes no report the reason why.
-
-    What there is to say of it goes into ``notes``.
-    """
-    settings = _settings(request, request.protected, exact=not (request.one_pass or request.counts_out))
-    if request.suppress_below and not request.counts_out:
+def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> AuditReport:
+    """Return the report of data; what there is to say of it goes into ``notes``."""
+    settings = _settings(request, request.protected, exact=True)
+    if request.suppress_below:
         from fairfix.auditing.suppression import shown_rows, tables_of
 
         tables = tables_of(data.reading.columns, intersect=settings.intersect)
@@ -326,54 +298,8 @@ def _read(
         more = _individual(request, data) if request.individual else None
         if request.counterfactuals is not None:
             more = joined(more or {}, _counterfactuals(request, data, notes))
-    if not request.counts_out:
-        with workers_of(request.cluster, request.threads) as workers:
-            return (
-                _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more),
-                None,
-                "",
-            )
-    from fairfix.auditing.countfile import audit_counts, count, count_shown
-
-    about: Any = {"inferred": data.inferred, "model": _model(request, data)}
-    if request.share is not None:
-        data, about["share"] = _shared(request, data, request.share)
     with workers_of(request.cluster, request.threads) as workers:
-        source = data.source.read_by(workers)
-        if request.suppress_below:
-            counts = count_shown(source, data.reading, request.suppress_below, **about)
-        else:
-            counts = count(source, data.reading, **about)
-    try:
-        report = audit_counts(counts, settings, more)
-        require_two_groups(report)
-    except DataError as error:
-        if request.check:
-            raise
-        # a piece of data makes no report of its own, and nothing hangs on one
-        return None, counts, str(error)
-    return report, counts, ""
-
-
-def _shared(request: AuditRequest, data: Dataset, text: str) -> tuple[Dataset, Share]:
-    """Return the rows of a share; a model file scores them alone."""
-    from fairfix.models.shares import SharedSource
-
-    whole = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
-    share = SharedSource(whole, data.reading, text, request.seed)
-    log.info("counting share %s", share.share)
-    if not share.share.by_id:
-        log.info(
-            "rows without an ID are identified by their values: equal rows are all in the same `share`; better "
-            "name an `id`"
-        )
-    source = share if data.model is None else ScoredSource(share, data.model)
-    return replace(data, source=source), share.share
-
-
-def _model(request: AuditRequest, data: Dataset) -> dict[str, str]:
-    """Return which file scored the rows; empty where they came with scores."""
-    return {"file": file_name(data.model.path), "sha256": data.model.identity} if data.model else {}
+        return _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more)
 
 
 def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: More | None) -> AuditReport:
@@ -381,6 +307,8 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     source, reading = data.source, data.reading
     noise = _noise(request, data)
     if noise is not None and noise.membership is not None:
+        if request.strata and not request.protected:
+            raise UsageError("`strata` needs `protected`, whose groups are compared within levels")
         from fairfix.noisy.membership import audit_membership
 
         groups, independent = noise.membership, noise.independent
@@ -399,7 +327,7 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     else:
         report = audit_data(source, reading, settings, more)
     require_two_groups(report)
-    return replace(_accounted(report, source), inferred=data.inferred, model=_model(request, data))
+    return replace(_accounted(report, source), inferred=data.inferred, model=model_of(data))
 
 
 def _accounted(report: AuditReport, source: Source) -> AuditReport:
@@ -408,15 +336,6 @@ def _accounted(report: AuditReport, source: Source) -> AuditReport:
         return report
     excluded = {LEFT_OUT: source.left_out, **report.excluded}
     return replace(report, rows_read=report.rows_read + source.left_out, excluded=excluded)
-
-
-def save_counts(result: AuditResult, request: AuditRequest) -> str:
-    """Write the counts that ``counts_out`` asks for; return what is to be said when the file stands, or nothing."""
-    if (counts := result.counts) is None:
-        return ""
-    counts.save(request.counts_out)
-    read = "" if request.suppress_below else f"{counts.read:,} rows read, "
-    return f"wrote {request.counts_out}: {read}{counts.used:,} counted in one pass"
 
 
 def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
@@ -472,88 +391,14 @@ def _counterfactuals(request: AuditRequest, data: Dataset, notes: list[Note]) ->
     return of_counterfactuals(table, judge, copies, request.confidence)
 
 
-# ---------------------------------------------------------------------- counts
+def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:
+    """Audit counts."""
+    from fairfix.auditing.countfile import audit_counts
 
-
-def _of_counts(request: AuditRequest) -> AuditReport:
-    """Audit saved counts."""
-    from fairfix.auditing.countfile import CountFile, audit_counts
-
-    if request.cluster is not None:
-        raise UsageError("`cluster` needs rows, and `from_counts` has none; leave one out")
-    if request.noise:
-        raise UsageError("`from_counts`: leave out `noise`; saved counts have no rows")
-    counts = request.from_counts
-    if not isinstance(counts, CountFile):
-        counts = CountFile.load(counts)
     check_agreement(request, counts.reading)
     report = audit_counts(counts, _settings(request, counts.reading.columns.protected, exact=False))
     require_two_groups(report)
     return report
 
 
-def check_agreement(request: DataRequest, reading: Reading) -> None:
-    """Raise where a parameter says something else than the counts were taken with."""
-    cuts, cut = (
-        reading.thresholds,
-        request.threshold,
-    )  # that of the counts was rounded to the type of the scores
-    same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
-    held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
-    held |= {name: getattr(reading, name) for name in READ_AS}
-    for part in VALUED:
-        if (text := getattr(request, part)) is not None:
-            name, levels = column_and_values(text, tuple(filter(None, (held[part],))), part)
-            own = getattr(reading, f"positive_{part}")
-            agrees = name == held[part] and levels in ((), own)
-            held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
-            if part == "label" and (kept := reading.label_threshold):
-                same_label = column_and_threshold(text, (str(reading.columns.label),)) == (name, kept)
-                held[part] = text if same_label or text == name else f"{reading.columns.label}{kept}"
-            elif part == "label" and column_and_threshold(text, ()):
-                held[part] = with_values(str(reading.columns.label), own or ("1",))
-    held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
-    for name, rule in parse_bands(request.bands).items():
-        own, word = reading.bands.get(name), isinstance(rule, str)
-        # which quantiles there were is not kept
-        if own is None or (bool(own) != (rule in PARTS) if word else rule != own):
-            edges = ",".join(map(written, own or ())) or "none"
-            raise UsageError(
-                f"`bands={name}`: in the counts, its bands begin at {edges}; leave it out, or count the data again"
-            )
-    if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
-        raise UsageError(
-            "`merge`: the counts were made with other names, or none; leave it out, or count the data again"
-        )
-    if request.where is not None and str(parse_condition(request.where)) != reading.where:
-        raise UsageError(
-            f"`where`: the counts are of {reading.where or 'all rows'}; leave it out, or count the data again"
-        )
-    for name, value in held.items():
-        asked = getattr(request, name, None)
-        if (name in request.explicit or request.has(name)) and asked != value:
-            shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
-            raise UsageError(
-                f"`{name}` is {shown}, but the counts were made with {taken or 'none'}; leave it out, or count the "
-                "data again"
-            )
-
-
-def _audit(request: AuditRequest) -> AuditResult:
-    """Audit a model: metrics per group, comparisons with intervals, and verdicts.
-
-    The result is that of ``fairfix audit`` with the options of these names; ``result.to_json()`` is what its
-    ``--format json`` prints. ``audit(frame, protected="race")`` is enough where label and score have usual names.
-
-    Raises
-    ------
-    UsageError, DataError
-        Parameters do not go together, or the data cannot answer; the message names parameter, column and remedy.
-    """
-    result = run_audit(request)
-    if saved := save_counts(result, request):
-        log.info("%s", saved)
-    return result
-
-
-audit = function_of("audit", AuditRequest, _audit)
+audit = function_of("audit", AuditRequest, run_audit)

@@ -9,6 +9,7 @@ its rates do not hang on where in its bin a score lies: what is said of them hol
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from fairfix.data.names import each_and_crossed
 from fairfix.data.reading import Reading, to_probability
 from fairfix.data.scan import check_whole
 from fairfix.data.table import Table
+from fairfix.data.urls import shown_url
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
@@ -39,8 +41,8 @@ from fairfix.models.scorers import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noisy.description import Noise
 from fairfix.noisy.proof import Told
-from fairfix.tasks.audit import check_agreement
 from fairfix.tasks.certain import certified, certified_values
+from fairfix.tasks.count import check_agreement, counts_of
 from fairfix.tasks.doubts import of_directions, of_slack
 from fairfix.tasks.fitting import Outcome, recorded, warned
 from fairfix.tasks.gaps import Gap, groups_in_words, levels_of, unproven, without_passes, without_rule
@@ -97,20 +99,20 @@ class Part:
 
 def repair_counts(
     request: RepairRequest,
+    counts: CountFile,
     repairer: Repairer,
     choices: Mapping[str, Any],
     settings: Settings,
     noise: Noise | None,
 ) -> tuple[Outcome, Counted]:
-    """Fit a repair to counts, and prove it on counts of other rows where there are some.
+    """Fit a repair to counts, and evaluate it on counts of other rows where ``holdout`` has some.
 
     Raises
     ------
     UsageError, DataError, ArtifactError
         The method needs rows, the counts do not tell what it needs, or the proof would be on rows of the fit.
     """
-    fit_file = _loaded(request.from_counts)
-    proof_file = None if request.proof_counts is None else _loaded(request.proof_counts)
+    fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
     reading = _reading(request, repairer, fit_file[1])
     _check_method(request, repairer, choices, reading)
     notes: list[Note] = []
@@ -205,9 +207,24 @@ def repair_counts(
 # ---------------------------------------------------------------------- what is asked
 
 
-def _loaded(counts: Any) -> tuple[str, CountFile]:
-    """Return counts with their name for messages."""
-    return (counts.name, counts) if isinstance(counts, CountFile) else (str(counts), CountFile.load(counts))
+def _name_of(data: Any, counts: CountFile) -> str:
+    """Return what messages call counts."""
+    return shown_url(os.fspath(data)) if isinstance(data, (str, os.PathLike)) else counts.name
+
+
+def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
+    """Return the counts to evaluate on, with their name for messages; None where there are none."""
+    held = request.holdout
+    if isinstance(held, float):
+        if request.gives("holdout") and "holdout" not in request.configured:
+            raise UsageError(
+                f"`holdout={held:g}`: counts cannot be divided; count the held-out rows apart (`part=0.7:1`), and name "
+                "that file"
+            )
+        return None
+    if (counts := counts_of(held)) is None:
+        raise UsageError("`holdout`: the data is counts, so name counts of the held-out rows, not the rows")
+    return _name_of(held, counts), counts
 
 
 def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:
@@ -215,7 +232,7 @@ def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> 
     reading, share = content.reading, content.share
     if content.model:
         raise UsageError(
-            f"`from_counts`: the scores are those of the model file {content.model['file']}, which a rule of counts "
+            f"the scores in the counts are those of the model file {content.model['file']}, which a rule of counts "
             "cannot use at predict time; write its scores to a column and count that column with `score`"
         )
     own = reading.columns.protected
@@ -241,46 +258,42 @@ def _check_method(
     """Raise a UsageError that says why counts do not do, and what does."""
     name, columns = repairer.name, reading.columns
     if repairer.needs_rows:
-        raise UsageError(f"`from_counts`: {name} cannot be fitted to counts, since {repairer.needs_rows}")
-    if request.features and tuple(request.features) != ("score",):
-        raise UsageError("`from_counts`: counts have no features; leave out `features`")
+        raise UsageError(f"`method={name}` cannot be fitted to counts, since {repairer.needs_rows}")
     if choices:
         raise UsageError(
-            f"`{next(iter(choices))}` takes one value with `from_counts`: no rows are held out to choose by"
+            f"`{next(iter(choices))}` takes one value where the data is counts: no rows are held out to choose by"
         )
     if columns.strata and not repairer.knows_strata:
         raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
     if columns.prediction or columns.probability:
-        raise UsageError(
-            "`from_counts`: the counts are of decisions, not of scores; count the data with its score alone"
-        )
+        raise UsageError("the counts are of decisions, not of scores; count the data with its score alone")
     if not columns.score:
-        raise UsageError("`from_counts`: the counts have no score bins; count the data with `score`")
+        raise UsageError("the counts have no score bins; count the data with `score`")
 
 
 def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Iterator[Note]:
     """Yield what is known of rows that may be in both files; a UsageError where some surely or probably are."""
     one, other = fit[1].share, proof[1].share
     remedy = (
-        "count the training rows with `share=0:0.7` and the held-out rows with `share=0.7:1`, with the same "
+        "count the training rows with `part=0:0.7` and the held-out rows with `part=0.7:1`, with the same "
         "`id` and seed"
     )
     if repeated([fit, proof]):
         raise UsageError(
-            f"`proof_counts`: {fit[0]} and {proof[0]} contain identical counts of some part of the data, and training "
+            f"`holdout`: {fit[0]} and {proof[0]} contain identical counts of some part of the data, and training "
             f"rows cannot evaluate a repair; {remedy}"
         )
     if one is not None and other is not None and (why := one.apart_from(other)):
-        raise UsageError(f"`proof_counts`: training rows may be in {proof[0]}: {why}; {remedy}")
+        raise UsageError(f"`holdout`: training rows may be in {proof[0]}: {why}; {remedy}")
     if (one is None) != (other is None):
         whole = fit[0] if one is None else proof[0]
         raise UsageError(
-            f"`proof_counts`: training rows may be in {proof[0]}: {whole} counts all rows, not a `share` of them; "
+            f"`holdout`: training rows may be in {proof[0]}: {whole} counts all rows, not a `part` of them; "
             f"{remedy}"
         )
     if one is None:
         yield Caution(
-            "neither file of counts covers a `share` of the rows, so fairfix cannot check that no row is in "
+            "neither file of counts covers a `part` of the rows, so fairfix cannot check that no row is in "
             "both; the evaluation assumes that none is",
             "held_out_unknown",
         )
@@ -320,7 +333,7 @@ def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[P
     if inside.all():
         return held, []
     if not inside.any():
-        raise DataError("the training counts lack every group of `proof_counts`; give other held-out counts")
+        raise DataError("the training counts lack every group of `holdout`; give other held-out counts")
     gone = int(counts.rows[~inside].sum())
     kept = counts.cells_at(np.flatnonzero(inside))
     kept = replace(kept, read=kept.read - gone)
@@ -433,8 +446,8 @@ NO_PROOF = "no counts of other rows were given, so all numbers come from the row
 
 def _nothing_proven() -> Caution:
     return Caution(
-        f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`share=0.7:1`) "
-        "and give that file as `proof_counts`",
+        f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`part=0.7:1`) "
+        "and give that file as `holdout`",
         "nothing_proven",
     )
 

@@ -38,6 +38,7 @@ from fairfix.tasks.request import (
     GateRequest,
     PredictRequest,
     RepairRequest,
+    ReportRequest,
 )
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ def _guide(
 def _inputs(request: DataRequest | PredictRequest) -> Iterator[Any]:
     """Yield what rows are read from."""
     yield from (getattr(request, name, None) for name in INPUTS)
-    if isinstance(request, DataRequest):
+    if isinstance(request, ReportRequest):
         yield request.noise_spec.file
 
 
@@ -408,7 +409,7 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
     return dict.fromkeys(noise.membership.values(), pa.float64())
 
 
-def noise_of(request: DataRequest) -> Noise | None:
+def noise_of(request: ReportRequest) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
     if not request.noise:
         return None

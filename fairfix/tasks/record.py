@@ -12,13 +12,15 @@ from typing import Any
 from fairfix import __version__
 from fairfix.data.files import Source, file_hash
 from fairfix.errors import UsageError
-from fairfix.tasks.request import RECORD, DataRequest
+from fairfix.tasks.request import RECORD, ReportRequest
 
 MADE_BY = ("numpy", "scipy", "scikit-learn", "pyarrow", "pandas")
 """Packages that numbers may hang on."""
 
 
-def add_record(content: dict[str, Any], request: DataRequest, source: Source | None = None) -> dict[str, Any]:
+def add_record(
+    content: dict[str, Any], request: ReportRequest, source: Source | None = None
+) -> dict[str, Any]:
     """Add to a result what is to be kept with it; without any, nothing. Return the result.
 
     Raises

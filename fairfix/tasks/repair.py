@@ -37,6 +37,7 @@ from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import check_columns
 from fairfix.tasks.as_json import repair_dict, rows_dict
+from fairfix.tasks.count import counts_of
 from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
     Dataset,
@@ -58,7 +59,7 @@ from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.of_classes import check_knows_classes, repair_classes
 from fairfix.tasks.record import add_record
-from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of
+from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of, of_counts
 from fairfix.tasks.result import Result
 from fairfix.tasks.synonyms import METHODS, ours
 
@@ -123,9 +124,15 @@ def run_repair(request: RepairRequest) -> RepairResult:
             f"check {changes[0].text!r}: a repair has no baseline; audit the repaired rows to compare them"
         )
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
-    if request.from_counts is not None:
+    counts = counts_of(request.data)
+    if counts is not None:
+        request = of_counts(request)
+        if request.noise_spec.membership:
+            raise UsageError(
+                "`noise=membership:...` needs rows, and the data is counts; leave it out, or name the rows"
+            )
         noise = _noise(request, repairer)
-        outcome, counted = repair_counts(request, repairer, choices, asked, noise)
+        outcome, counted = repair_counts(request, counts, repairer, choices, asked, noise)
         made = _Made(
             outcome,
             rows_dict(*counted.rows),
@@ -137,6 +144,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
             more={"counts": counted.content},
         )
         return _result(request, made, waivers)
+    if not isinstance(request.holdout, float):
+        raise UsageError(
+            "`holdout` is a fraction of rows, such as 0.3; counts to evaluate on are for a repair of counts"
+        )
     if request.counterfactuals is not None and (why := repairer.without_copies(())):
         raise UsageError(why)
     if request.strata and not repairer.knows_strata:
@@ -358,8 +369,6 @@ def _with_noise(request: RepairRequest) -> Mapping[str, Any]:
 
 def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     """Return what is said of noise, which a method that knows noise needs and others refuse."""
-    if request.noise_spec.membership and request.from_counts is not None:
-        raise UsageError("`from_counts`: leave out `noise=membership:...`; saved counts have no rows")
     if repairer.membership:
         return None
     noise = noise_of(request)

@@ -13,7 +13,8 @@ import math
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, ClassVar, ParamSpec, TypeVar, get_args
@@ -40,6 +41,7 @@ from fairfix.tasks.synonyms import PARAMETERS, ours
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Made = TypeVar("Made", bound="Request")
 
 Names = str | Sequence[str]
 """One name or several; a string is one name."""
@@ -157,7 +159,7 @@ def parameter(default: Any, help: str, metavar: str = "", **domain: Any) -> Any:
     Its kind is that of the default, if there is one; a default that is a tuple takes several values.
     """
     many = isinstance(default, tuple)
-    if default is not None and default != ():
+    if default is not None and default != () and "kind" not in domain:
         domain["kind"] = type(default[0] if many else default)
     made = Domain(help, metavar, many=many, **domain)
     return field(default=default, metadata={"domain": made}, kw_only=not made.positional)
@@ -203,6 +205,8 @@ class Request:
 
     reads: ClassVar[Mapping[str, tuple[tuple[str, ...], str]]] = {}
     """Parameter -> what it is read with, one of these, and why not without."""
+    needs_rows: ClassVar[Sequence[str]] = ()
+    """Parameters that counts do not do for, besides :data:`OF_ROWS`."""
 
     explicit: frozenset[str] = field(default=frozenset(), repr=False)
     configured: frozenset[str] = field(default=frozenset(), repr=False)
@@ -293,12 +297,18 @@ RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
 
+PROBABILITY = "Probability of a positive decision of a randomized rule (p_positive)."
+SUPPRESS = "Leave out all rows of groups with fewer rows than this; 0 hides none."
+CLUSTER = "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes here."
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataRequest(FilesRequest):
     """Data, which column is what, and how its values are read."""
 
     data: Any = source(
-        "Rows: a file, a folder, a pattern, - (standard input), a database URL, a data frame, an Arrow or Ibis table.",
+        "Rows: a file, a folder, a pattern, - (standard input), a database URL, a data frame, an Arrow or Ibis table. "
+        "Or counts of rows (audit, repair, count).",
         "DATA",
         positional=True,
     )
@@ -382,6 +392,43 @@ class DataRequest(FilesRequest):
         "Kind of label: 0/1, a real number, or one of several classes (audits and `method=sensei`).",
         choices=(*get_args(Task), MULTICLASS),
     )
+    seed: int = parameter(0, "Random seed for the split, the fit and resampling.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRequest(DataRequest):
+    """The parameters of ``count``."""
+
+    reads: ClassVar = {
+        "features": (("model",), "it is read with `model`"),
+        "id": (("part",), "it is read with `part`"),
+        "seed": (("part",), "nothing is random without `part`"),
+    }
+
+    probability: str | None = parameter(None, PROBABILITY, "COLUMN")
+    suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0, common=True)
+    part: str | None = parameter(
+        None,
+        "Count only a part of the rows, selected by a hash of their `id` or values: 0:0.7 to fit a repair, 0.7:1 to "
+        "evaluate it.",
+        "FROM:TO",
+        common=True,
+    )
+    id: str | None = parameter(
+        None, "Column with a unique row ID, by which `part` selects rows.", "COLUMN", common=True
+    )
+    cluster: Any = parameter(None, CLUSTER, "ADDRESS", living=True)
+    threads: int | None = parameter(
+        None, "Number of threads that read the data.  [default: up to 4]", kind=int, at_least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest(DataRequest):
+    """Noise in the recorded groups, and what is kept with a result."""
+
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
     noise: Any = parameter(
         (),
         "Noise of the recorded groups: a table file with columns true, noisy and count or probability; "
@@ -396,9 +443,6 @@ class DataRequest(FilesRequest):
         "only on the true group), independent (of outcomes, given membership), or radii.",
         "ASSUMPTION",
     )
-    seed: int = parameter(0, "Random seed for the split, the fit and resampling.", at_least=0)
-    record: Mapping[str, str] = field(default_factory=dict)
-    """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -411,7 +455,7 @@ class DataRequest(FilesRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateRequest(DataRequest):
+class GateRequest(ReportRequest):
     """Intervals, checks, and the waivers that excuse some of them."""
 
     confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
@@ -436,12 +480,12 @@ class GateRequest(DataRequest):
 class AuditRequest(GateRequest):
     """The parameters of ``audit``."""
 
+    needs_rows: ClassVar = ("noise",)
     reads: ClassVar = {
         "features": (("model", "individual"), "it is read with `model` or `individual`"),
-        "one_pass": (("data",), "counts were made in one pass"),
         "id": (
-            ("baseline", "share", "counterfactuals"),
-            "row IDs are used only by `baseline`, `share` and `counterfactuals`",
+            ("baseline", "counterfactuals"),
+            "row IDs are used only by `baseline` and `counterfactuals`",
         ),
         "seed": (
             ("individual", "noise", "counterfactuals"),
@@ -449,9 +493,7 @@ class AuditRequest(GateRequest):
         ),
     }
 
-    probability: str | None = parameter(
-        None, "Probability of a positive decision of a randomized rule (p_positive).", "COLUMN"
-    )
+    probability: str | None = parameter(None, PROBABILITY, "COLUMN")
     metrics: Mapping[str, Callable[[Any], Any]] | None = None
     """Metrics of one's own by name: functions over counts, see :mod:`fairfix.auditing.own`. A function is no text, so
     the command line and the configuration have none."""
@@ -480,12 +522,7 @@ class AuditRequest(GateRequest):
         COPIES + " The model scores them; without a model, the file has their score or prediction.",
         "DATA",
     )
-    suppress_below: int = parameter(
-        0,
-        "Leave out all rows of groups with fewer rows than this; 0 hides none.",
-        "ROWS",
-        at_least=0,
-    )
+    suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0)
     profile: str | None = parameter(
         None,
         "Also print the tables of a rule or guidance; it sets no limits.",
@@ -496,31 +533,13 @@ class AuditRequest(GateRequest):
         "Reason for leaving categories below 2% of the data out of impact ratios (`profile=ll144`).",
         "REASON",
     )
-    one_pass: bool = parameter(
-        False, "Read the data once; KS and AUC then come from bins, with certified bounds."
-    )
-    counts_out: Any = source("Also save the counts, for 'fairfix merge' and `from_counts`.")
-    share: str | None = parameter(
-        None,
-        "Count only a fraction of the rows, selected by a hash of their `id` or values: 0:0.7 to fit a repair, 0.7:1 "
-        "to evaluate it.",
-        "FROM:TO",
-    )
-    from_counts: Any = source("Saved counts to audit instead of `data`; the file names the columns.")
     baseline: Any = source(
         "Earlier model to measure changes from: a JSON result, data, or a column of `data` with its score.",
         "RESULT|DATA|COLUMN",
         common=True,
     )
-    id: str | None = parameter(
-        None, "Column with a unique row ID; `baseline` and `share` match rows by it.", "COLUMN"
-    )
-    cluster: Any = parameter(
-        None,
-        "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes here.",
-        "ADDRESS",
-        living=True,
-    )
+    id: str | None = parameter(None, "Column with a unique row ID; `baseline` matches rows by it.", "COLUMN")
+    cluster: Any = parameter(None, CLUSTER, "ADDRESS", living=True)
     threads: int | None = parameter(
         None,
         "Number of threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",
@@ -556,10 +575,6 @@ class RepairRequest(GateRequest):
         common=True,
     )
     duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
-    from_counts: Any = source("Saved counts to fit instead of `data` (rules of the score only).")
-    proof_counts: Any = source(
-        "Counts of held-out rows to evaluate on (`from_counts`).  [default: no evaluation]"
-    )
     unlabelled: Any = source(
         "Additional scored rows without labels, with the same columns, used to estimate rates.", "DATA"
     )
@@ -572,7 +587,12 @@ class RepairRequest(GateRequest):
         "DATA",
     )
     counterfactuals: Any = source(COPIES + " People get the score of their copies.", "DATA")
-    holdout: float = parameter(0.3, "Fraction of rows held out for evaluation.")
+    holdout: Any = parameter(
+        0.3,
+        "Fraction of rows held out for evaluation; or counts of other rows, if DATA is counts.",
+        "FRACTION|DATA",
+        kind=object,
+    )
     validation: float = parameter(0.2, "Fraction of rows used to choose among parameter values.")
     guarantee: float | None = parameter(
         None,
@@ -590,9 +610,14 @@ class RepairRequest(GateRequest):
     output: str | None = None
     """The artifact to write; None writes none."""
 
+    def __post_init__(self) -> None:
+        with suppress(TypeError, ValueError):  # it names counts
+            object.__setattr__(self, "holdout", float(self.holdout))
+        super().__post_init__()
+
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(DataRequest):
+class CompareRequest(ReportRequest):
     """The parameters of ``compare``."""
 
     reads: ClassVar = {
@@ -669,7 +694,16 @@ class ExportRequest(Request):
 WRITTEN = ("delimiter", "decimal", "encoding", "header")
 """Parameters that say how text files are written."""
 
-ROWS = "saved counts have no rows"
+OF_FILES = (*WRITTEN, "table", "sql", "model", "trust_model", "features", "exclude")
+"""Parameters that say how rows are read."""
+
+OF_ROWS = (
+    *OF_FILES,
+    *("individual", "counterfactuals", "cluster", "part"),
+    *("unlabelled", "guarantee", "pairs", "subspace", "validation"),
+)
+"""Parameters that nothing can be done with where the data is counts, which have no rows."""
+
 
 REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("assume", ("noise",), "an assumption is about noise that is described"),
@@ -678,20 +712,15 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("comparable", ("model",), "rows are changed and scored again"),
     ("radius", ("model",), "rows are moved and scored again"),
     ("individual", ("protected",), "it changes protected columns"),
-    ("intersect", ("protected", "from_counts"), "it crosses protected columns"),
-    ("strata", ("protected", "from_counts"), "groups of protected columns are compared within levels"),
     ("exclude_small", ("profile=ll144",), ""),
     ("pairs", ("id",), "people are named by their ids"),
     ("counterfactuals", ("id",), "people are named by their ids"),
-    ("share", ("counts_out",), "a share applies to counts"),
-    ("proof_counts", ("from_counts",), "it proves a repair that is made of counts"),
 )
 """(parameter, one of these is needed too, why)."""
 
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
     *("noise", "individual", "profile"),
-    *("counts_out", "from_counts", "one_pass"),
     "unlabelled",
 )
 """What says more of two classes, and what there is of two classes only."""
@@ -699,7 +728,6 @@ OF_TWO = (
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("model", ("score", "prediction"), "the model makes the scores"),
     ("noise", ("suppress_below",), "numbers of true groups are shown whatever their size"),
-    ("noise", ("counts_out",), "counts are of the recorded groups"),
     (
         f"task={MULTICLASS}",
         OF_TWO_COLUMNS,
@@ -713,27 +741,27 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
-    (
-        "from_counts",
-        ("data", "table", "sql", "model", "trust_model", "features", "exclude"),
-        "no data is read",
-    ),
-    (
-        "from_counts",
-        ("individual", "counterfactuals", "counts_out"),
-        ROWS,
-    ),
-    ("unlabelled", ("from_counts",), ROWS),
-    ("guarantee", ("from_counts",), "the bound is made of rows; repair from `data`"),
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
     ("guarantee", ("pairs",), "paired people are not independent"),
     ("guarantee", ("counterfactuals",), "it is about flips, and copies change something else"),
-    *((name, ("from_counts",), ROWS) for name in ("pairs", "subspace")),
-    ("holdout", ("from_counts",), "held-out rows are counted apart, and given as `proof_counts`"),
-    ("validation", ("from_counts",), "no rows are set aside to choose by"),
-    *((name, ("from_counts",), "no text file is read") for name in WRITTEN),
 )
 """(parameter, none of these goes with it, why)."""
+
+
+def of_counts(request: Made) -> Made:
+    """Return the request of a task whose data is counts, without what the configuration says of rows.
+
+    A UsageError where a parameter needs rows.
+    """
+    parts = request.__dataclass_fields__
+    given = [name for name in (*OF_ROWS, *request.needs_rows) if name in parts and request.has(name)]
+    for name in given:
+        if name not in OF_FILES or name not in request.configured:
+            raise UsageError(
+                f"`{name}` needs rows, and the data is counts; leave out `{name}`, or name the rows"
+            )
+    unset: dict[str, Any] = {name: parts[name].default for name in given}
+    return replace(request, **unset)
 
 
 def check_together(request: Request) -> None:

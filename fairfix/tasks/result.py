@@ -61,7 +61,7 @@ class Result:
         """
         from fairfix.report.frames import frame
 
-        return frame(self._whole(), of)
+        return frame(self.content, of)
 
     def gap(self, name: str, attribute: str | None = None, *, when: str = "after") -> Gap:
         """Return a comparison of groups with its interval: ``gap("dp", "race")``, ``gap("tpr.ratio")``.
@@ -71,21 +71,21 @@ class Result:
         """
         from fairfix.report.frames import gap
 
-        return gap(self._whole(), name, attribute, when)
+        return gap(self.content, name, attribute, when)
 
     @property
     def by_group(self) -> pd.DataFrame:
         """The metrics of each group: a row per attribute and group; of a repair ``before`` and ``after`` it."""
         from fairfix.report.frames import by_group
 
-        return by_group(self._whole())
+        return by_group(self.content)
 
     @property
     def overall(self) -> pd.DataFrame:
         """The metrics of all rows together, with intervals; of a repair before and after it, and the change."""
         from fairfix.report.frames import overall
 
-        return overall(self._whole())
+        return overall(self.content)
 
     def save(self, path: str | os.PathLike[str], *, detail: bool = False) -> None:
         """Write the report to a file, in the format of its ending: ``.html``, ``.json``, ``.md`` or ``.txt``."""
@@ -110,7 +110,7 @@ class Result:
         """
         from fairfix.report.picture import figure_of
 
-        return figure_of(self._whole(), [numbers] if isinstance(numbers, str) else numbers)
+        return figure_of(self.content, [numbers] if isinstance(numbers, str) else numbers)
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""
@@ -123,13 +123,7 @@ class Result:
         """Return the result in a format of :data:`fairfix.report.FORMATS`; settings are those of the format."""
         from fairfix.report import renderer
 
-        return renderer(format)(self._whole(), **settings)
-
-    def _whole(self) -> Mapping[str, Any]:
-        """Return the content, or raise where there is none to report."""
-        if not self.content:
-            raise UsageError("this result has counts but no report: merge them, and audit with `from_counts`")
-        return self.content
+        return renderer(format)(self.content, **settings)
 
     @property
     def verdict(self) -> str | None:

@@ -16,12 +16,13 @@ COMMANDS: Mapping[str, str] = {
     "explain": "what glossary docs man",
     "init": "new setup configure",
     "compare": "benchmark tradeoff pareto frontier",
+    "count": "merge sum add aggregate tally",
     "help": "usage",
 }
 """Command -> other words for it, separated by blanks."""
 
 PARAMETERS: Mapping[str, str] = {
-    "data": "X df dataset frame dataframe input file path csv",
+    "data": "X df dataset frame dataframe input file path csv from_counts",
     "protected": (
         "sensitive_features sensitive_feature sensitive_attribute sensitive_attributes attr_cols "
         "protected_attribute protected_attributes protected_attribute_names prot_attr groups sensitive "
@@ -65,6 +66,8 @@ PARAMETERS: Mapping[str, str] = {
     "threads": "jobs n_jobs workers",
     "bands": "bins bin",
     "id": "id_column index",
+    "part": "share fraction",
+    "holdout": "proof_counts test_size test_data",
 }
 """Parameter, or parameter with a value -> other words for its keyword or option, separated by blanks."""
 

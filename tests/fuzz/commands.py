@@ -358,10 +358,6 @@ def _report_file(d: Drawer) -> str:
     return d.draw.choice(("no/such/x", "out.counts")) if d.wild() else f"report{d.draw.randrange(99)}"
 
 
-def _from_file(d: Drawer) -> str:
-    return d.draw.choice(("missing.counts", "<data>"))
-
-
 BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "data": lambda d: (
         d.file("data", _data) if d.draw.random() < 0.99 else d.draw.choice(("gone.csv", "", ".", "*.csv"))
@@ -406,10 +402,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "group_slack": _radii,
     "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
     "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
-    "share": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
-    "counts_out": lambda d: "out.counts",
-    "from_counts": _from_file,
-    "proof_counts": _from_file,
+    "part": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
     "baseline": lambda d: d.draw.choice(
         (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))
     )(),
@@ -417,7 +410,9 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
     "subspace": lambda d: d.file("subspace", _subspace(d.column("features"))),
     "counterfactuals": lambda d: d.file("copies", _copies(d.column("id"))),
-    "holdout": lambda d: d.number(0.3, 0.5, 0.1, 0.0),
+    "holdout": lambda d: (
+        d.number(0.3, 0.5, 0.1, 0.0) if not d.wild() else d.draw.choice(("missing.counts", "<data>"))
+    ),
     "validation": lambda d: d.number(0.2, 0.5),
     "method": lambda d: d.draw.choice([*available(), *(["", "rampe"] if d.wild() else [])]),
     "methods": lambda d: ",".join(d.draw.sample(list(available()), d.draw.randint(1, 2))),
@@ -518,8 +513,6 @@ SELDOM = {
     "sql": 0.2,
     "delimiter": 0.2,
     "decimal": 0.4,
-    "from_counts": 0.2,
-    "proof_counts": 0.2,
     "baseline": 0.2,
     "no_config": 0.3,
     "debug": 0.0,
@@ -646,7 +639,7 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
             if name not in chosen or any(one.partition("=")[0] in chosen for one in needed):
                 continue
             one, _, wanted = needed[0].partition("=")
-            if turn < 2 and one in params and one not in ("from_counts", "baseline"):
+            if turn < 2 and one in params and one != "baseline":
                 chosen[one] = wanted
             else:  # what it needs goes with nothing else that is there
                 chosen.pop(name)
@@ -663,8 +656,6 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
 
 def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: frozenset[str]) -> None:
     """Add what data with gaps, or labels that are texts, need; whichever column will be taken."""
-    if kept & {"from_counts"}:
-        return
     gaps = {
         name
         for name, column in zip(of.table.column_names, of.table.columns, strict=True)
@@ -737,7 +728,7 @@ PLANS = {
     "inspect": 5,
     "report": 6,
     "init": 8,
-    "merge": 4,
+    "count": 4,
     "explain": 2,
     "counts": 5,
     "baseline": 4,
@@ -789,7 +780,7 @@ def case(number: int) -> Case:
         "inspect": lambda: [
             line("repair", d, repair, **quiet)
             if draw.random() < 0.5
-            else line("audit", d, {"data": data, "counts_out": "made"}, **quiet),
+            else line("count", d, {"data": data, "output": "made"}, **quiet),
             line("inspect", d, {"artifact": "made"}),
         ],
         "report": lambda: [
@@ -804,14 +795,13 @@ def case(number: int) -> Case:
             ],
             *([line("audit", d, {"config": "fairfix.toml"}, more=0)] if draw.random() < 0.5 else []),
         ],
-        "merge": lambda: [
-            line("audit", d, {"data": data, "counts_out": "one.counts"}, more=0),
-            line("merge", d, {"counts": "one.counts", "output": "out.counts"}),
-            line("merge", d, {"counts": "out.counts", "output": "all.counts"}),
+        "count": lambda: [
+            line("count", d, {"data": data, "output": "one.counts"}),
+            line("count", d, {"data": "one.counts", "output": "out.counts"}),
         ],
         "counts": lambda: [
-            line("audit", d, {"data": data, "counts_out": "one.counts"}, **quiet),
-            [(draw.choice(("audit", "audit", "repair")),), ("--from-counts", "one.counts")],
+            line("count", d, {"data": data, "output": "one.counts"}, **quiet),
+            [(draw.choice(("audit", "audit", "repair")),), ("one.counts",)],
         ],
         "baseline": lambda: [
             line("audit", d, {"data": data, "out": "json=result.json"}, more=0),
@@ -843,8 +833,8 @@ def case(number: int) -> Case:
     made.steps = first()
     if plan == "counts":
         command = made.steps[1][0][0]
-        extra = line(command, d, {"from_counts": "one.counts"}, more=2)
-        named = ("data", "protected", "label", "score")
+        extra = line(command, d, {"data": "one.counts"}, more=2)
+        named = ("protected", "label", "score")
         named += (
             "prediction",
             "probability",

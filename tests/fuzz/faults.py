@@ -77,8 +77,8 @@ def _outs(*formats: str) -> tuple[str, ...]:
 
 COMMANDS = {
     "audit": Command(
-        ("audit", "d.parquet", *COMMON, "--counts-out", "o.counts", *_outs("json", "html", "junit")),
-        ("o.counts", "o.json", "o.html", "o.junit"),
+        ("audit", "d.parquet", *COMMON, *_outs("json", "html", "junit")),
+        ("o.json", "o.html", "o.junit"),
     ),
     "audit-csv": Command(
         ("audit", "d.csv", *COMMON, *_outs("sarif", "card")), ("o.sarif", "o.card"), ("d.csv",)
@@ -112,8 +112,9 @@ COMMANDS = {
         ("report", "r.json", *_outs("html", "markdown")), ("o.html", "o.markdown"), ("r.json",)
     ),
     "init": Command(("init", "d.parquet", "--force", "-o", "o.toml"), ("o.toml",)),
-    "merge": Command(
-        ("merge", "a.counts", "b.counts", "-o", "o.counts"), ("o.counts",), ("a.counts", "b.counts")
+    "count": Command(("count", "d.parquet", *COMMON, "-o", "o.counts"), ("o.counts",)),
+    "count-sum": Command(
+        ("count", "a.counts", "b.counts", "-o", "o.counts"), ("o.counts",), ("a.counts", "b.counts")
     ),
 }
 """Every command that writes; some in two kinds."""
@@ -282,8 +283,9 @@ class World:
         for name in "ab":
             frame.to_feather(self.base / "many" / f"{name}.arrow")
         for line in (
-            ("audit", "d.parquet", *COMMON, "--counts-out", "a.counts", "--out", "json=r.json"),
-            ("audit", "e.parquet", *COMMON, "--counts-out", "b.counts"),
+            ("audit", "d.parquet", *COMMON, "--out", "json=r.json"),
+            ("count", "d.parquet", *COMMON, "-o", "a.counts"),
+            ("count", "e.parquet", *COMMON, "-o", "b.counts"),
             ("repair", "d.parquet", *COMMON, "--method", "ramp", "-o", "r.fairfix"),
         ):
             self._warm(line)
@@ -672,7 +674,6 @@ AIMS = {
 
 ALLOWED = {
     *((name, "a folder") for name in ("predict", "predict-csv")),  # into which each file of the data gets one
-    ("merge", "the input"),  # counts that others are added to
 }
 """Command and aim that go together."""
 

@@ -207,7 +207,7 @@ def _result_fault(original: Original, outcome: Outcome, line: Sequence[str], pat
         case "audit" | "inspect" | "report" if "json" in line:
             content = json.loads(outcome.out, parse_constant=_no_constant)
             return _audit_fault(content, outcome.kind) if line[0] == "audit" else ""
-        case "merge":
+        case "count":
             merged = Path("out.counts").read_bytes()
             return "" if Sealed.of(merged).manifest["pieces"] is not None else "nothing merged"
         case "repair":

@@ -124,7 +124,7 @@ def _artifact(name: str) -> Callable[[Path], bytes]:
         given = {key: value for key, value in given.items() if value is not None}
         if name == "bins of counts":
             counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
-            return _saved(fairfix.repair(from_counts=counted, **given), folder)
+            return _saved(fairfix.repair(counted, **given), folder)
         frame = rows()
         if given.get("score_scale") == "percent":
             frame = frame.assign(score=frame["score"] * 100)
@@ -204,15 +204,14 @@ def _counted(name: str) -> Callable[[Path], bytes]:
 def _of_counts(name: str) -> Original:
     fit = (
         "repair",
-        "--from-counts",
         "FILE",
         "--method",
         "ramp",
         "--protected",
         COUNTED[name].columns.protected[0],
     )
-    prove = ("repair", "--from-counts", f"../{name}.counts", "--proof-counts", "FILE", *fit[3:])
-    audit = ("audit", "--from-counts", "FILE")
+    prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[3:])
+    audit = ("audit", "FILE")
     return Original(
         "counts",
         name,
@@ -222,7 +221,7 @@ def _of_counts(name: str) -> Original:
         (
             ("inspect", "FILE"),
             ("inspect", "FILE", "--format", "json"),
-            ("merge", "FILE", f"../{name}.counts", "-o", "out.counts"),
+            ("count", "FILE", f"../{name}.counts", "-o", "out.counts"),
             (*audit, "--format", "json"),
             (*audit, "--detail"),
             (*audit, "--suppress-below", "20", "--check", "dp.difference<=0.3"),

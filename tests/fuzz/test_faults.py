@@ -36,7 +36,7 @@ from tests.fuzz.faults import (
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc and /dev/full")
 
-QUICK = ("predict", "predict-csv", "predict-many", "export", "init", "merge")
+QUICK = ("predict", "predict-csv", "predict-many", "export", "init", "count-sum")
 """Commands that take the fewest milliseconds."""
 
 
@@ -69,7 +69,7 @@ def test_without_a_name_next_to_nothing_can_stay(world: World) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("name", ["predict", "merge", "report"])
+@pytest.mark.parametrize("name", ["predict", "count-sum", "report"])
 def test_a_run_that_is_asked_to_stop_leaves_all_or_nothing(
     name: str, number: signal.Signals, world: World
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_full_disk_changes_nothing(name: str, world: World) -> None:
 
 
 @pytest.mark.parametrize("spare", [1 << 20, 16 << 20])
-@pytest.mark.parametrize("name", ["audit-csv", "predict", "merge"])
+@pytest.mark.parametrize("name", ["audit-csv", "predict", "count-sum"])
 def test_want_of_memory_is_said(name: str, spare: int, world: World) -> None:
     assert starved(world, name, spare) == []
 
@@ -111,7 +111,7 @@ def test_a_stream_that_takes_nothing_harms_no_file(name: str, number: int, way: 
 
 
 @pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("name", ["predict", "merge", "report"])
+@pytest.mark.parametrize("name", ["predict", "count-sum", "report"])
 def test_writers_at_once_leave_whole_files(name: str, named: bool, world: World) -> None:
     assert contended(world, name, 3, named=named) == []
 

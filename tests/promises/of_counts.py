@@ -47,12 +47,12 @@ def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     if rng.random() < 0.5:
         asked += ["--suppress-below", 12]
     path = shell.write(frame)
-    for name, share in (("fit", "0:0.6"), ("test", "0.6:1")):
-        if shell.run("audit", path, *asked, "--share", share, "--counts-out", shell.folder / name).status:
+    for name, part in (("fit", "0:0.6"), ("test", "0.6:1")):
+        if shell.run("count", path, *asked, "--part", part, "-o", shell.folder / name).status:
             return NOT_SAID
     constraint = str(rng.choice(["demographic_parity", "equalized_odds", "equal_opportunity"]))
     made = ("--method", "ramp", "--constraint", constraint, "--gamma", float(rng.choice([0.0, 0.05, 1.0])))
-    counts = ("--from-counts", shell.folder / "fit", "--proof-counts", shell.folder / "test")
+    counts = (shell.folder / "fit", "--holdout", shell.folder / "test")
     artifact = shell.folder / "r.fairfix"
     done = shell.run("repair", *counts, *made, "-o", artifact)
     if done.status:
@@ -86,11 +86,11 @@ def certified_values_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
         frame["score"] *= unit
         frame["label"] = frame["score"] + unit * rng.normal(size=len(frame))
     path, artifact = shell.write(frame), shell.folder / "r.fairfix"
-    for name, share in (("fit", "0:0.6"), ("test", "0.6:1")):
-        if shell.run("audit", path, *asked, "--share", share, "--counts-out", shell.folder / name).status:
+    for name, part in (("fit", "0:0.6"), ("test", "0.6:1")):
+        if shell.run("count", path, *asked, "--part", part, "-o", shell.folder / name).status:
             return NOT_SAID
     made = ("--method", "fair-regression", "--slack", float(rng.choice([0.0, 0.05, 1.0])))
-    counts = ("--from-counts", shell.folder / "fit", "--proof-counts", shell.folder / "test")
+    counts = (shell.folder / "fit", "--holdout", shell.folder / "test")
     done = shell.run("repair", *counts, *made, "--decisions", "deterministic", "-o", artifact)
     if done.status:
         return NOT_SAID
@@ -126,11 +126,11 @@ def held_out(path: str) -> set[int]:
 def optimum_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = drawn(rng, most=250).drop(columns="label")
     path, artifact = shell.write(frame), shell.folder / "r.fairfix"
-    counted = ("--protected", "group", "--score", "score", "--counts-out", shell.folder / "fit")
+    counted = ("--protected", "group", "--score", "score", "-o", shell.folder / "fit")
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
-    shell.run("audit", path, *counted)
+    shell.run("count", path, *counted)
     made = ("--method", "ramp", "--gamma", gamma, "--slack", slack, *ID, "-o", artifact)
-    done = shell.run("repair", "--from-counts", shell.folder / "fit", *made)
+    done = shell.run("repair", shell.folder / "fit", *made)
     if done.status or "bound" not in done.result["counts"]["optimum"]:
         return NOT_SAID
     f, own = 2 * frame["score"].to_numpy() - 1, frame["group"].to_numpy()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fairfix
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +28,15 @@ from fairfix.data.quantities import quantities, summed
 from fairfix.data.reading import Columns, Reading
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.report.json_ import render
+from fairfix.tasks.request import (
+    OF_ROWS,
+    REQUIRES,
+    AuditRequest,
+    CountRequest,
+    RepairRequest,
+    Request,
+    parameters_of,
+)
 
 from tests.data import people
 
@@ -389,49 +399,56 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_give_the_report_of_the_folder(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Audit twice, merge, audit the sum: the JSON of `audit --one-pass` of the folder, its name included."""
-    audit_ = ["--protected", "race,sex", "--quiet", "--format", "json"]
-    assert run(["audit", "data/0.csv", *audit_, "--counts-out", "0.counts"]) == 0
-    alone = capsys.readouterr().out
-    assert run(["audit", "--from-counts", "0.counts", "--format", "json", "--quiet"]) == 0
-    assert capsys.readouterr().out == alone
-    assert run(["audit", "data/1.csv", *audit_, "--counts-out", "1.counts"]) == 0
-    assert run(["merge", "0.counts", "1.counts", "-o", "all.counts", "--name", "data (2 files)"]) == 0
-    assert "800 rows read, 800 counted, from 2 files" in capsys.readouterr().err
-    checked = ["--check", "dp.difference<=0.5", "--undecided", "pass"]
-    assert run(["audit", "data", *audit_, "--one-pass", *checked]) == 0
-    wanted = capsys.readouterr().out
-    status = run(["audit", "--from-counts", "all.counts", *checked, "--quiet", "--format", "json"])
+    """Counts of each file, added by any command in any form, make the JSON of the counts of the folder."""
+    for i in range(2):
+        assert run(["count", f"data/{i}.csv", "--protected", "race,sex", "-o", f"{i}.counts"]) == 0
+    assert run(["count", "0.counts", "1.counts", "-o", "all.counts"]) == 0
+    assert "wrote all.counts: 800 rows read, 800 counted" in capsys.readouterr().err
+    Path("both").mkdir()
+    for i in range(2):
+        Path(f"{i}.counts").rename(f"both/{i}.table")  # known by their content
+    Path("both/notes.md").write_text("of two hospitals")
+    assert run(["count", "data", "--protected", "race,sex", "-o", "whole.counts", "--quiet"]) == 0
+    checked = ["--check", "dp.difference<=0.5", "--undecided", "pass", "--quiet", "--format", "json"]
+    results = []
+    for data in (
+        ["whole.counts"],
+        ["all.counts"],
+        ["both"],
+        ["both/*.table"],
+        ["both/0.table", "both/1.table"],
+    ):
+        capsys.readouterr()
+        assert run(["audit", *data, *checked]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+        assert results[-1]["data"].pop("source") == (
+            "data (2 files)" if len(results) == 1 else "0.csv and 1 more"
+        )
+    assert all(one == results[0] for one in results)
+    assert run(["audit", "both/*", *checked]) == 2
+    assert "contains counts (0.table) and other files (notes.md)" in capsys.readouterr().err
 
-    assert status == 0
-    assert capsys.readouterr().out == wanted
 
-
-def test_a_piece_of_one_group_is_counted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A piece that makes no report alone is saved, status 0; with a check it is an error, as it always is."""
+def test_a_piece_of_one_group_is_counted(shards: Path) -> None:
+    """A piece that makes no report alone is counted."""
     frame = people(300, 3)
     frame[frame.race == "a"].to_parquet("a.parquet")
     frame[frame.race != "a"].to_parquet("b.parquet")
-    given = ["--protected", "race", "--quiet", "--counts-out"]
+    for name in ("a", "b"):
+        assert run(["count", f"{name}.parquet", "--protected", "race", "-o", f"{name}.counts"]) == 0
 
-    assert run(["audit", "a.parquet", *given, "a.counts", "--check", "ks<=0.5"]) == 2
-    assert run(["audit", "a.parquet", *given[:2], "--counts-out", "a.counts"]) == 0
-    assert "the counts are saved, but there is no report" in capsys.readouterr().err
-    assert run(["audit", "b.parquet", *given, "b.counts"]) == 0
-    assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts"]) == 0
-    assert run(["audit", "--from-counts", "ab.counts"]) == 0
+    assert run(["audit", "a.counts"]) == 2
+    assert run(["audit", "a.counts", "b.counts"]) == 0
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["data"], "leave out DATA"),
+        (["data"], "data has rows, and the other DATA has counts"),
         (["--label", "yes"], "--label is yes, but the counts were made with label"),
         (["--threshold", "0.7"], "--threshold is 0.7, but the counts were made with 0.5"),
         (["--protected", "sex"], "--protected is sex, but the counts were made with race"),
         (["--weight", "weight"], "--weight is weight, but the counts were made with none"),
-        (["--individual"], "leave out --individual"),
-        (["--counts-out", "x"], "leave out --counts-out"),
         (["--reference", "race=z"], "'race' has no group 'z'"),
     ],
 )
@@ -439,26 +456,92 @@ def test_what_contradicts_the_counts_is_an_error(
     more: list[str], told: str, shards: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An option that says something else than the file is not passed over in silence; one that agrees is fine."""
-    assert run(["audit", "data", "--protected", "race", "--counts-out", "a.counts"]) == 0
+    assert run(["count", "data", "--protected", "race", "-o", "a.counts"]) == 0
     agreed = ["--protected", "race", "--threshold", "0.5", "--label", "label"]
-    assert run(["audit", "--from-counts", "a.counts", *agreed]) == 0
+    assert run(["audit", "a.counts", *agreed]) == 0
 
-    assert run(["audit", "--from-counts", "a.counts", *more]) == 2
+    assert run(["audit", "a.counts", *more]) == 2
     assert told in capsys.readouterr().err
 
 
+NEEDING: dict[str, Any] = {
+    **dict.fromkeys(OF_ROWS, "x"),
+    **dict.fromkeys(("individual", "header", "protected_as_feature"), True),
+    "delimiter": ";",
+    "decimal": ",",
+    "validation": 0.1,
+    "guarantee": 0.95,
+    "id": "id",
+    "protected": "race",
+    "noise": "n.csv",
+}
+"""Parameter that needs rows -> a value; and what some of them need."""
+
+
+@pytest.mark.parametrize("kind", [AuditRequest, RepairRequest, CountRequest])
+def test_what_needs_rows_is_refused_by_its_name(kind: type[Request], shards: Path) -> None:
+    """Every row of the table, by the command and the library, with one message."""
+    counts = fairfix.count("data", protected="race")
+    function = {AuditRequest: fairfix.audit, RepairRequest: fairfix.repair, CountRequest: fairfix.count}[kind]
+    given: dict[str, Any] = {"method": "ramp"} if kind is RepairRequest else {}
+    for name in {*OF_ROWS, *kind.needs_rows} & parameters_of(kind).keys():
+        also = [needed[0] for one, needed, _ in REQUIRES if one == name]
+        more = {one: NEEDING[one] for one in (name, *also)}
+        with pytest.raises(UsageError, match=f"^`{name}` needs rows, and the data is counts") as told:
+            function(counts, **given, **more)
+        assert "leave out" in str(told.value)
+
+
+def test_counts_are_no_rows(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where only rows do, they are refused with the way to see what they are; so are they in several DATA of rows."""
+    assert run(["count", "data", "--protected", "race", "-o", "a.counts", "--quiet"]) == 0
+    for line in (
+        ["compare", "a.counts", "--protected", "race"],
+        ["repair", "data", "--protected", "race", "--method", "ramp", "--unlabelled", "a.counts"],
+    ):
+        assert run(line) == 2
+        assert "a.counts is a file of fairfix, not rows" in capsys.readouterr().err
+    assert run(["audit", "data", "data/0.csv", "--protected", "race"]) == 2
+    assert "unexpected extra argument" in capsys.readouterr().err
+
+
+def test_counts_are_a_baseline(shards: Path) -> None:
+    """Of other counts and of rows, as the result of their audit is."""
+    for i in range(2):
+        fairfix.count(f"data/{i}.csv", protected="race").save(f"{i}.counts")
+    Path("old.json").write_text(fairfix.audit("0.counts").to_json())
+    for data, more in (("1.counts", {}), ("data/1.csv", {"protected": "race"})):
+        check = "dp.difference.change<=0.5"
+        results = [
+            fairfix.audit(data, **more, baseline=old, check=check).to_dict()
+            for old in ("old.json", "0.counts")
+        ]
+        for result in results:
+            assert result["checks"][0]["verdict"] == "pass"
+            del result["baseline"]["source"]
+        assert results[0]["baseline"] == results[1]["baseline"]
+    with pytest.raises(UsageError, match="the data is counts"):
+        fairfix.audit("1.counts", baseline="data/0.csv")
+
+
 def test_the_configuration_of_the_data_does_not_disturb(shards: Path) -> None:
-    """With data and columns in fairfix.toml, saved counts are audited all the same; a contradiction is an error."""
-    Path("fairfix.toml").write_text('data = "data"\nprotected = ["race"]\nlabel = "label"\n')
-    assert run(["audit", "--counts-out", "a.counts"]) == 0
-    assert run(["audit", "--from-counts", "a.counts"]) == 0
+    """With data and columns in fairfix.toml, counts are audited all the same; a contradiction is an error."""
+    Path("fairfix.toml").write_text(
+        'data = "data"\nprotected = ["race"]\nlabel = "label"\ndelimiter = ","\nholdout = 0.2\n'
+    )
+    assert run(["count", "-o", "a.counts"]) == 0
+    assert run(["audit", "a.counts"]) == 0
+    assert run(["repair", "a.counts", "--method", "ramp", "--id", "id"]) == 0
+    Path("fairfix.toml").write_text('data = "a.counts"\n[repair]\nmethod = "ramp"\nholdout = "b.counts"\n')
+    assert run(["audit"]) == 0
+    assert run(["repair"]) == 2  # there are no b.counts
     Path("fairfix.toml").write_text('data = "data"\nprotected = ["race"]\nthreshold = 0.9\n')
-    assert run(["audit", "--from-counts", "a.counts"]) == 2
+    assert run(["audit", "a.counts"]) == 2
 
 
 def test_inspect_tells_what_was_counted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Sources, rows, reading and levels, as text and JSON; anything else is told as of an artifact."""
-    assert run(["audit", "data", "--protected", "race", "--counts-out", "a.counts", "--quiet"]) == 0
+    assert run(["count", "data", "--protected", "race", "-o", "a.counts", "--quiet"]) == 0
     capsys.readouterr()
     assert run(["inspect", "a.counts"]) == 0
     assert "rows              800 read, 800 counted" in capsys.readouterr().out
@@ -470,32 +553,32 @@ def test_inspect_tells_what_was_counted(shards: Path, capsys: pytest.CaptureFixt
         assert run(["inspect", "bad.counts"]) == 2
 
 
-def test_merge_refuses_what_is_no_file_of_counts(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_counts_are_added(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other files, one file twice and no folder to write to are errors; twins are a warning."""
-    assert run(["audit", "data/0.csv", "--protected", "race", "--counts-out", "a.counts"]) == 0
+    assert run(["count", "data/0.csv", "--protected", "race", "-o", "a.counts"]) == 0
     Path("twin.counts").write_bytes(Path("a.counts").read_bytes())
+    Path("bad.counts").write_bytes(Path("a.counts").read_bytes()[:-9])
     artifact.write("other.fairfix", Artifact({"method": "ramp"}, {}))
 
     for wrong, told in (
         (["a.counts", "./a.counts", "-o", "x"], "named twice"),
-        (["a.counts", "data/0.csv", "-o", "x"], "0.csv is not a valid file of counts"),
-        (["a.counts", "gone.counts", "-o", "x"], "gone.counts cannot be read"),
-        (
-            ["a.counts", "other.fairfix", "-o", "x"],
-            "its format is 'fairfix.artifact/1', not 'fairfix.counts/1'",
-        ),
+        (["a.counts", "data/0.csv", "-o", "x"], "data/0.csv has rows"),
+        (["a.counts", "gone.counts", "-o", "x"], "gone.counts does not exist"),
+        (["a.counts", "other.fairfix", "-o", "x"], "other.fairfix has rows"),
+        (["a.counts", "bad.counts", "-o", "x"], "bad.counts is not a valid file of counts"),
         (["a.counts", "-o", "nowhere/x"], "the folder nowhere does not exist"),
+        (["a.counts", "-o", "a.counts"], "also used by DATA"),
+        (["a.counts", "twin.counts", "-o", "twin.counts"], "also used by DATA"),
     ):
-        assert run(["merge", *wrong]) == 2
+        assert run(["count", *wrong]) == 2
         assert told in capsys.readouterr().err
         assert not Path("x").exists()
-    assert run(["audit", "data", "--protected", "race", "--counts-out", "nowhere/x"]) == 2
-    assert run(["merge", "a.counts", "twin.counts", "-o", "both.counts"]) == 0
+    assert run(["audit", "a.counts", "twin.counts"]) == 0
     assert "a.counts and twin.counts contain identical counts" in capsys.readouterr().err
-    assert run(["audit", "data/1.csv", "--protected", "race", "--counts-out", "b.counts", "--quiet"]) == 0
-    assert run(["merge", "a.counts", "b.counts", "-o", "ab.counts", "--quiet"]) == 0
+    assert run(["count", "data/1.csv", "--protected", "race", "-o", "b.counts", "--quiet"]) == 0
+    assert run(["count", "a.counts", "b.counts", "-o", "ab.counts", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
-    assert run(["merge", "b.counts", "ab.counts", "-o", "bab.counts"]) == 0
+    assert run(["count", "b.counts", "ab.counts", "-o", "bab.counts"]) == 0
     assert "b.counts and ab.counts contain identical counts" in capsys.readouterr().err
 
 
@@ -508,14 +591,14 @@ def test_scores_of_a_model_file(shards: Path, capsys: pytest.CaptureFixture[str]
     dump(LogisticRegression().fit(frame[["raw", "real"]], frame["label"]), "model.skops")
     for i in range(3):
         frame[300 * i : 300 * (i + 1)].to_parquet(f"part-{i}.parquet")
-    given = ["--protected", "race", "--model", "model.skops", "--quiet", "--format", "json"]
+    given = ["--protected", "race", "--model", "model.skops", "--quiet"]
     for i in range(3):
-        assert run(["audit", f"part-{i}.parquet", *given, "--counts-out", f"{i}.counts"]) == 0
-    assert run(["merge", "0.counts", "1.counts", "2.counts", "-o", "all.counts"]) == 0
+        assert run(["count", f"part-{i}.parquet", *given, "-o", f"{i}.counts"]) == 0
+    assert run(["count", "part-*.parquet", *given, "-o", "all.counts"]) == 0
     capsys.readouterr()
-    assert run(["audit", "part-*.parquet", *given, "--one-pass"]) == 0
+    assert run(["audit", "all.counts", "--quiet", "--format", "json"]) == 0
     wanted = json.loads(capsys.readouterr().out)
-    assert run(["audit", "--from-counts", "all.counts", "--quiet", "--format", "json"]) == 0
+    assert run(["audit", "0.counts", "1.counts", "2.counts", "--quiet", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
 
     assert (found["data"].pop("source"), wanted["data"].pop("source")) == (

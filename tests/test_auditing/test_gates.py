@@ -734,7 +734,8 @@ def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
         "--suppress-below",
         "20",
     )
-    status, _, err = call(*first, "--counts-out", "d.counts", "--out", "json=old.json")
+    assert call("count", *first[1:], "-o", "d.counts")[0] == 0
+    status, _, err = call(*first, "--out", "json=old.json")
     assert status == 0
     assert "few" not in err
 
@@ -743,7 +744,7 @@ def test_saved_counts_know_all_of_this(call: Call, tmp_path: Path) -> None:
     )
     more = ("--suppress-below", "20", "--profile", "ll144", "--baseline", "old.json")
     gates = ("--check", "dp.difference.change<=0.2", "--check", "dp.difference<=0.0001")
-    status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json", *more, *gates)
+    status, out, err = call("audit", "d.counts", "--format", "json", *more, *gates)
     result = json.loads(out)
 
     assert status in (0, 3), err

@@ -984,7 +984,7 @@ def test_notes_inform_and_warnings_warn(call: Call, data: str) -> None:
     ("arguments", "words"),
     [
         (("--out", "json=data.parquet"), "this file is also used by DATA"),
-        (("--counts-out", "below/../data.parquet"), "also used by DATA"),
+        (("--out", "json=below/../data.parquet"), "also used by DATA"),
         (("--out", "json=x", "--out", "html=x"), "also used by --out json=x"),
         (("--baseline", "old.json", "--out", "json=old.json"), "also used by --baseline"),
     ],

@@ -278,7 +278,7 @@ def test_a_repeated_name_stops_nothing_unless_it_is_used(form: str, tmp_path: Pa
     data = repeated(form, "x", tmp_path)
     assert numbers_of(data=data) == plain
     fairfix.repair(data, protected="race", method="ramp")
-    fairfix.audit(data, protected="race", counts_out=str(tmp_path / "x.counts"), share="0:0.7")
+    fairfix.count(data, protected="race", part="0:0.7")
     for name in ("race", "score", "label"):
         with pytest.raises(ColumnError, match=f"'{name}' more than once"):
             fairfix.audit(repeated(form, name, tmp_path), protected="race")

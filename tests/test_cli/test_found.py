@@ -63,7 +63,7 @@ REACH = {
     "an earlier model's data": 'data = "d.parquet"\nbaseline = "s3://evil/d.parquet"\nid = "x"\n',
     "a report outside": 'data = "d.parquet"\nout = ["json=../outside/new.json"]\n',
     "a report by a URL": 'data = "d.parquet"\nout = ["json=s3://evil/new.json"]\n',
-    "counts outside": 'data = "d.parquet"\n[audit]\ncounts-out = "../outside/new.counts"\n',
+    "counts outside": 'data = "d.parquet"\n[count]\noutput = "../outside/new.counts"\n',
 }
 
 
@@ -75,11 +75,11 @@ def test_what_was_found_reaches_nothing_beyond_its_folder(
     """Refused with the key and the remedy, wherever below it the work is done; nothing is written, not even why."""
     text = PLAIN + REACH[name]
     if project:
-        text = "[tool.fairfix]\n" + text.replace("[audit]", "[tool.fairfix.audit]")
+        text = "[tool.fairfix]\n" + text.replace("[count]", "[tool.fairfix.count]")
         (clone / "pyproject.toml").write_text(text)
     else:
         (clone / "fairfix.toml").write_text(text)
-    status, out, err = call("audit")
+    status, out, err = call("count" if "counts" in name else "audit")
 
     assert (status, out) == (2, "")
     assert "was found, not named, so it cannot set " in err
@@ -284,7 +284,7 @@ def test_no_key_of_a_method_is_a_way_around(trapped: Path, call: Call) -> None:
 
 WRITES: dict[str, tuple[str, str]] = {
     **{f"audit {name}": ("out", f"{name}=new{endings(name)[0]}") for name in FORMATS},
-    "audit counts": ("counts-out", "new.counts"),
+    "count": ("output", "new.counts"),
     "repair": ("output", "new.fairfix"),
     "compare svg": ("picture", "new.svg"),
     "compare png": ("picture", "new.png"),
@@ -327,6 +327,7 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
         "repair": ["repair", "d.parquet", "--protected", "race", "--method", "ramp"],
         "compare": ["compare", "d.parquet", "--protected", "race", "--methods", "ramp", "--slacks", "0.1"],
         "predict": ["predict", "r.fairfix", "d.parquet"],
+        "count": ["count", "d.parquet", "--protected", "race"],
     }[command]
     assert run([*line, "-q"]) in (0, 1, 3)
     assert is_own(file)

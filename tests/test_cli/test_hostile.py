@@ -101,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     assert run(["audit", FILE, *ROLES, *QUIET, "--quiet", "--out", "json=result.json"]) in (0, 1, 3)
     assert run(["repair", FILE, *ROLES, *QUIET, *METHOD, "-o", "r.fairfix", "--quiet"]) in (0, 1, 3)
-    assert run(["audit", FILE, *ROLES, *QUIET, "--quiet", "--counts-out", "all.counts"]) in (0, 1, 3)
+    assert run(["count", FILE, *ROLES, *QUIET, "--quiet", "-o", "all.counts"]) == 0
     yield place
     os.chdir(before)
 
@@ -312,7 +312,11 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "report": (("report", WHOLE), ("report", "result.json", "--out", f"{WHOLE}=x")),
     "init": (("init", FILE, *ROLES, "-o", "made.toml"), ("init", FILE)),
-    "merge": (("merge", "all.counts", FILE, "-o", "sum.counts"),),
+    "count": (
+        ("count", "all.counts", FILE, "-o", "sum.counts"),
+        ("count", FILE, *ROLES, *QUIET, "-o", "sum.counts"),
+        ("count", FILE, *ROLES, *QUIET, "--part", WHOLE, "-o", "sum.counts"),
+    ),
     "explain": (("explain", WHOLE), ("explain", f"dp.difference[{PIECES[9]}{PIECES[10]}]>0.1")),
     "export": (
         *(("export", "r.fairfix", "--to", to, "-o", f"rule.{to}") for to in get_args(ExportTarget)),

@@ -34,7 +34,7 @@ RUNS = {
     "predict": ("predict", "r.fairfix", "d.parquet", "--no-config"),
     "report": ("report", "r.json"),
     "init": ("init", "d.parquet", "--force"),
-    "merge": ("merge", "a.counts"),
+    "count": ("count", "d.parquet", *COMMON),
     "export": ("export", "r.fairfix", "--to", "python"),
 }
 """Commands that write files, on a line that works."""
@@ -59,7 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     make_frame(400).to_parquet(place / "d.parquet")
     with chdir(place), pytest.MonkeyPatch.context() as patch:
         patch.delenv("FAIRFIX_DATA", raising=False)
-        assert run([*RUNS["audit"], "--out", "json=r.json", "--counts-out", "a.counts"]) == 0
+        assert run([*RUNS["audit"], "--out", "json=r.json"]) == 0
+        assert run([*RUNS["count"], "-o", "a.counts"]) == 0
         assert run([*RUNS["repair"], "-o", "r.fairfix"]) in (0, 1, 3)
     return place
 
@@ -77,7 +78,7 @@ def test_every_command_that_writes_is_tried() -> None:
     ("name", "option", "way"),
     [
         *((*output, "/dev/stdout") for output in OUTPUTS),
-        *((name, option, "log.csv") for name, option in (("report", "out"), ("merge", "output"))),
+        *((name, option, "log.csv") for name, option in (("report", "out"), ("count", "output"))),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="no names of descriptors")
@@ -101,7 +102,7 @@ def test_what_is_behind_stdout_is_kept(name: str, option: str, way: str, folder:
         assert log.stat().st_size > 100
 
 
-NAMES = {"counts_out": "o.counts", "output": "o.csv", "picture": "o.svg"}
+NAMES = {"output": "o.csv", "picture": "o.svg"}
 
 LINKS: dict[str, Callable[[Path, str], str]] = {
     "to a file": lambda place, name: _link(place / name, place.parent / "outside" / "bashrc") or name,
@@ -342,7 +343,7 @@ def test_nothing_that_is_printed_steers_a_terminal(away: None, call: Call) -> No
     lines = (
         ["audit", *given, "--label", "town"],
         ["audit", *given, "--score", odd[1:]],
-        ["audit", *given, "--counts-out", "c.counts", "--format", "json"],
+        ["count", *given, "-o", "c.counts"],
         ["audit", *given, "--show-settings"],
         ["repair", *given, "--method", "ramp", "-o", "r.fairfix"],
         *(

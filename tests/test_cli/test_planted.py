@@ -65,7 +65,8 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("many").mkdir()
         for name in ("a", "b"):
             make_frame(50).to_parquet(f"many/{name}.parquet")
-        assert run([*RUNS["audit"], "--out", "json=r.json", "--counts-out", "a.counts"]) == 0
+        assert run([*RUNS["audit"], "--out", "json=r.json"]) == 0
+        assert run([*RUNS["count"], "-o", "a.counts"]) == 0
         assert run([*RUNS["repair"], "-o", "r.fairfix"]) in (0, 1, 3)
     return place
 

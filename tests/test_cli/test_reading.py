@@ -141,13 +141,13 @@ def test_decisions_in_words_have_an_option_of_their_own(rows: pd.DataFrame, call
 
     ours = audited(call, "d.csv", "--prediction", "decided=approve", *named)
     assert numbers_of(ours) == numbers_of(audited(call, "plain.parquet", "--prediction", "decided"))
-    counted = call(*asked, "decided=approve", "--counts-out", "c.counts")
+    counted = call("count", *asked[1:], "decided=approve", "-o", "c.counts")
     assert counted[0] == 0, counted[2]
-    status, out, err = call("audit", "--from-counts", "c.counts", "--format", "json")
+    status, out, err = call("audit", "c.counts", "--format", "json")
     assert status == 0, err
     metrics = [one["overall"]["metrics"]["selection_rate"]["value"] for one in (ours, json.loads(out))]
     assert metrics[0] == pytest.approx(metrics[1])
-    status, _, err = call("audit", "--from-counts", "c.counts", "--prediction", "decided=deny")
+    status, _, err = call("audit", "c.counts", "--prediction", "decided=deny")
     assert status == 2
     assert "--prediction is decided=deny" in err
 
@@ -275,8 +275,6 @@ def test_a_score_of_the_other_label_is_the_first_thing_said(
     right = audited(call, "d.csv", "--label", "label=0")
     assert "messages" not in right
     assert right["overall"]["metrics"]["auc"]["low"] > 0.5
-    assert "messages" not in audited(call, "d.csv", "--label", "label=0", "--one-pass")
-    assert audited(call, "d.csv", "--one-pass")["messages"][0]["code"] == "score_direction"
 
 
 def test_a_score_that_says_nothing_is_not_said_to_point_the_wrong_way(call: Call) -> None:
@@ -294,8 +292,7 @@ def test_a_score_that_says_nothing_is_not_said_to_point_the_wrong_way(call: Call
 DECIDED: dict[str, tuple[str, ...]] = {
     "decisions": ("--prediction", "decided"),
     "chances": ("--probability", "chance"),
-    "one pass": ("--prediction", "decided", "--one-pass"),
-    "counts": ("--prediction", "decided", "--counts-out", "d.counts"),
+    "counts": ("--prediction", "decided"),
     "strata": ("--prediction", "decided", "--strata", "sex"),
     "classes": ("--prediction", "told", "--label", "job", "--task", "multiclass"),
 }
@@ -315,7 +312,9 @@ def test_decisions_that_point_the_wrong_way_are_said_to(rows: pd.DataFrame, call
         codes = [one["code"] for one in content.get("messages", ())]
         assert codes == (["decision_direction"] if wrong else [])
         if kind == "counts":
-            status, out, err = call("audit", "--from-counts", "d.counts", "--format", "json")
+            asked = ("--protected", "race", *DECIDED[kind], "-o", "d.counts")
+            assert call("count", "d.csv", *asked)[0] == 0
+            status, out, err = call("audit", "d.counts", "--format", "json")
             assert status == 0, err
             assert [one["code"] for one in json.loads(out).get("messages", ())] == codes
 
@@ -425,7 +424,7 @@ def test_a_decimal_comma_between_commas_is_asked_for(rows: pd.DataFrame, call: C
 
 GUIDED: dict[str, tuple[dict[str, str], str]] = {
     "no groups": ({}, ""),
-    "settings are kept": ({}, "--check 'dp.difference<=0.9' --confidence 0.9 --missing drop --one-pass"),
+    "settings are kept": ({}, "--check 'dp.difference<=0.9' --confidence 0.9 --missing drop"),
     "capitals": ({}, "--protected RACE"),
     "a typing error": ({}, "--protected sexx,race --weight wieght"),
     "a label that is not there": ({}, "--protected race --label labl"),

@@ -197,7 +197,7 @@ def test_no_value_of_a_waiver_is_a_bug(key: str, here: Path) -> None:
 
 def test_every_option_that_is_a_number_is_in_a_request() -> None:
     """So none is read past the one check: what the commands have beside their requests are no numbers."""
-    for name in ("audit", "repair", "compare", "predict", "export", "report", "init", "merge", "inspect"):
+    for name in ("audit", "repair", "compare", "predict", "export", "report", "init", "count", "inspect"):
         command = import_module(f"fairfix.cli.{name}").command
         of_click = (click.types.IntParamType, click.types.FloatParamType)
         assert not [

@@ -281,25 +281,18 @@ def test_counts_keep_their_bands(people: pd.DataFrame, call: Call) -> None:
     """Counts of parts add up to those of the whole where edges agree; other edges are refused, also of an audit."""
     for name, cut in (("one", CUT[1]), ("two", CUT[1]), ("other", "age=30")):
         data = "two.parquet" if name == "other" else f"{name}.parquet"
-        assert (
-            call("audit", data, "--protected", "age", "--bands", cut, "--counts-out", f"{name}.counts", "-q")[
-                0
-            ]
-            == 0
-        )
-    status, _, err = call("merge", "one.counts", "other.counts", "-o", "no.counts")
+        assert call("count", data, "--protected", "age", "--bands", cut, "-o", f"{name}.counts", "-q")[0] == 0
+    status, _, err = call("audit", "one.counts", "other.counts")
     assert (status, "bands is age=25,40,60 in one.counts, age=30 in other.counts" in err) == (2, True)
-    assert call("merge", "one.counts", "two.counts", "-o", "all.counts")[0] == 0
-    line = ("--one-pass", "--format", "json", "-q")
+    assert call("count", "one.counts", "two.counts", "-o", "all.counts")[0] == 0
+    line = ("--format", "json", "-q")
     whole = json.loads(call("audit", "d.parquet", "--protected", "age", *CUT, *line)[1])
     for agreed in ((), CUT, ("--bands", "age=quartiles")):
-        merged = json.loads(
-            call("audit", "--from-counts", "all.counts", *agreed, "--format", "json", "-q")[1]
-        )
+        merged = json.loads(call("audit", "all.counts", *agreed, "--format", "json", "-q")[1])
         assert [g["group"] for g in merged["attributes"][0]["groups"]] == LEVELS
         assert merged["attributes"][0]["groups"][0]["rows"] == whole["attributes"][0]["groups"][0]["rows"]
     for other in ("age=25", f"age={EACH}", "sex=3"):
-        assert call("audit", "--from-counts", "all.counts", "--bands", other)[0] == 2
+        assert call("audit", "all.counts", "--bands", other)[0] == 2
 
 
 @pytest.mark.parametrize("rule", ["age=25,40,60", "age=quartiles"])

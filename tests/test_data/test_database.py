@@ -85,7 +85,6 @@ def rows(n: int = 4000) -> pd.DataFrame:
 QUESTIONS: dict[str, dict[str, Any]] = {
     "plain": {"protected": ("race", "member")},
     "weights and strata": {"protected": ("race", "member"), "weight": "weight", "strata": "town", "intersect": True},
-    "one pass": {"protected": "race", "weight": "weight", "one_pass": True},
     "percent": {"protected": "race", "score": "percent", "score_scale": "percent", "threshold": 40},
     "margin": {"protected": "race", "score": "margin", "score_scale": "margin"},
     "logit": {"protected": "race", "score": "logit", "score_scale": "logit", "weight": "weight"},
@@ -763,7 +762,7 @@ def test_a_database_is_only_read(data: tuple[str, str], tmp_path: Path, call: Ca
     source: Any = open_source(data[1])
     with pytest.raises(duckdb.Error, match="read-only"):
         source._backend.con.execute("CREATE TABLE x AS SELECT 1")
-    status, _, err = call("audit", data[1], "--protected", "race", "--counts-out", data[1], "--no-config")
+    status, _, err = call("count", data[1], "--protected", "race", "-o", data[1], "--no-config")
 
     assert status == 2
     assert "files are written to this machine and to s3://" in err

@@ -54,7 +54,6 @@ AUDITS: dict[str, dict[str, Any]] = {
         "protected": ["race", "sex"],
         "reference": ["race=a", "sex=f"],
     },
-    "one pass": {"score": "score", "one_pass": True},
     "weights": {"score": "score", "weight": "weight", "strata": "town"},
     "decisions": {"prediction": "yes"},
     "chances": {"probability": "p", "strata": "town"},
@@ -108,16 +107,17 @@ def test_a_repair_of_counts_is_that_of_the_people(kind: str) -> None:
 
 
 def test_a_comparison_and_saved_counts_are_those_of_the_people(call: Call) -> None:
-    """Through the command line: ``compare``, ``--counts-out`` and a repair from counts."""
+    """Through the command line: ``compare``, ``count`` and a repair from counts."""
     for name, frame in zip(("n.csv", "one.csv"), tables(), strict=True):
         frame[[*NAMES[:5], *(["n"] if "n" in frame else [])]].to_csv(name, index=False)
     found = []
     for data, more in (("n.csv", ("--count", "n")), ("one.csv", ())):
         asked = (data, "--protected", "race", *more, "--format", "json")
         compared = call("compare", *asked, "--methods", "ramp", "--slacks", "0,0.1")
-        audited = call("audit", *asked, "--counts-out", f"{data}.counts")
-        again = call("audit", "--from-counts", f"{data}.counts", "--format", "json")
-        repaired = call("repair", "--from-counts", f"{data}.counts", "--method", "ramp", "--format", "json")
+        audited = call("audit", *asked)
+        assert call("count", *asked[:-2], "-o", f"{data}.counts")[0] == 0
+        again = call("audit", f"{data}.counts", "--format", "json")
+        repaired = call("repair", f"{data}.counts", "--method", "ramp", "--format", "json")
         for status, out, err in (compared, audited, again, repaired):
             assert status == 0, err
             content = json.loads(out)
@@ -129,7 +129,7 @@ def test_a_comparison_and_saved_counts_are_those_of_the_people(call: Call) -> No
                     point.pop(name, None)
             found.append(json.loads(json.dumps(content).replace("one.csv", "n.csv")))
     assert found[:4] == found[4:]
-    status, _, err = call("audit", "--from-counts", "n.csv.counts", "--count", "weight")
+    status, _, err = call("audit", "n.csv.counts", "--count", "weight")
     assert status == 2
     assert "--count is weight, but the counts were made with n" in err
 

@@ -215,9 +215,10 @@ def test_counts_and_results_are_read_from_a_store(
 ) -> None:
     """Counts are written and read; a baseline is a result anywhere."""
     put("d.csv", content_of(frames(), "d.csv"))
-    status, _, _ = call("audit", "s3://loans/d.csv", *AUDIT, "--counts-out", "s3://loans/d.counts")
-    plain = call("audit", "s3://loans/d.csv", *AUDIT, "--format", "json", "--one-pass")
-    counted = call("audit", "--from-counts", "s3://loans/d.counts", "--no-config", "--format", "json")
+    status, _, _ = call("count", "s3://loans/d.csv", *AUDIT, "-o", "s3://loans/d.counts")
+    call("count", "s3://loans/d.csv", *AUDIT, "-o", "d.counts")
+    plain = call("audit", "d.counts", "--no-config", "--format", "json")
+    counted = call("audit", "s3://loans/d.counts", "--no-config", "--format", "json")
     put("old.json", plain[1].encode())
     worse = call(
         "audit",
@@ -702,7 +703,8 @@ def test_no_secret_is_written_anywhere(
             for part in ("--out", f"{kind}={i}.{kind}")
         ]
         lines = [
-            ("audit", url, "--protected", "race", *outs, "--counts-out", f"{i}.counts", "--verbose"),
+            ("audit", url, "--protected", "race", *outs, "--verbose"),
+            ("count", url, "--protected", "race", "-o", f"{i}.counts"),
             ("audit", url),
             ("audit", url, "--protected", "rase", "--debug"),
             ("audit", url, "--protected", "race", "--show-settings"),

@@ -309,14 +309,13 @@ def test_the_password_is_in_nothing_that_is_written(
         *outs,
         "--format",
         "json",
-        "--counts-out",
-        "all.counts",
     )
+    run("count", url, *asked, "--config", "fairfix.toml", "-o", "all.counts")
     assert (
         json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1
     )
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    run("audit", bare, *asked, "--config", "fairfix.toml", "--one-pass")
+    run("audit", bare, *asked, "--config", "fairfix.toml")
     run("audit", f"{bare}?password={quote(PASSWORD, safe='')}", *asked, "--dry-run")
     run("audit", url, *asked, "--show-settings")
     run("audit", url, "--table", "loans", "--protected", "no", "--debug", "--out", "json=bad.json")

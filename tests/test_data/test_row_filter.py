@@ -313,14 +313,14 @@ def test_a_repair_is_that_of_rows_filtered_before(frame: pd.DataFrame, tmp_path:
 def test_counts_keep_the_condition(frame: pd.DataFrame, tmp_path: Path) -> None:
     """An audit of counts has the rows, the reason and the condition, and refuses another one."""
     path = str(tmp_path / "x.counts")
-    fairfix.audit(frame, protected="race", where=CONDITION, counts_out=path)
-    report = fairfix.audit(from_counts=path).to_dict()
+    fairfix.count(frame, protected="race", where=CONDITION).save(path)
+    report = fairfix.audit(path).to_dict()
     assert report["settings"]["where"] == str(parse_condition(CONDITION))
     assert report["data"]["rows"]["read"] == len(frame)
     assert [one["reason"] for one in report["data"]["rows"]["excluded"]] == ["where"]
-    fairfix.audit(from_counts=path, where=" year == 2024 and product == 'car' ")
+    fairfix.audit(path, where=" year == 2024 and product == 'car' ")
     with pytest.raises(UsageError):
-        fairfix.audit(from_counts=path, where="year==2023")
+        fairfix.audit(path, where="year==2023")
 
 
 def test_a_baseline_of_other_rows_warns(frame: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from fairfix import audit
+from fairfix import audit, count
 from fairfix.auditing import audit as auditing
 from fairfix.auditing import candidates as narrowing
 from fairfix.auditing.candidates import slice_of
@@ -456,10 +456,9 @@ def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: N
         pq.write_table(pa.table(columns), f"{name}.parquet")
     assert call("audit", "*.parquet", "--protected", "a,b", "--no-config")[0] == 2
     for name in ("one", "two"):
-        line = ("audit", f"{name}.parquet", "--protected", "a,b", "--no-config", "--label", "label")
-        assert call(*line, "--counts-out", f"{name}.counts")[0] == 0
-    assert call("merge", "one.counts", "two.counts", "-o", "all.counts")[0] == 0
-    assert call("audit", "--from-counts", "all.counts", "--no-config")[0] == 2
+        line = ("count", f"{name}.parquet", "--protected", "a,b", "--no-config", "--label", "label")
+        assert call(*line, "-o", f"{name}.counts")[0] == 0
+    assert call("audit", "one.counts", "two.counts", "--no-config")[0] == 2
 
 
 def test_the_limit_of_cells_is_one_number() -> None:
@@ -509,6 +508,7 @@ def test_scores_without_room_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     for name, value in (("KEEP_ROWS", 400), ("MOST_SCORES", 1000), ("SORT_ROWS", 50)):
         for module in (engine, second_pass, narrowing, auditing):
             monkeypatch.setattr(module, name, value, raising=False)
-    with pytest.raises(DataError, match="one_pass"):
+    with pytest.raises(DataError, match="fairfix count"):
         audit(tmp_path / "d.parquet", protected="g", label="label", score="score")
-    assert audit(tmp_path / "d.parquet", protected="g", label="label", score="score", one_pass=True).to_dict()
+    counts = count(tmp_path / "d.parquet", protected="g", label="label", score="score")
+    assert audit(counts).to_dict()

@@ -88,14 +88,14 @@ def parts_of(frame: pd.DataFrame, folder: Path, many: int = 5) -> str:
 def test_a_cluster_gives_the_same_bytes(
     cluster: str, tmp_path: Path, frames: Frames, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an audit with weights, of one in one pass and of its counts, from a path that is not absolute."""
+    """Of an audit with weights and of its counts, from a path that is not absolute."""
     parts_of(frames(3000), tmp_path)
     monkeypatch.chdir(tmp_path)
-    asked = ("audit", "part*.parquet", "--protected", "race", "--weight", "weight", "--format", "json")
-    for more in ((), ("--one-pass",), ("--counts-out", "a.counts")):
-        here = call(*asked, *more)
-        counts = Path("a.counts").read_bytes() if "a.counts" in more else b""
-        there = call(*asked, *more, "--cluster", cluster)
+    asked = ("part*.parquet", "--protected", "race", "--weight", "weight")
+    for line in (("audit", *asked, "--format", "json"), ("count", *asked, "-o", "a.counts")):
+        here = call(*line)
+        counts = Path("a.counts").read_bytes() if "a.counts" in line else b""
+        there = call(*line, "--cluster", cluster)
 
         assert here[0] == there[0] == 0, there[2]
         assert here[1] == there[1]
@@ -205,8 +205,8 @@ def test_what_is_wrong_with_a_part_is_said_as_by_one_process(
     """The message of a wrong entry names file and row."""
     data = frames(500)
     data.loc[321, "score"] = 7.0
-    asked = ["audit", parts_of(data, tmp_path), "--protected", "race"]
-    asked += ["--counts-out", str(tmp_path / "x.counts")] if order == "each" else []
+    asked = ["count" if order == "each" else "audit", parts_of(data, tmp_path), "--protected", "race"]
+    asked += ["-o", str(tmp_path / "x.counts")] if order == "each" else []
     here, there = call(*asked), call(*asked, "--cluster", cluster)
 
     assert here[0] == there[0] == 2
@@ -257,11 +257,11 @@ def test_without_dask_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_counts_need_no_cluster(tmp_path: Path, frames: Frames, call: Call) -> None:
     """They are counted already."""
     counts: Any = tmp_path / "a.counts"
-    call("audit", parts_of(frames(), tmp_path), "--protected", "race", "--counts-out", str(counts))
-    status, _, err = call("audit", "--from-counts", str(counts), "--cluster", "local:2")
+    call("count", parts_of(frames(), tmp_path), "--protected", "race", "-o", str(counts))
+    status, _, err = call("audit", str(counts), "--cluster", "local:2")
 
     assert status == 2
-    assert "--cluster needs rows, and --from-counts has none" in err
+    assert "--cluster needs rows, and the data is counts" in err
 
 
 def test_a_database_needs_no_cluster(cluster: str, tmp_path: Path, call: Call) -> None:

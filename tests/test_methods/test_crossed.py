@@ -101,8 +101,8 @@ def test_what_is_saved_and_exported_has_the_intersection(way: dict[str, Any], tm
 def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
     """A repair from counts has the rule at the middle of each bin, and the estimator of scikit-learn as it is."""
     data = people(2)
-    fairfix.audit(data, protected=["race", "sex"], counts_out=tmp_path / "people.counts")
-    counted = fairfix.repair(from_counts=tmp_path / "people.counts", **EACH).repaired
+    fairfix.count(data, protected=["race", "sex"]).save(tmp_path / "people.counts")
+    counted = fairfix.repair(tmp_path / "people.counts", **EACH).repaired
     assert isinstance(counted.predictor, BinnedRule)
     assert CORNER in counted.predictor.levels
     given = counted.predict(corner(np.linspace(0.01, 0.99, 50)))["p_positive"].to_numpy()

@@ -280,10 +280,10 @@ def test_counts_hold_gaps_inside_strata(tmp_path: Path, capsys: pytest.CaptureFi
     rows = rows.drop_columns(["weight"]).append_column("score", pa.array(score))
     data, counts, saved = (str(tmp_path / name) for name in ("data.parquet", "counts.json", "a.fairfix"))
     pq.write_table(rows, data)
-    asked = ["--protected", "race", "--strata", "town", "--counts-out", counts, "--no-config", "-q"]
-    run(["audit", data, *asked])
+    asked = ["--protected", "race", "--strata", "town", "-o", counts, "--no-config", "-q"]
+    run(["count", data, *asked])
     how = ["--method", "logloss", "--constraint", "equalized_odds", "--slack", "0.01", "-o", saved]
-    assert run(["repair", "--from-counts", counts, *how, "--no-config", "-q"]) == 0
+    assert run(["repair", counts, *how, "--no-config", "-q"]) == 0
     out = str(tmp_path / "out.parquet")
     assert run(["predict", saved, data, "-o", out, "--no-config"]) == 0
     capsys.readouterr()

@@ -337,9 +337,9 @@ def test_a_fit_in_python_names_a_missing_number() -> None:
 def test_counts_hold_no_numbers(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: np.where(rows["age"] > 50, "x", "y"))
-    fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
+    fairfix.count(data, protected="group").save(tmp_path / "a.counts")
     with pytest.raises(UsageError, match="counts have no values of `protected_number`; repair from `data`"):
-        fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", protected_number="age")
+        fairfix.repair(str(tmp_path / "a.counts"), method="ramp", protected_number="age")
 
 
 def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> None:

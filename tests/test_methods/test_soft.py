@@ -330,9 +330,9 @@ def test_soft_groups_stand_in_a_comparison() -> None:
 def test_counts_hold_no_probabilities(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: (rows["p_a"] > 0.5).map({True: "x", False: "y"}))
-    fairfix.audit(data, protected="group", counts_out=str(tmp_path / "a.counts"), one_pass=True)
-    with pytest.raises(UsageError, match=r"leave out `noise=membership:.*`; saved counts have no rows"):
-        fairfix.repair(from_counts=str(tmp_path / "a.counts"), method="ramp", noise=SOFT)
+    fairfix.count(data, protected="group").save(tmp_path / "a.counts")
+    with pytest.raises(UsageError, match=r"`noise=membership:.*` needs rows, and the data is counts"):
+        fairfix.repair(str(tmp_path / "a.counts"), method="ramp", noise=SOFT)
 
 
 @pytest.mark.parametrize(

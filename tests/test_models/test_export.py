@@ -148,7 +148,7 @@ def repaired(name: str) -> Repaired:
     given = {"protected": "race", "label": "label", "score": "score", "id": "id", "seed": 1, **REPAIRS[name]}
     if name.endswith("of counts"):
         counted = count(rows(), Reading(Columns(("race",), label="label", score="score")))
-        return fairfix.repair(from_counts=counted, **given).repaired
+        return fairfix.repair(counted, **given).repaired
     made = fairfix.repair(rows(), **given).repaired
     if name != "trees":  # few of them, in the place of the linear model
         return made

@@ -285,7 +285,7 @@ def test_a_pickle_under_another_name_is_not_opened(
         ("predict", path, rows, "-o", tmp_path / "out.csv"),
         ("export", path),
         ("inspect", path),
-        ("audit", "--from-counts", path, "--no-config"),
+        ("audit", path, "--no-config"),
         ("audit", rows, *asked, "--baseline", path),
     ):
         assert run([str(word) for word in line]) == 2

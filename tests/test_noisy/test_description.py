@@ -1061,7 +1061,6 @@ def test_an_auxiliary_file_by_the_command_line(call: Call) -> None:
         (["--noise", "noise.csv(keep=joint)"], "keep must be one of"),
         (["--noise", "noise.csv", "--assume", "eps=0.1", "--assume", "none"], "give it once"),
         (["--noise", "noise.csv", "--suppress-below", "9"], "leave out --suppress-below"),
-        (["--noise", "noise.csv", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise", "noise.csv", "--protected", "other"], "noise is described for one column"),
         (["--noise", "radius:a:0.1"], "GROUP=NUMBER"),
         (["--noise", "radius:a=0.1"], "lacks the group 'b'"),

@@ -474,7 +474,6 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
             "or --assume independent",
         ),
         (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
-        (["--noise", "membership:p_a,p_b,p_c", "--counts-out", "c"], "leave out --counts-out"),
         (["--noise", "membership:p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
         (["--noise", "membership:p_a,p_b,p_c", "--individual"], "needs --protected"),
         (["--noise", "membership:p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),

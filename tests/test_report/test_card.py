@@ -92,7 +92,6 @@ def test_without_a_record_nothing_of_the_machine_is_in_a_result() -> None:
 
 RECORDED: dict[str, tuple[str, ...]] = {
     "audit": ("audit", "d.csv"),
-    "audit in one pass": ("audit", "d.csv", "--one-pass"),
     "audit of classes": (
         "audit",
         "d.csv",

@@ -224,14 +224,6 @@ def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
         results["audit"].to_frame("points")
 
 
-def test_counts_alone_have_nothing_to_show(rows: pd.DataFrame, tmp_path: Path) -> None:
-    """One row makes counts and no report."""
-    counted = fairfix.audit(rows[:1], protected="race", counts_out=str(tmp_path / "c.counts"))
-    for show in (counted.to_html, counted.to_frame, counted.plot, counted._repr_html_):
-        with pytest.raises(UsageError, match="counts but no report"):
-            show()
-
-
 def drawn(result: Result, numbers: Any = ()) -> list[tuple[str, list[str], list[float]]]:
     """Return title, names of rows and drawn values of every panel."""
     pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
@@ -313,7 +305,7 @@ def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[
 
 def test_frames_hold_the_bound_of_a_number_from_counts() -> None:
     """A column ``bound``: that of the JSON form, and 0 where a value is exact."""
-    audit = fairfix.audit(people(2000, 1), protected="race", one_pass=True, check="ks<=0.9")
+    audit = fairfix.audit(fairfix.count(people(2000, 1), protected="race"), check="ks<=0.9")
     content = audit.to_dict()
     comparisons = audit.to_frame("comparisons")
     wanted = [one.get("bound", 0.0) for one in content["attributes"][0]["comparisons"]]

@@ -29,8 +29,8 @@ def hospital(groups: str, seed: int, rare: str = "") -> pd.DataFrame:
 
 def counted(frame: pd.DataFrame, path: Path, **asked: Any) -> str:
     """Count people, and return where."""
-    task: Any = fairfix.audit
-    task(frame, protected=["race", "sex"], label="label", score="score", counts_out=path, **asked)
+    task: Any = fairfix.count
+    task(frame, protected=["race", "sex"], label="label", score="score", **asked).save(path)
     return str(path)
 
 
@@ -80,7 +80,7 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
 def repaired(files: list[str], folder: Path, *asked: str) -> tuple[int, dict[str, Any]]:
     """Repair from counts, proven on others; return the status and the report."""
     out = folder / "out.json"
-    given = ["--from-counts", files[0], "--proof-counts", files[1], "--method", "ramp", "--no-config", "-q"]
+    given = [files[0], "--holdout", files[1], "--method", "ramp", "--no-config", "-q"]
     status = run(["repair", *given, *asked, "-o", str(folder / "x.fairfix"), "--out", f"json={out}"])
     return status, json.loads(out.read_text())
 
@@ -115,7 +115,6 @@ def test_an_id_is_no_column_with_another_part(
         run(
             [
                 "repair",
-                "--from-counts",
                 counts,
                 "--method",
                 "ramp",
@@ -140,7 +139,7 @@ def test_edges_of_bands_are_no_values_of_hidden_rows(
     age = np.random.default_rng(0).integers(18, 90, ROWS)
     FIT.assign(age=age).to_csv(tmp_path / "people.csv", index=False)
     base = [
-        "audit",
+        "count",
         str(tmp_path / "people.csv"),
         "--protected",
         "age",
@@ -148,7 +147,7 @@ def test_edges_of_bands_are_no_values_of_hidden_rows(
         "10",
         "--no-config",
     ]
-    base += ["--counts-out", str(tmp_path / "x.counts")]
+    base += ["-o", str(tmp_path / "x.counts")]
     assert run([*base, "--bands", "age=quartiles"]) == 2
     assert "age=25,40,60" in capsys.readouterr().err
     assert not (tmp_path / "x.counts").exists()

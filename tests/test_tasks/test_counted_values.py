@@ -46,7 +46,7 @@ KS = "ks.to_overall"
 def repair(fit: Any, proof: Any, **asked: Any) -> Any:
     """Return a fair regression from counts."""
     task: Any = fairfix.repair
-    return task(from_counts=fit, proof_counts=proof, id="id", method="fair-regression", **asked)
+    return task(fit, holdout=proof, id="id", method="fair-regression", **asked)
 
 
 def distances(value: Floats, weight: Floats, group: Any) -> dict[str, float]:
@@ -200,7 +200,7 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "values.fairfix"))
     formats = [f"--out={name}={people / f'values.{name}'}" for name in ("json", "html", "markdown")]
     asked = ["--method", "fair-regression", "--slack", "0.02", "--check", f"{KS}<=0.2", "--no-config"]
-    assert run(["repair", "--from-counts", fit, "--proof-counts", test, *asked, "-o", out, *formats]) == 0
+    assert run(["repair", fit, "--holdout", test, *asked, "-o", out, *formats]) == 0
     result, text = json.loads((people / "values.json").read_text()), " ".join(capsys.readouterr().out.split())
     jsonschema.validate(result, SCHEMA)
     assert "distances to all rows on held-out rows, expected over the draws, are those in the table" in text

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairfix.errors import FairfixError
-from fairfix.tasks.request import AuditRequest, CompareRequest, RepairRequest, parameters_of
+from fairfix.tasks.request import AuditRequest, CompareRequest, CountRequest, RepairRequest, parameters_of
 from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -89,8 +89,7 @@ VALUES: Mapping[str, Any] = {
     "suppress_below": 100,
     "profile": "ugesp",
     "exclude_small": "why",
-    "one_pass": True,
-    "share": "0:0.5",
+    "part": "0:0.5",
     "id": "key",
     "counterfactuals": pd.DataFrame({"key": ["k1"], "x": [0.5]}),
     "unlabelled": people().drop(columns="label"),
@@ -112,9 +111,6 @@ OTHERWISE: Mapping[str, str] = {
     "model": "the contexts have it",
     "trust_model": "it is of the file of the model",
     "method": "the contexts have it",
-    "from_counts": "the contexts have it",
-    "proof_counts": "the contexts have it",
-    "counts_out": "it writes a file, and changes no number",
     "count": "it says how many people rows are: tests/test_data/test_people.py",
     "merge": "it says which names are one: tests/test_tasks/test_merge.py",
     "threads": "it changes no number, by design",
@@ -142,7 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with duckdb.connect(str(place / "people.duckdb")) as database:
         database.register("rows", data)
         database.execute("create table t as select * from rows")
-    fairfix.audit(data, protected="group", counts_out=place / "people.counts")
+    fairfix.count(data, protected="group").save(place / "people.counts")
     return place
 
 
@@ -175,7 +171,7 @@ CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str
         AuditRequest,
         lambda at: {"data": people(), **ROLES, **model(at, "decision")},
     ),
-    "audit of counts": (fairfix.audit, AuditRequest, lambda at: {"from_counts": at / "people.counts"}),
+    "audit of counts": (fairfix.audit, AuditRequest, lambda at: {"data": at / "people.counts"}),
     "audit of a database": (
         fairfix.audit,
         AuditRequest,
@@ -190,7 +186,7 @@ CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str
     "ramp of counts": (
         fairfix.repair,
         RepairRequest,
-        lambda at: {"from_counts": at / "people.counts", "method": "ramp"},
+        lambda at: {"data": at / "people.counts", "method": "ramp"},
     ),
     "logloss": (
         fairfix.repair,
@@ -235,7 +231,7 @@ def outcome(function: Callable[..., Any], given: Mapping[str, Any]) -> str | Non
 
 def test_every_parameter_is_in_the_law() -> None:
     """A new parameter gets a value here, or a reason why it has none."""
-    for kind in (AuditRequest, RepairRequest, CompareRequest):
+    for kind in (AuditRequest, RepairRequest, CompareRequest, CountRequest):
         assert set(parameters_of(kind)) <= VALUES.keys() | OTHERWISE.keys()
     assert not VALUES.keys() & OTHERWISE.keys()
 

@@ -14,6 +14,7 @@ import fairfix
 import pandas as pd
 import pyarrow as pa
 import pytest
+from fairfix.auditing.countfile import CountFile
 from fairfix.cli import run
 from fairfix.errors import FairfixError, UsageError
 from fairfix.report.words import SETTINGS, as_options
@@ -154,8 +155,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "A profile": (
         "audit",
-        "--protected race --profile ll144 --exclude-small few --one-pass",
-        {"protected": "race", "profile": "ll144", "exclude_small": "few", "one_pass": True},
+        "--protected race --profile ll144 --exclude-small few",
+        {"protected": "race", "profile": "ll144", "exclude_small": "few"},
     ),
     "ramp": (
         "repair",
@@ -251,20 +252,21 @@ def test_counts_add_up_to_the_audit_of_all_rows(rows: pd.DataFrame) -> None:
     """Counted in two pieces, merged and audited: the numbers of one pass over everything."""
     names = ("one.counts", "two.counts")
     for part, name in zip((rows[:1], rows[1:]), names, strict=True):
-        counted = fairfix.audit(part, protected="race", counts_out=name)
-        assert (counted.report is None) == (len(part) == 1)  # one row is no data set of its own
-    total = fairfix.merge(names)
-    whole = fairfix.audit(rows, protected="race", one_pass=True).to_dict()
-    merged = fairfix.audit(from_counts=total).to_dict()
+        fairfix.count(part, protected="race").save(name)  # one row is no data set of its own
+    total = fairfix.count(names)
+    whole = fairfix.audit(rows, protected="race").to_dict()
+    merged = fairfix.audit(total).to_dict()
     assert [group["rows"] for group in merged["attributes"][0]["groups"]] == [
         group["rows"] for group in whole["attributes"][0]["groups"]
     ]
     assert merged["attributes"][0]["comparisons"][0] == whole["attributes"][0]["comparisons"][0]
+    for same in (names, list(names), "*.counts", [CountFile.load(name) for name in names]):
+        assert fairfix.audit(same).to_dict() == merged
     total.save("all.counts")
     assert fairfix.load("all.counts") is not None
-    assert fairfix.audit(from_counts="all.counts").to_dict() == merged
+    assert fairfix.audit("all.counts").to_dict() == merged
     with pytest.raises(UsageError, match="`task` is regression"):
-        fairfix.audit(from_counts=total, task="regression")
+        fairfix.audit(total, task="regression")
 
 
 def test_an_earlier_result_may_be_in_memory(rows: pd.DataFrame) -> None:
@@ -302,12 +304,8 @@ VALUES: dict[str, Any] = {
     "score": "score",
     "prediction": "label",
     "suppress_below": 5,
-    "share": "0:0.5",
-    "proof_counts": "test.counts",
     "unlabelled": "more.parquet",
     "validation": "0.1",
-    "counts_out": "new.counts",
-    "from_counts": "c.counts",
     "guarantee": 0.95,
     "data": "d.parquet",
     "trust_model": "sha256:0",
@@ -327,7 +325,6 @@ VALUES: dict[str, Any] = {
 OF_REPAIR = (
     "pairs",
     "subspace",
-    "proof_counts",
     "unlabelled",
     "holdout",
     "validation",
@@ -354,7 +351,7 @@ def test_what_does_not_go_together_is_said(name: str, others: tuple[str, ...], c
             else [as_options(f"`{one}`"), *([] if value is True else texts(value))]
             for one, value in given.items()
         ]
-        if "data" not in given and "from_counts" not in given:
+        if "data" not in given:
             flags.append(["d.parquet"])
         status, _, err = call(command, *(part for flag in flags for part in flag))
         assert status == 2

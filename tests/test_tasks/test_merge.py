@@ -96,17 +96,18 @@ def test_every_command_asks(call: Call) -> None:
     _, data = spelled()
     data.assign(other=data["score"] ** 2).to_parquet("d.parquet")
     lines: list[list[str]] = [
-        ["audit", "d.parquet", "--counts-out", "d.counts"],
-        ["audit", "--from-counts", "d.counts"],
+        ["audit", "d.parquet"],
+        ["audit", "d.counts"],
         ["audit", "d.parquet", "--task", "multiclass", "--prediction", "yes"],
         ["repair", "d.parquet", "--method", "ramp", "-o", "r.fairfix"],
-        ["repair", "--from-counts", "d.counts", "--method", "ramp", "-o", "r.fairfix"],
+        ["repair", "d.counts", "--method", "ramp", "-o", "r.fairfix"],
         ["repair", "d.parquet", "--method", "ramp", "--solver", "sgd", "--gamma", "0.1", "-o", "r.fairfix"],
         ["compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1"],
         ["compare", "d.parquet", "--score", "score", "--baseline", "other"],
     ]
+    assert call("count", "d.parquet", "--protected", "race", "-o", "d.counts")[0] == 0
     for line in lines:
-        named = [] if "--from-counts" in line else ["--protected", "race"]
+        named = [] if "d.counts" in line else ["--protected", "race"]
         status, out, err = call(*line, *named, "--format", "json", "--no-config")
         assert status in (0, 3), err
         codes = [one["code"] for one in json.loads(out)["messages"]]
@@ -122,16 +123,18 @@ def test_merged_names_are_one_group_everywhere(tmp_path: Path) -> None:
     assert not differences(expected, audited("d.parquet", merge=MERGE))
     with duckdb.connect("x.duckdb") as base:
         base.execute("CREATE TABLE d AS SELECT * FROM 'd.parquet'")
-    once = audited(plain, one_pass=True)
-    assert not differences(once, audited("duckdb:///x.duckdb#d", merge=MERGE, one_pass=True))
-    counted = fairfix.audit("d.parquet", protected="race", merge=MERGE, counts_out="d.counts").to_dict()
-    again = fairfix.audit(from_counts="d.counts").to_dict()
+    once = audited(plain)
+    assert not differences(once, audited("duckdb:///x.duckdb#d", merge=MERGE))
+    counts = fairfix.count("d.parquet", protected="race", merge=MERGE)
+    counts.save("d.counts")
+    counted = fairfix.audit(counts).to_dict()
+    again = fairfix.audit("d.counts").to_dict()
     assert again["attributes"] == counted["attributes"]
     assert again["settings"]["merge"] == {
         "race": {"a": "a", "A": "a", " a": "a", "c": "c", "?": "c", "N/A": "c"}
     }
     with pytest.raises(UsageError):
-        fairfix.audit(from_counts="d.counts", merge="race=a,b")
+        fairfix.audit("d.counts", merge="race=a,b")
 
 
 def test_marks_that_are_made_missing_meet_the_policy() -> None:

@@ -70,13 +70,13 @@ def binned_scores(rows: int = 3000, seed: int = 0) -> pa.Table:
     return data.set_column(data.column_names.index("score"), "score", pa.array(score))
 
 
-audit: Any = fairfix.audit
+counted: Any = fairfix.count
 
 
 def repair(counts: Any, **asked: Any) -> Any:
     """Return a repair from counts, with an id, so that no message asks for one."""
     task: Any = fairfix.repair
-    return task(from_counts=counts, **{"id": "id", "method": "ramp", **asked})
+    return task(counts, **{"id": "id", "method": "ramp", **asked})
 
 
 def repairer_of(asked: Mapping[str, Any]) -> Repairer:
@@ -225,7 +225,7 @@ def test_a_proof_on_wider_bins_is_as_certain() -> None:
     fit, proof = count(frame.iloc[:700], reading), count(held, reading)
     widths = [one.counts().grid.width for one in (fit, proof)]  # type: ignore[union-attr]  # there is a score
     held = held[held["race"] != "tiny"]
-    result = repair(fit, proof_counts=proof)
+    result = repair(fit, holdout=proof)
     chance = result.repaired.predict(held.assign(id=np.arange(len(held))))["p_positive"].to_numpy()
     exact = rates_of(held, chance, np.ones(len(held)))
 
@@ -331,12 +331,12 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet")
         for part, share in (("fit", "0:0.7"), ("test", "0.7:1")):
-            asked: Any = {"protected": "race", "id": "id", "share": share, "label": "label", "score": "score"}
+            asked: Any = {"protected": "race", "id": "id", "part": share, "label": "label", "score": "score"}
             where = folder / f"{name}.{'csv' if i else 'parquet'}"
-            audit(where, counts_out=folder / f"{name}-{part}.counts", **asked)
+            counted(where, **asked).save(folder / f"{name}-{part}.counts")
     for part in ("fit", "test"):
         both = [str(folder / f"{name}-{part}.counts") for name in ("north", "south")]
-        fairfix.merge(both).save(folder / f"{part}.counts")
+        fairfix.count(both).save(folder / f"{part}.counts")
     return folder
 
 
@@ -345,7 +345,7 @@ def test_two_hospitals_repair_without_a_row(people: Path, capsys: pytest.Capture
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "out.fairfix"))
     asked = ["--method", "ramp", "--check", "dp.difference<=0.2", "--no-config"]
     formats = [f"--out={name}={people / f'out.{name}'}" for name in ("json", "html", "markdown", "github")]
-    status = run(["repair", "--from-counts", fit, "--proof-counts", test, *asked, "-o", out, *formats])
+    status = run(["repair", fit, "--holdout", test, *asked, "-o", out, *formats])
     result, text = json.loads((people / "out.json").read_text()), capsys.readouterr().out
 
     assert status == 0
@@ -399,7 +399,7 @@ def test_a_group_that_no_row_proves_is_named() -> None:
     for rows, named in ((held, False), (held[held["race"] != lost], True)):
         texts = [
             str(note)
-            for note in repair(fit, proof_counts=count(rows, PLAIN)).outcome.messages
+            for note in repair(fit, holdout=count(rows, PLAIN)).outcome.messages
             if note.code == "unproven"
         ]
         assert any(repr(lost) in text and "no held-out rows" in text for text in texts) == named
@@ -407,7 +407,7 @@ def test_a_group_that_no_row_proves_is_named() -> None:
 
 def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A gate that holds on the counts of the fit is undecided, one that fails there fails; the answer says so."""
-    base = ["repair", "--from-counts", str(people / "fit.counts"), "--method", "ramp", "--no-config"]
+    base = ["repair", str(people / "fit.counts"), "--method", "ramp", "--no-config"]
     base += ["-o", str(people / "fit-only.fairfix"), "--format", "json"]
     assert run([*base, "--check", "dp.difference<=0.9"]) == 3
     held = json.loads(capsys.readouterr().out)
@@ -451,9 +451,9 @@ def test_shares_part_the_rows_by_who_they_are(people: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "overlap": ({"proof": "0.6:1"}, "`share=0:0.7` and `share=0.6:1` overlap"),
+    "overlap": ({"proof": "0.6:1"}, "`part=0:0.7` and `part=0.6:1` overlap"),
     "other seed": ({"proof": "0.7:1", "seed": 1}, "different hashes"),
-    "not a share": ({"proof": None}, "counts all rows, not a `share` of them"),
+    "not a share": ({"proof": None}, "counts all rows, not a `part` of them"),
 }
 
 
@@ -461,13 +461,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_rows_of_the_fit_prove_nothing(name: str, people: Path) -> None:
     """Counts that may hold rows of the fit are refused, with the way out."""
     how, words = REFUSED[name]
-    other = audit(
-        people / "north.parquet", protected="race", id="id", share=how["proof"], seed=how.get("seed", 0),
-        counts_out=people / "other.counts",
-    ).counts  # fmt: skip
+    seed = how.get("seed", 0)
+    other = counted(people / "north.parquet", protected="race", id="id", part=how["proof"], seed=seed)
     with pytest.raises(UsageError, match=words) as error:
-        repair(str(people / "north-fit.counts"), proof_counts=other)
-    assert "share=0.7:1" in str(error.value)
+        repair(str(people / "north-fit.counts"), holdout=other)
+    assert "part=0.7:1" in str(error.value)
 
 
 def test_shares_by_values_part_rows_as_they_are_written(tmp_path: Path) -> None:
@@ -475,11 +473,9 @@ def test_shares_by_values_part_rows_as_they_are_written(tmp_path: Path) -> None:
     frame = scored(0, 2000).to_pandas().drop(columns="id", errors="ignore")
     rounded = frame.assign(score=frame["score"].astype(np.float32))
     asked: Any = {"protected": "race", "label": "label", "score": "score"}
-    fit = audit(frame, share="0:0.5", counts_out=tmp_path / "a.counts", **asked).counts
-    held = audit(rounded, share="0.5:1", counts_out=tmp_path / "b.counts", **asked).counts
-    notes = [
-        note for note in repair(fit, proof_counts=held).outcome.messages if note.code == "held_out_unknown"
-    ]
+    fit = counted(frame, part="0:0.5", **asked)
+    held = counted(rounded, part="0.5:1", **asked)
+    notes = [note for note in repair(fit, holdout=held).outcome.messages if note.code == "held_out_unknown"]
 
     assert ["may be in both" in note for note in notes] == [True]
 
@@ -488,8 +484,8 @@ def test_counts_without_shares_are_a_matter_of_trust(people: Path) -> None:
     """The same counts are refused; others are taken, with a warning that nobody can know."""
     one, other = (count(people / f"{name}.parquet", PLAIN) for name in ("north", "south"))
     with pytest.raises(UsageError, match="identical counts"):
-        repair(one, proof_counts=one)
-    codes = [note.code for note in repair(one, proof_counts=other).outcome.messages]
+        repair(one, holdout=one)
+    codes = [note.code for note in repair(one, holdout=other).outcome.messages]
     assert "held_out_unknown" in codes
     with pytest.raises(UsageError, match="different parts of the rows"):
         merged([("a", one), ("b", CountFile.load(people / "south-fit.counts"))])
@@ -497,8 +493,8 @@ def test_counts_without_shares_are_a_matter_of_trust(people: Path) -> None:
 
 @pytest.mark.parametrize("text", ["0.5", "a:b", "0.7:0.2", "-1:0.5", "0:1.5", "0.5:0.5"])
 def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
-    with pytest.raises(UsageError, match="share"):
-        audit(people / "north.csv", protected="race", share=text, counts_out=people / "x.counts")
+    with pytest.raises(UsageError, match="`part="):
+        counted(people / "north.csv", protected="race", part=text)
 
 
 # ---------------------------------------------------------------------- what counts cannot
@@ -511,8 +507,9 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "no group": ({"method": "logloss", "group": "unused"}, "use `group=used`"),
     "another column": ({"method": "ramp", "protected": "sex"}, "made with race"),
     "another label": ({"method": "ramp", "label": "other"}, "made with label"),
-    "data": ({"method": "ramp", "data": "x.csv"}, "leave out `data`"),
-    "holdout": ({"method": "ramp", "holdout": 0.5}, "`proof_counts`"),
+    "a file of rows": ({"method": "ramp", "delimiter": ";"}, "`delimiter` needs rows"),
+    "held-out rows": ({"method": "ramp", "holdout": "x.csv"}, "name counts of the held-out rows"),
+    "holdout": ({"method": "ramp", "holdout": 0.5}, "`holdout=0.5`"),
     "noise": ({"method": "robust"}, "`noise=FILE`"),
 }
 
@@ -624,7 +621,7 @@ def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: 
         "score": "score",
         "bands": {"town": "values"},
     }
-    audit(frame, counts_out=tmp_path / "x.counts", suppress_below=20, **asked)
+    counted(frame, suppress_below=20, **asked).save(tmp_path / "x.counts")
     assert "few" not in json.dumps(CountFile.load(tmp_path / "x.counts").facts())
     result = repair(str(tmp_path / "x.counts"), protected="race", unseen_group="abstain")
     hidden = result.content["counts"]["fit"]["left_out"]

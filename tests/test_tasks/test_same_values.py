@@ -135,18 +135,18 @@ def test_a_folder_of_mixed_spellings_has_each_group_once(tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["int64", "floats", "texts of floats", "mixed texts", "decimals"])
 def test_an_audit_in_a_database_does_not_depend_on_types(kind: str, tmp_path: Path) -> None:
     frame = people()
-    expected, made = audited(frame, one_pass=True), FRAMES[kind](frame)
+    expected, made = audited(frame), FRAMES[kind](frame)
     with duckdb.connect(str(tmp_path / "x.duckdb")) as base:
         base.register("rows", pa.Table.from_pandas(made, preserve_index=False))
         base.execute("CREATE TABLE people AS SELECT * FROM rows")
-    assert not differences(expected, audited(f"duckdb:///{tmp_path}/x.duckdb#people", one_pass=True))
+    assert not differences(expected, audited(f"duckdb:///{tmp_path}/x.duckdb#people"))
     if kind in ("decimals", "int64"):  # of which SQLite has neither the numbers nor the truth values
         return
     with sqlite3.connect(tmp_path / "x.sqlite") as lite:
         made.assign(member=made["member"].astype(str)).to_sql("people", lite, index=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Ibis, about pandas
-        assert not differences(expected, audited(f"sqlite:///{tmp_path}/x.sqlite#people", one_pass=True))
+        assert not differences(expected, audited(f"sqlite:///{tmp_path}/x.sqlite#people"))
 
 
 @pytest.mark.parametrize("positive", ["2", "2.0", 2, 2.0, "2.00"])

@@ -1,0 +1,266 @@
+"""Count: rows as additive counts, and counts as data, in place of rows.
+
+A file of counts is known by its content. Several are added up in the order given, so that what is made of them is what
+is made of their rows together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairfix.auditing.suppression import withholding
+from fairfix.data.bands import PARTS, parse_bands, written
+from fairfix.data.container import NAME, kind_of
+from fairfix.data.counts import SavedCounts
+from fairfix.data.merging import parse_merge
+from fairfix.data.names import column_and_threshold, column_and_values, with_values
+from fairfix.data.opening import paths_of
+from fairfix.data.places import SCHEMES, Place, find, local
+from fairfix.data.reading import Reading
+from fairfix.data.recognition import TEXT_ENDINGS, holds_manifest, table_endings
+from fairfix.data.row_filter import parse_condition
+from fairfix.data.shares import Share
+from fairfix.data.streams import is_stream
+from fairfix.data.urls import is_database, is_dry, name_of, scheme_of, shown_url
+from fairfix.data.workers import workers_of
+from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.models.scoring import ScoredSource
+from fairfix.tasks.dataset import (
+    COLUMNS,
+    READ_AS,
+    VALUED,
+    Dataset,
+    explaining,
+    file_name,
+    log,
+    open_data,
+    said_of_unused,
+)
+from fairfix.tasks.request import AuditRequest, CountRequest, DataRequest, function_of, of_counts
+
+if TYPE_CHECKING:
+    from fairfix.auditing.countfile import CountFile
+
+
+def run_count(request: CountRequest) -> CountFile:
+    """Count rows, or add up counts: all that an audit and a repair of scores need, without a row.
+
+    The result is the counts, which ``save(path)`` writes as ``fairfix count`` does. They are data of
+    ``fairfix.audit`` and ``fairfix.repair``, as their file is.
+
+    Raises
+    ------
+    UsageError, DataError, ArtifactError
+        Parameters do not go together, the rows cannot be counted, or counts cannot be added.
+    """
+    from fairfix.auditing.countfile import suppressed
+
+    with withholding(request.suppress_below, request.data):
+        if (counts := counts_of(request.data)) is None:
+            return _counted(request)
+        request = of_counts(request)
+        check_agreement(request, counts.reading)
+        least, keys = request.suppress_below, counts.reading.columns.cell_keys
+        return suppressed(counts, [keys], least) if least else counts
+
+
+def _counted(request: CountRequest) -> CountFile:
+    """Return the counts of rows."""
+    from fairfix.auditing.countfile import count, count_shown
+
+    check_bands(request)
+    said_of_unused(request)
+    data = open_data(request if request.part else replace(request, id=None))
+    about: dict[str, Any] = {"inferred": data.inferred, "model": model_of(data)}
+    if request.part is not None:
+        data, about["share"] = _shared(request, data, request.part)
+    with explaining(data), workers_of(request.cluster, request.threads) as workers:
+        source = data.source.read_by(workers)
+        if request.suppress_below:
+            return count_shown(source, data.reading, request.suppress_below, **about)
+        return count(source, data.reading, **about)
+
+
+def check_bands(request: AuditRequest | CountRequest) -> None:
+    """Raise a UsageError where small groups are to be hidden and edges of bands would be values of single rows."""
+    for name, rule in parse_bands(request.bands).items():
+        if request.suppress_below and rule in PARTS:
+            raise UsageError(
+                f"`bands={name}={rule}`: with `suppress_below` give the edges as numbers, such as "
+                f"`bands={name}=25,40,60`: {rule} are values of single rows, including hidden ones, and "
+                "the names of the bands would reveal them"
+            )
+
+
+def _shared(request: CountRequest, data: Dataset, text: str) -> tuple[Dataset, Share]:
+    """Return the rows of a share; a model file scores them alone."""
+    from fairfix.models.shares import SharedSource
+
+    whole = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
+    share = SharedSource(whole, data.reading, text, request.seed)
+    log.info("counting part %s", share.share)
+    if not share.share.by_id:
+        log.info(
+            "rows without an ID are identified by their values: equal rows are all in the same `part`; better "
+            "name an `id`"
+        )
+    source = share if data.model is None else ScoredSource(share, data.model)
+    return replace(data, source=source), share.share
+
+
+def model_of(data: Dataset) -> dict[str, str]:
+    """Return which file scored the rows; empty where they came with scores."""
+    return {"file": file_name(data.model.path), "sha256": data.model.identity} if data.model else {}
+
+
+# ---------------------------------------------------------------------- counts as data
+
+
+def counts_of(data: Any) -> CountFile | None:
+    """Return the counts that data is, added up; None where it has rows.
+
+    ``data`` is what a request names: counts, files of them, a folder, a pattern or a URL, or a list of these.
+
+    Raises
+    ------
+    UsageError, DataError, ArtifactError
+        Counts are together with rows, named twice, damaged, or were not made alike.
+    """
+    each = data if isinstance(data, (list, tuple)) and data and all(map(_is_named, data)) else [data]
+    files = [_files(one) for one in each]
+    if not any(files):
+        if len(each) > 1:
+            raise UsageError(
+                "several `data` are added if they are counts; name rows of several files by a folder or a pattern"
+            )
+        return None
+    from fairfix.auditing.countfile import CountFile, merged, repeated
+
+    if rows := [one for one, own in zip(each, files, strict=True) if not own]:
+        if not (scheme_of(str(rows[0])) or Path(rows[0]).exists()):
+            raise DataError(f"{rows[0]} does not exist")
+        raise UsageError(
+            f"{shown_url(os.fspath(rows[0]))} has rows, and the other `data` has counts; count its rows first, with "
+            "'fairfix count'"
+        )
+    if is_dry():
+        raise UsageError("`dry_run` is for databases; leave it out, since counts are read from a file")
+    seen: set[str] = set()
+    counts: list[tuple[str, CountFile]] = []
+    for one in chain(*files):
+        if isinstance(one, CountFile):
+            counts.append((one.name, one))
+            continue
+        place = one if scheme_of(one) else os.path.realpath(one)
+        if place in seen:
+            raise UsageError(f"{shown_url(one)} is named twice; its rows would be counted twice")
+        seen.add(place)
+        counts.append((shown_url(one), CountFile.load(one)))
+    if twins := repeated(counts):
+        twice = f"{' and '.join(twins)} contain identical counts; were the same rows counted twice?"
+        warnings.warn(FairfixWarning(twice, "same_counts"), stacklevel=2)
+    return merged(counts)
+
+
+def is_counts(data: Any) -> bool:
+    """Tell whether data is counts, or names files of them."""
+    return bool(_files(data))
+
+
+def _is_named(one: Any) -> bool:
+    return isinstance(one, (str, os.PathLike, SavedCounts))
+
+
+def _files(data: Any) -> list[Any]:
+    """Return the counts that data names, as they are or by their paths; empty where it is anything else."""
+    if isinstance(data, SavedCounts):
+        return [data]
+    if not isinstance(data, (str, os.PathLike)) or is_database(data) or is_stream(os.fspath(data)):
+        return []
+    text = os.fspath(data)
+    if scheme_of(text):
+        return _remote(text)
+    try:
+        files = paths_of(text)
+    except DataError:  # a folder without tables may have counts
+        inside = sorted(Path(text).glob("[!._]*")) if Path(text).is_dir() else []
+        files = [path for path in inside if path.is_file() and _of_counts(local(path))]
+    if not files or not _of_counts(local(files[0])):
+        return []
+    if other := next((path for path in files if not _of_counts(local(path))), None):
+        raise DataError(
+            f"{text} contains counts ({files[0].name}) and other files ({other.name}); use a pattern that matches "
+            "files of one kind"
+        )
+    return [text] if Path(text).is_file() else [os.path.relpath(path) for path in files]
+
+
+def _remote(url: str) -> list[str]:
+    """Return the files of counts that a URL names; they are looked at where its ending leaves it open."""
+    name = name_of(url).lower()
+    if scheme_of(url) not in SCHEMES or "." not in name or name.endswith((*table_endings(), *TEXT_ENDINGS)):
+        return []
+    places = find(url, lambda _: True)
+    urls = [url] if len(places) == 1 else [place.shown for place in places]
+    return urls if urls and all(map(_of_counts, places, urls)) else []
+
+
+def _of_counts(place: Place, path: str | None = None) -> bool:
+    """Tell whether a file is one of counts, be it damaged."""
+    return holds_manifest(place) and kind_of(path or place.path) != NAME
+
+
+def check_agreement(request: DataRequest, reading: Reading) -> None:
+    """Raise where a parameter says something else than the counts were taken with."""
+    cuts, cut = (
+        reading.thresholds,
+        request.threshold,
+    )  # that of the counts was rounded to the type of the scores
+    same = cut is not None and bool(cuts) and math.isclose(cuts[0], cut, rel_tol=1e-3, abs_tol=1e-7)
+    held = {name: getattr(reading.columns, name) for name in (*COLUMNS, "probability")}
+    held |= {name: getattr(reading, name) for name in READ_AS}
+    for part in VALUED:
+        if (text := getattr(request, part)) is not None:
+            name, levels = column_and_values(text, tuple(filter(None, (held[part],))), part)
+            own = getattr(reading, f"positive_{part}")
+            agrees = name == held[part] and levels in ((), own)
+            held[part] = text if agrees else with_values(str(held[part]), own or ("1",))
+            if part == "label" and (kept := reading.label_threshold):
+                same_label = column_and_threshold(text, (str(reading.columns.label),)) == (name, kept)
+                held[part] = text if same_label or text == name else f"{reading.columns.label}{kept}"
+            elif part == "label" and column_and_threshold(text, ()):
+                held[part] = with_values(str(reading.columns.label), own or ("1",))
+    held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
+    for name, rule in parse_bands(request.bands).items():
+        own, word = reading.bands.get(name), isinstance(rule, str)
+        # which quantiles there were is not kept
+        if own is None or (bool(own) != (rule in PARTS) if word else rule != own):
+            edges = ",".join(map(written, own or ())) or "none"
+            raise UsageError(
+                f"`bands={name}`: in the counts, its bands begin at {edges}; leave it out, or count the data again"
+            )
+    if (merge := parse_merge(map(str, request.merge))) and merge != reading.merge:
+        raise UsageError(
+            "`merge`: the counts were made with other names, or none; leave it out, or count the data again"
+        )
+    if request.where is not None and str(parse_condition(request.where)) != reading.where:
+        raise UsageError(
+            f"`where`: the counts are of {reading.where or 'all rows'}; leave it out, or count the data again"
+        )
+    for name, value in held.items():
+        asked = getattr(request, name, None)
+        if (name in request.explicit or request.has(name)) and asked != value:
+            shown, taken = (",".join(map(str, v)) if isinstance(v, tuple) else v for v in (asked, value))
+            raise UsageError(
+                f"`{name}` is {shown}, but the counts were made with {taken or 'none'}; leave it out, or count the "
+                "data again"
+            )
+
+
+count = function_of("count", CountRequest, run_count)
