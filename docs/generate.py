@@ -5,7 +5,8 @@ file is out of step with the code. Generated text stands between ``<!-- generate
 nothing else is ever touched, and what is generated does not depend on the terminal.
 
 ``--printed`` does the same for what commands print in a terminal of 80 columns: a block under ``<!-- printed: N -->``
-has the first N lines of what the block of commands before it prints, without the digits of hashes. This takes a minute.
+has the first N lines of what the block of commands before it prints, without the digits of hashes. It also draws the
+picture of the README. This takes minutes.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ from fairfix.tasks.repair import hyper_parameters
 from fairfix.tasks.request import EXCLUDES, REQUIRES
 from fairfix.tasks.synonyms import TERMS
 from house import rooms_below
+from snapshot import picture
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 START = "<!-- generated: "
 COMPLETION = Path(fairfix.__file__).parent / "cli" / "completion.json"
+PICTURE = ROOT / "docs" / "report.svg"
 PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
 PRINTED = re.compile(
     r"(```sh\n((?:(?!```).)*?)```\n\n(<!-- printed: (\d+) -->\n```text\n))(?:(?!```).)*?```\n", re.DOTALL
@@ -282,15 +285,24 @@ def renewed(text: str) -> str:
     return PART.sub(lambda match: match[1] + MAKERS[match[2]]() + match[3], text)
 
 
+def report() -> str:
+    """Return the picture of the first audit of the README."""
+    audit = fairfix.audit(
+        ROOT / "sample_data" / "loans.parquet", protected="race", check="dp.difference<=0.1", no_config=True
+    )
+    return picture(audit.to_html(), ["selection rate by race", "TPR by race"])
+
+
 def main(check: bool, terminal: bool) -> int:
     """Rewrite or check all files, with what is printed in a ``terminal`` if asked; return the exit status."""
     stale = []
-    for path in (*FILES, COMPLETION):
+    makers = {COMPLETION: completion} | ({PICTURE: report} if terminal else {})
+    for path in (*FILES, *makers):
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text.count(START) != len(PART.findall(text)):
             print(f"{path.relative_to(ROOT)} has a generated part without an end")
             return 1
-        new = completion() if path == COMPLETION else renewed(text)
+        new = makers[path]() if path in makers else renewed(text)
         new = printed(new) if terminal and PRINTED.search(new) else new
         if new != text:
             stale.append(path)

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import fairfix
+from snapshot import picture
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "site"
@@ -27,7 +28,7 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)(?:#[\w-]+)?\)")
 BESIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "sample_data/README.md")
 """Pages outside docs/ that pages link to."""
 
-LOANS, NOISE = "sample_data/loans.parquet", "sample_data/race_noise.csv"
+LOANS = "sample_data/loans.parquet"
 ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]+(?:src|href)=["']?(?:https?:)?//[^"'\s>]+""")
 
 STYLE = "site.css"
@@ -46,48 +47,58 @@ NOTEBOOKS = {
 }
 
 
-def gallery() -> Iterator[tuple[str, str, Any]]:
-    """Yield the name of a report, what it shows, and the result."""
-    checks = ["dp.difference<=0.1", "eo.difference<=0.2"]
+def gallery() -> Iterator[tuple[str, str, str, Any, dict[str, Any]]]:
+    """Yield the name of a report, what it shows, its command, the result, and how its picture is drawn."""
     yield (
         "audit",
-        "An audit of a loan book by race and by sex, against two limits.",
-        fairfix.audit(LOANS, protected=["race", "sex"], check=checks),
-    )
-    yield (
-        "strata",
-        "The same within each product, and against a reference group.",
-        fairfix.audit(LOANS, protected="race", strata="product", reference="White"),
-    )
-    yield (
-        "noise",
-        "Bounds for the true groups behind a column that is recorded with errors.",
-        fairfix.audit(LOANS, protected="race_recorded", noise=NOISE),
+        "An audit by race with a limit: who is worst off, by how much, and how sure that is.",
+        "fairfix audit sample_data/loans.parquet --protected race --check 'dp.difference<=0.1'",
+        fairfix.audit(LOANS, protected="race", check="dp.difference<=0.1"),
+        {"titles": ["selection rate by race", "TPR by race"]},
     )
     yield (
         "repair",
-        "A repair with its proof on held-out rows.",
-        fairfix.repair(LOANS, protected="race", method="ramp", id="applicant_id", check=checks),
+        "A repair, evaluated on held-out rows: who gains, who loses, and what it costs.",
+        "fairfix repair sample_data/loans.parquet --method ramp --protected race --id applicant_id",
+        fairfix.repair(LOANS, protected="race", method="ramp", id="applicant_id"),
+        {"answers": 3},
     )
     yield (
         "compare",
-        "A method over a range of slack: the frontier of accuracy and gap.",
-        fairfix.compare(LOANS, protected="race", methods=["ramp"], slacks=[0.0, 0.02, 0.05, 0.1]),
+        "Repairs for several allowed gaps: the trade-off between accuracy and gap.",
+        "fairfix compare sample_data/loans.parquet --protected sex --methods ramp --slacks 0,0.02 --id applicant_id",
+        fairfix.compare(LOANS, protected="sex", methods=["ramp"], slacks=[0.0, 0.02], id="applicant_id"),
+        {"titles": ["accuracy against demographic parity difference [sex]"]},
+    )
+    old = "sample_data/old_model.parquet"
+    yield (
+        "two-models",
+        "Two models on the same people: is the new one fairer, and what does that cost?",
+        f"fairfix compare sample_data/loans.parquet --protected race --id applicant_id --baseline {old}",
+        fairfix.compare(LOANS, protected="race", id="applicant_id", baseline=old),
+        {"answers": 4},
     )
 
 
 def write_gallery(pages: Path) -> None:
-    """Write the reports, and the page that leads to them."""
+    """Write the reports, their pictures, and the page that leads to them."""
     (pages / "gallery").mkdir()
     lines = [
         "# Gallery of reports",
         "",
-        "Made from the [sample data](sample_data/README.md); each is one file.",
+        "Four reports on the [sample data](sample_data/README.md). Each report is one HTML file: add",
+        "`--out html=FILE` to a command. Select a picture to open the report.",
         "",
     ]
-    for name, about, result in gallery():
-        (pages / "gallery" / f"{name}.html").write_text(result.to_html(), encoding="utf-8")
-        lines.append(f"- [{name}](gallery/{name}.html): {about}")
+    for name, about, command, result, how in gallery():
+        page = result.to_html()
+        (pages / "gallery" / f"{name}.html").write_text(page, encoding="utf-8")
+        (pages / "gallery" / f"{name}.svg").write_text(picture(page, **how), encoding="utf-8")
+        shown = f"[![{about}](gallery/{name}.svg)](gallery/{name}.html)"
+        lines += [
+            f"## {name.replace('-', ' ').capitalize()}",
+            *("", about, "", "```sh", command, "```", "", shown, ""),
+        ]
     (pages / "gallery.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -152,7 +163,7 @@ def navigation(pages: Path, notebooks: bool) -> list[Any]:
     if lost := sorted(there - placed):
         sys.exit(f"docs/index.md leads to no {', '.join(lost)}")
     seen = [{title: f"notebooks/{name}.md"} for name, title in NOTEBOOKS.items()] if notebooks else []
-    return [*out, {"Examples": [{"Gallery of reports": "gallery.md"}, *seen]}]
+    return [*out[:2], {"Examples": [{"Gallery of reports": "gallery.md"}, *seen]}, *out[2:]]
 
 
 def build(pages: Path, nav: list[Any]) -> None:
