@@ -288,7 +288,7 @@ def renewed(text: str) -> str:
 def report() -> str:
     """Return the picture of the first audit of the README."""
     audit = fairfix.audit(
-        ROOT / "sample_data" / "loans.parquet", protected="race", check="dp.difference<=0.1", no_config=True
+        ROOT / "sample_data" / "loans.parquet", protected="race", check="dp.difference<=0.1"
     )
     return picture(audit.to_html(), ["selection rate by race", "TPR by race"])
 

@@ -168,7 +168,7 @@ def test_recipes_for_ci_do_not_depend_on_the_width(
 
 
 def run_page(page: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 160) -> None:
-    """Run the sh blocks of a page one after the other, and compare what they print."""
+    """Run the sh blocks of a page one after the other, and compare what they print; Python is run elsewhere."""
     for name in [name for name in os.environ if name.startswith("FAIRFIX_")]:
         monkeypatch.delenv(name)
     printed, ran = None, 0
@@ -180,8 +180,9 @@ def run_page(page: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, column
             done = execute(block, checkout, columns)
             assert done.returncode == int(value or 0), (block, done.stderr)
             printed, ran = f"{done.stdout}\n{done.stderr}", ran + 1
-        elif language == "text" and mark != "printed":
-            assert printed is not None
+        elif language == "python":
+            printed = None
+        elif language == "text" and mark != "printed" and printed is not None:
             assert not missing_from(printed, block)
 
     assert ran == text.count("\n```sh\n")
@@ -321,30 +322,21 @@ def printed_by(example: str, folder: Path) -> str:
     return out.getvalue()
 
 
-def test_the_library_example_runs(checkout: Path) -> None:
-    """The Python of the README runs as it stands and prints the number of its first block."""
-    (example,) = blocks("README.md", "python")
-
-    groups, value, low, high = re.fullmatch(
-        r"(\(.*\)) (\S+) (\S+) (\S+)\n", printed_by(example, checkout)
-    ).groups()
-    assert groups == "('Asian', 'Black')"
-    assert f"{float(value):.4f} [{float(low):.3f}, {float(high):.3f}]" in (ROOT / "README.md").read_text()
-
-
-def test_the_tutorial_in_python_prints_what_it_shows(checkout: Path) -> None:
-    """Its blocks run one after the other, and each prints the text behind it."""
+@pytest.mark.parametrize(("page", "texts"), [("README.md", 1), ("docs/first-python.md", 4)])
+def test_python_prints_what_is_shown(page: str, texts: int, checkout: Path) -> None:
+    """The blocks of a page run one after the other, and each prints the text behind it."""
     scope: dict[str, object] = {"__name__": "__main__"}
-    shown = 0
-    for _, _, language, block in BLOCK.findall((ROOT / "docs" / "first-python.md").read_text()):
+    shown, last = 0, ""
+    for _, _, language, block in BLOCK.findall((ROOT / page).read_text()):
         if language == "python":
             out = StringIO()
             with contextlib.chdir(checkout), contextlib.redirect_stdout(out):
                 exec(block, scope)  # noqa: S102  the docs are ours
-        elif language == "text":
+        elif language == "text" and last == "python":
             assert not missing_from(out.getvalue(), block)
             shown += 1
-    assert shown == 4
+        last = language
+    assert shown == texts
 
 
 def test_the_page_of_python_runs(checkout: Path) -> None:
