@@ -60,7 +60,7 @@ def measured(name: str, constraint: str, rule: dict[str, Any], splits: int) -> s
         "label": label,
         "id": "id",
         "method": "logloss",
-        "l2": L2,
+        "learner": f"linear(l2={L2})",
         **rule,
     }
     asked["features"] = [column for column in frame if column not in (label, protected, "id")]
@@ -141,7 +141,7 @@ def main() -> None:
         for name in ("Adult", "COMPAS", "Law"):
             for constraint in ("", *CONSTRAINTS):
                 free = {} if constraint else {"slack": 1.0}
-                rules = [{"basis": one, "l2": 0.001, **free} for one in BASES]
+                rules = [{"learner": f"linear(l2=0.001,basis={one})", **free} for one in BASES]
                 parts = [measured(name, constraint or CONSTRAINTS[0], rule, splits) for rule in rules]
                 print(
                     f"| {name}, {constraint.replace('_', ' ') or 'none'} | {' | '.join(parts)} |", flush=True

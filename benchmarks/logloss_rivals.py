@@ -186,7 +186,7 @@ def as_used(train: Rows, test: Rows, constraint: str) -> Floats:
     problem = RepairProblem(
         read_table(table(train), reading, names), features=names, protected_as_feature=True
     )
-    rule = LogLoss(constraint=NAMES[constraint], l2=L2, intercept="penalised")
+    rule = LogLoss(constraint=NAMES[constraint], learner=f"linear(l2={L2},intercept=penalised)")
     predictor = rule.fit(problem, rng=np.random.default_rng(0))
     return predictor.predict(read_table(table(test), reading, names))
 

@@ -151,24 +151,28 @@ def rows(frame: pd.DataFrame, seed: int) -> Iterator[tuple[str, Row]]:
     fit, held = table_of(train), table_of(test)
     base = float(train["income"].mean())
     settings: list[tuple[str, Sensei, bool]] = [
-        ("logistic regression that sees the groups", Sensei(solver="linear", rho=0.0), True),
+        ("logistic regression that sees the groups", Sensei(solver="regularizer", rho=0.0), True),
         ("merge, linear", Sensei(), False),
         ("merge, linear, spouses declared", Sensei(comparable=PAIR), False),
         ("merge, trees, spouses declared", Sensei(comparable=PAIR, learner="trees"), False),
-        ("linear, rho auto, spouses declared", Sensei(solver="linear", comparable=PAIR), True),
+        ("linear, rho auto, spouses declared", Sensei(solver="regularizer", comparable=PAIR), True),
         (
             "linear, rho inf, spouses declared, means learned",
-            Sensei(solver="linear", rho=np.inf, comparable=PAIR, directions="means"),
+            Sensei(solver="regularizer", rho=np.inf, comparable=PAIR, directions="means"),
             True,
         ),
         (
             "linear, rho inf, spouses declared, pooled means learned",
-            Sensei(solver="linear", rho=np.inf, comparable=PAIR, directions="pooled"),
+            Sensei(solver="regularizer", rho=np.inf, comparable=PAIR, directions="pooled"),
             True,
         ),
-        ("network, rho 0", Sensei(solver="network", rho=0.0), True),
-        ("network, rho 10", Sensei(solver="network", rho=10.0), True),
-        ("network, rho 10, spouses declared", Sensei(solver="network", rho=10.0, comparable=PAIR), True),
+        ("network, rho 0", Sensei(solver="regularizer", learner="network", rho=0.0), True),
+        ("network, rho 10", Sensei(solver="regularizer", learner="network", rho=10.0), True),
+        (
+            "network, rho 10, spouses declared",
+            Sensei(solver="regularizer", learner="network", rho=10.0, comparable=PAIR),
+            True,
+        ),
     ]
     for title, method, aware in settings:
         found, seconds = repaired(fit, method, aware=aware)

@@ -26,9 +26,14 @@ FEATURES = ["age", "education_num", "marital_status", "relationship", "workclass
 RULES: dict[str, dict[str, Any]] = {
     "merge, linear": {"solver": "merge"},
     "merge, trees": {"solver": "merge", "learner": "trees"},
-    "linear, rho inf": {"solver": "linear", "rho": math.inf, "group": "used"},
-    "network, rho 0": {"solver": "network", "rho": 0.0, "hidden": 50, "group": "used"},
-    "network, rho 10": {"solver": "network", "rho": 10.0, "hidden": 50, "group": "used"},
+    "linear, rho inf": {"solver": "regularizer", "rho": math.inf, "group": "used"},
+    "network, rho 0": {"solver": "regularizer", "learner": "network(hidden=50)", "rho": 0.0, "group": "used"},
+    "network, rho 10": {
+        "solver": "regularizer",
+        "learner": "network(hidden=50)",
+        "rho": 10.0,
+        "group": "used",
+    },
 }
 
 COLUMNS = {

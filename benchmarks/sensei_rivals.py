@@ -162,16 +162,16 @@ def rows(seed: int) -> Iterator[tuple[str, Row]]:
         print(f"split {seed}: {title}", file=sys.stderr)
     base = float(train["income"].mean())
     for title, method, where, aware in (
-        ("ours: network, rho 10", Sensei(solver="network", rho=10.0), base, True),
+        ("ours: network, rho 10", Sensei(solver="regularizer", learner="network", rho=10.0), base, True),
         (
             "ours: network, rho 10, spouses declared",
-            Sensei(solver="network", rho=10.0, comparable=PAIR),
+            Sensei(solver="regularizer", learner="network", rho=10.0, comparable=PAIR),
             base,
             True,
         ),
         (
             "ours: linear, rho inf, spouses declared, pooled means learned",
-            Sensei(solver="linear", rho=np.inf, comparable=PAIR, directions="pooled"),
+            Sensei(solver="regularizer", rho=np.inf, comparable=PAIR, directions="pooled"),
             base,
             True,
         ),

@@ -36,7 +36,10 @@ REPAIRS: dict[str, tuple[dict[str, Any], int]] = {
     "log loss, linear": ({"method": "logloss", "features": FEATURES}, 200),
     "fair regression, linear": ({"method": "fair-regression", "features": FEATURES}, 200),
     "merge, 100 trees": ({"method": "sensei", "learner": "trees", "features": FEATURES}, 200),
-    "network": ({"method": "sensei", "solver": "network", "features": FEATURES}, 200),
+    "network": (
+        {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
+        200,
+    ),
 }
 """Name -> the repair, and microseconds that a row may take."""
 

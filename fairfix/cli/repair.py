@@ -195,7 +195,10 @@ def settings_of(texts: Sequence[str], method: str) -> dict[str, str]:
         if name in out:
             raise UsageError(f"--set {name}: given twice, as {out[name]!r} and {value!r}; give it once")
         if own and name not in own:
-            hint = did_you_mean(name, own) or f"; its settings are {', '.join(own)}"
+            rule: Any = dict(available()[method].rules()).get("learner")
+            of = next((one for one, form in rule.forms.items() if name in form.keys), "") if rule else ""
+            hint = f"; type --learner '{of}({name}={value})'" if of else did_you_mean(name, own)
+            hint = hint or f"; its settings are {', '.join(own)}"
             raise UsageError(f"--set {name}: not a setting of {method}{hint}")
         out[name] = value
     return out

@@ -53,6 +53,10 @@ class Rule:
                 f"{owner}: {name} must be {wanted}; `{name}`: {text!r} is not a number"
             ) from None
 
+    def split(self, text: str) -> list[str]:
+        """Return the values that a text gives, of which commas separate several."""
+        return [text] if self.text else text.split(",")
+
     def check(self, owner: str, name: str, value: Any) -> None:
         """Raise a UsageError that names owner, parameter, rule and value where the value breaks the rule."""
         if self.choices:

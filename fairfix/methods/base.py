@@ -264,7 +264,7 @@ class Repairer:
         this = f"{self.name}: {solver.option}" if solver.option else self.name
         if not solver.knows_copies:
             ways = [one.option for one in self.solvers.values() if one.knows_copies]
-            ways = ways or ["`method=sensei` with `solver=linear`"]
+            ways = ways or ["`method=sensei` with `solver=regularizer`"]
             return f"{this} does not use counterfactual copies; leave out `counterfactuals`, or use {' or '.join(ways)}"
         alone = "counterfactual copies differ in features, and here it learns from the score alone"
         return f"{this}: {alone}; name columns with `features`" if features is None else ""

@@ -21,7 +21,7 @@ from fairfix.models.learners import fit_mean, hashed, out_of_fold
 from fairfix.models.members import LinearMember, Member, TreesMember
 
 BASES = {
-    "linear": "linear scores",
+    "plain": "linear scores",
     "splines": "sums of splines",
     "trees": "linear scores of features and trees",
 }
@@ -51,12 +51,12 @@ def expanded(problem: RepairProblem, basis: str) -> Expanded:
     """Return the matrix of a basis; a UsageError where there are no feature columns to make one of."""
     plain = design_of(problem, "linear")
     X = plain.matrix
-    if basis == "linear":
+    if basis == "plain":
         return Expanded(plain.features, X, plain.folds, X, lambda linear: linear)
     if problem.features is None:
         raise UsageError(
-            f"`basis={basis}` is built from feature columns, and there is only a score, which has its own knots; name "
-            "columns with `features`, or leave out `basis`"
+            f"`learner=linear(basis={basis})` is built from feature columns, and there is only a score, which has its "
+            "own knots; name columns with `features`, or leave out the basis"
         )
     if basis == "splines":
         splines = Splines.learn(X, _numbers(plain), problem.weight)

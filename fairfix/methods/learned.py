@@ -10,16 +10,17 @@ not know whole kinds of rows; then all are scored by the member fitted to all, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.spec import Rule
-from fairfix.errors import DataError
-from fairfix.methods.base import param
+from fairfix.data.spec import Form, Rule, Spec, key, parse_spec, split_specs
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import Accepts, Repairer
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features
@@ -41,9 +42,39 @@ class Fitting(Protocol):
         """Return the member that is fitted to rows by their numbers."""
 
 
+MOST_L2 = 1e6
+"""Largest penalty: coefficients of standardised features are nothing to six digits from there on."""
+
+L2 = 1e-3
+"""Penalty where none is given."""
+
+LINEAR = Form(
+    "ridge or logistic regression",
+    {
+        "l2": key(
+            L2,
+            "weight of the squared coefficients, relative to the mean loss",
+            at_least=0.0,
+            at_most=MOST_L2,
+        )
+    },
+)
+LEARNERS: Mapping[str, Form] = {
+    "linear": LINEAR,
+    **{name: Form(title, {}) for name, title in TITLES.items() if name != "linear"},
+}
+"""Learner by its name -> what it is, and its keys."""
+
+
 @dataclass(frozen=True)
 class LearnerRule(Rule):
-    """What may be a learner: a name, and in programs an estimator or an import path as well."""
+    """The learners of a method: names with keys, and in programs estimators or import paths as well."""
+
+    forms: Mapping[str, Form] = field(default_factory=lambda: LEARNERS)
+
+    def split(self, text: str) -> list[str]:
+        """Return the learners of a list."""
+        return split_specs(text)
 
     def parse(self, owner: str, name: str, text: Any) -> Any:
         """Return the name or the path, or the estimator as it is."""
@@ -51,35 +82,67 @@ class LearnerRule(Rule):
 
     def check(self, owner: str, name: str, value: Any) -> None:
         """Raise a UsageError where the value is no learner, or needs what is not installed."""
-        if isinstance(value, (str, int, float)) and ":" not in str(value):
-            super().check(owner, name, value)
-        checked(value)
+        spec = spec_of(value, self.forms)
+        if spec is None and len(self.forms) == 1:
+            raise UsageError(f"{owner}: {name} must be one of {', '.join(self.forms)}")
+        checked(value if spec is None else spec.name)
 
 
-def learner_param() -> Any:
+def spec_of(learner: Any, forms: Mapping[str, Form]) -> Spec | None:
+    """Return the spec of a learner; None of an estimator or an import path."""
+    named = not isinstance(learner, (str, int, float)) or ":" in str(learner).partition("(")[0]
+    return None if named else parse_spec("learner", str(learner), forms)
+
+
+def learner_param(forms: Mapping[str, Form] = LEARNERS, default: str = "linear") -> Any:
     """Return the hyper-parameter that says what is learned from features."""
+    listed = ", ".join(
+        str(Spec(name, tuple((one, of.default) for one, of in form.keys.items()), frozenset(form.keys)))
+        for name, form in forms.items()
+    )
+    python = "; in Python also an estimator, or the import path of one" if len(forms) > 1 else ""
     rule = LearnerRule(
-        "model to learn from features: linear (or logistic), scikit-learn boosted trees or forest, trees "
-        "of LightGBM or XGBoost; in Python also an estimator, or the import path of one",
-        choices=tuple(TITLES),
+        f"model to learn, with its settings and their defaults: {listed}{python}",
+        choices=tuple(forms),
         selectable=True,
+        forms=forms,
     )
-    return field(default="linear", metadata={"rule": rule}, kw_only=True)
+    return field(default=default, metadata={"rule": rule}, kw_only=True)
 
 
-MOST_L2 = 1e6
-"""Largest penalty: coefficients of standardised features are nothing to six digits from there on."""
+def named(*names: str) -> Accepts:
+    """Accept learners of some names, whatever their keys."""
+    return lambda value: isinstance(value, str) and value.partition("(")[0].strip() in names
 
 
-def l2_param() -> Any:
-    """Return the hyper-parameter that keeps linear models small."""
-    return param(
-        1e-3,
-        "weight of the squared coefficients of a linear model, relative to the mean loss",
-        at_least=0.0,
-        at_most=MOST_L2,
-        selectable=True,
-    )
+def other_than(*names: str) -> Accepts:
+    """Accept learners of other names, and estimators."""
+    return lambda value: not named(*names)(value)
+
+
+class Learning(Repairer):
+    """A method that learns by a learner."""
+
+    learner: Learner
+
+    @cached_property
+    def spec(self) -> Spec | None:
+        """The learner by its name and keys; None of an estimator."""
+        return spec_of(self.learner, dict(self.rules())["learner"].forms)  # type: ignore[attr-defined]  # of its own kind
+
+    @property
+    def model(self) -> Learner:
+        """The learner by its name, or the estimator."""
+        return self.learner if self.spec is None else self.spec.name
+
+    def setting(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key of the learner; the default where it has no such key."""
+        return default if self.spec is None else dict(self.spec.settings).get(key, default)
+
+    @property
+    def l2(self) -> float:
+        """The penalty of a linear model."""
+        return float(self.setting("l2", L2))
 
 
 @dataclass(frozen=True, eq=False)

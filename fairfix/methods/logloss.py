@@ -47,13 +47,15 @@ from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
+from fairfix.data.spec import Form, key
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, group_param, param
+from fairfix.methods.base import group_param, param
 from fairfix.methods.bases import BASES, Expanded, expanded
 from fairfix.methods.cells import within_strata
-from fairfix.methods.learned import FOLDS, MOST_L2, label_of
+from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.models.estimators import Learner
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
@@ -62,9 +64,6 @@ from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
 from fairfix.optim.estimated_cells import solve_estimated, solve_estimated_prices
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
 
-DEFAULT = 1e-3
-"""Penalty where none is given or chosen."""
-
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
@@ -72,8 +71,37 @@ EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
 """Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
 
 
+LINEAR: Mapping[str, Form] = {
+    "linear": Form(
+        "logistic regression",
+        {
+            "l2": key(
+                L2,
+                "half of it is the weight of the squared coefficients, relative to the mean loss; cv: the value with "
+                "the least log loss in cross validation",
+                words=("cv",),
+                above=0.0,
+                at_most=MOST_L2,
+            ),
+            "basis": key(
+                "plain",
+                "inputs in which the score is linear: the features (plain), also cubic splines of numeric ones, or "
+                "also the log-odds of boosted trees",
+                choices=tuple(BASES),
+            ),
+            "intercept": key(
+                "free",
+                "whether the penalty includes the intercept, as in the authors' code",
+                choices=("free", "penalised"),
+            ),
+        },
+    )
+}
+"""The learner with its keys."""
+
+
 @dataclass(frozen=True)
-class LogLoss(Repairer):
+class LogLoss(Learning):
     """Fair probabilities of least robust log loss; see the module's docstring."""
 
     name: ClassVar[str] = "logloss"
@@ -100,27 +128,7 @@ class LogLoss(Repairer):
         "paper a rule that is given the label and then averaged over it",
         choices=("as-used", "given-label"),
     )
-    basis: str = param(
-        "linear",
-        "inputs in which the score is linear: the features; the features and cubic splines of numeric ones; or "
-        "the features and the log-odds of boosted trees as one more feature",
-        choices=tuple(BASES),
-        selectable=True,
-    )
-    l2: float | str = param(
-        DEFAULT,
-        "half of it is the weight of the squared coefficients of the linear score, relative to the mean loss; "
-        "cv: the value with the least log loss in cross validation",
-        words=("cv",),
-        above=0.0,
-        at_most=MOST_L2,
-        selectable=True,
-    )
-    intercept: str = param(
-        "free",
-        "whether to penalize the intercept too, as in the authors' code",
-        choices=("free", "penalised"),
-    )
+    learner: Learner = learner_param(LINEAR)
     decisions: str = param(
         "randomized",
         "decisions randomized with the probability, for which the slack holds, or the probability rounded at the "
@@ -147,6 +155,21 @@ class LogLoss(Repairer):
         return self.group == "used"
 
     @property
+    def penalty(self) -> float | str:
+        """The weight of squared coefficients, or cv."""
+        value: float | str = self.setting("l2")
+        return value
+
+    def with_penalty(self, l2: float) -> str:
+        """Return the learner with a penalty."""
+        return f"linear(l2={l2!r},basis={self.basis},intercept={self.setting('intercept')})"
+
+    @property
+    def basis(self) -> str:
+        """The inputs in which the score is linear."""
+        return str(self.setting("basis"))
+
+    @property
     def about_labels(self) -> bool:
         """Whether the constraint is about rows of a label."""
         return EVENTS[self.constraint] != (None,)
@@ -164,13 +187,11 @@ class LogLoss(Repairer):
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows: cross validation divides them, and a model of the group learns from each."""
-        if self.basis != "linear":
-            return (
-                f"`basis={self.basis}` is built from feature columns, and counts have none; leave out `basis`"
-            )
+        if self.basis != "plain":
+            return f"its basis {self.basis} is built from feature columns, and counts have none; leave out `learner`"
         if self.group == "unused":
             return "without the group it must learn the group from individual rows; use `group=used`"
-        return "" if self.l2 != "cv" else "`l2=cv` splits rows into folds; give a number"
+        return "" if self.penalty != "cv" else "`learner=linear(l2=cv)` splits rows into folds; give a number"
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds."""
@@ -185,7 +206,7 @@ class LogLoss(Repairer):
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
-        base = _unconstrained(problem, self.constraint, self.basis, self.intercept, l2)
+        base = _unconstrained(problem, self.constraint, self.basis, self.setting("intercept"), l2)
         best = game.solve(l2, self.slack, start=base if self.estimates else None)
         if game.design.differs and self.slack < 1.0:
             best = game.settled(best)
@@ -204,7 +225,7 @@ class LogLoss(Repairer):
         if self.group == "unused" and not problem.many_fits:
             trace = replace(
                 trace,
-                aware=replace(self, group="used", l2=l2)._fit(
+                aware=replace(self, group="used", learner=self.with_penalty(l2))._fit(
                     replace(problem, protected_as_feature=True), rng
                 ),
             )
@@ -325,7 +346,7 @@ class Game:
     @property
     def _penalised(self) -> bool:
         """Whether the intercept is penalised too."""
-        return self.method.intercept == "penalised"
+        return bool(self.method.setting("intercept") == "penalised")
 
     def score(self, best: Solution, rows: Ints | slice = slice(None)) -> Floats:
         """Return the logistic score of some rows."""
@@ -373,9 +394,9 @@ class Game:
 
     def penalty(self) -> tuple[float, tuple[Note, ...]]:
         """Return the penalty, and a note where cross validation chose it."""
-        if self.method.l2 != "cv":
-            return float(self.method.l2), ()
-        best, at, worse = math.inf, DEFAULT, 0
+        if self.method.penalty != "cv":
+            return float(self.method.penalty), ()
+        best, at, worse = math.inf, L2, 0
         starts: dict[int, Solution] = {}
         for l2 in GRID:
             loss = self.held_out(l2, starts)
@@ -435,7 +456,7 @@ def _unconstrained(
     problem: RepairProblem, constraint: str, basis: str, intercept: str, l2: float
 ) -> Solution:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
-    method = LogLoss(constraint=constraint, basis=basis, intercept=intercept)
+    method = LogLoss(constraint=constraint, learner=f"linear(basis={basis},intercept={intercept})")
     return Game(method, problem, label_of(problem)).solve(l2, math.inf)
 
 
@@ -457,7 +478,7 @@ def _class_model(problem: RepairProblem, about_labels: bool, basis: str, numbers
     code, there = _classes(problem, about_labels)
     X, weight = expanded(problem, basis).matrix[rows], problem.table.rows.weight
     weight = None if weight is None else weight[rows]
-    return fit_classes(X, code[rows], there.size, weight, learner="linear", l2=DEFAULT / 2.0, seed=0)
+    return fit_classes(X, code[rows], there.size, weight, learner="linear", l2=L2 / 2.0, seed=0)
 
 
 @dataclass(frozen=True, eq=False)

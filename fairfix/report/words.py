@@ -22,16 +22,14 @@ SETTINGS = frozenset(
     (
         *(
             "balance",
-            "batch",
             "bin_rows",
             "bins",
             "calibrate",
             "direction_cost",
             "directions",
-            "hidden",
             "holds",
         ),
-        *("intercept", "l2", "label_range", "mixture", "nu", "oracle"),
+        *("label_range", "mixture", "nu", "oracle"),
         *("pair_directions", "quantile_level", "rho", "rounds", "search", "shape", "survey_confidence"),
         "z",
     )

@@ -196,9 +196,15 @@ def _method(name: str, text: str) -> Explanation:
         ("strata", "repaired within each stratum" if method.knows_strata else "not supported"),
     ]
     if method.solvers:
-        lines.append(("solvers", ", ".join(method.solvers)))
+        lines.append(("solvers", ", ".join(dict(method.rules())["solver"].choices)))
     own = {part.name: part for part in method.parameter_fields()}
     lines.append(("options", ", ".join(f"`{one}`" for one in own if one not in SETTINGS)))
+    if "learner" in own:
+        lines += [
+            ("learner", f"`learner={title}({one}={of.default})`: {of.rule.help}")
+            for title, form in own["learner"].metadata["rule"].forms.items()
+            for one, of in form.keys.items()
+        ]
     lines += [
         ("set", f"`{one}={part.default}`: {part.metadata['rule'].help}")
         for one, part in own.items()

@@ -134,6 +134,7 @@ def repair_classes(
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
     require_measured(settings.checks, CHANGES[1 : None if repairer.comparables else 2])
     repairer = repairer if copies is None else repairer.heeding_copies()
+    learned["protected_as_feature"] = repairer.learns_groups
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     columns, promise = table.reading.columns, None
     parted = table.groups((*columns.protected, columns.classes[0])).codes

@@ -329,8 +329,8 @@ def chosen_method(
     choices: dict[str, tuple[Any, ...]] = {}
     for one in (rule for rule in rules if rule in given):
         rule, value = rules[one], given[one]
-        if isinstance(value, str) and not rule.text:
-            value = value.split(",")
+        if isinstance(value, str):
+            value = rule.split(value)
         elif rule.listed and isinstance(value, Mapping):
             value = joined_names(f"{key}={entry}" for key, entry in value.items())
         elif rule.listed and isinstance(value, (list, tuple)):

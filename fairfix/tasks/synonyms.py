@@ -54,6 +54,8 @@ PARAMETERS: Mapping[str, str] = {
     "slack": "difference_bound tol eps tolerance epsilon max_gap",
     "min_ratio": "ratio_bound",
     "seed": "random_state random_seed",
+    "learner": "base_learner base_model regularization penalty ridge l2 basis hidden batch intercept",
+    "group": "protected_as_feature thresholds aware blind",
     "where": "filter query",
     "exclude": "drop ignore drop_columns exclude_columns exclude_features",
     "features": "feature feature_columns columns",

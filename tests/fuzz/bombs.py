@@ -84,7 +84,7 @@ def _many_pieces(content: Sealed) -> None:
 def _huge_header(content: Sealed) -> None:
     name = min(content.arrays)
     content.raw[f"arrays/{name}.npy"] = with_header(
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (1 << 60,), }"
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1 << 60,)}"
     )
     content.lies[name] = {"shape": [1 << 60], "dtype": "<f8"}
 

@@ -276,14 +276,14 @@ def npy(array: npt.NDArray[Any]) -> bytes:
 
 
 HEADERS = (
-    "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904,), }",
-    "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }",
-    "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "1, " * 70 + "), }",
-    "{'descr': '<f8', 'fortran_order': True, 'shape': (1, 1), }",
-    "{'descr': [('a', '<f8'), ('b', '|O')], 'fortran_order': False, 'shape': (1,), }",
-    "{'descr': '|V800000000', 'fortran_order': False, 'shape': (0,), }",
-    "{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }",
-    "{'descr': '<f8', 'shape': (1,), }",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904,)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "1, " * 70 + ")}",
+    "{'descr': '<f8', 'fortran_order': True, 'shape': (1, 1)}",
+    "{'descr': [('a', '<f8'), ('b', '|O')], 'fortran_order': False, 'shape': (1,)}",
+    "{'descr': '|V800000000', 'fortran_order': False, 'shape': (0,)}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (True,)}",
+    "{'descr': '<f8', 'shape': (1,)}",
     "__import__('os').system('touch ran')",
     "(" * 3000,
 )

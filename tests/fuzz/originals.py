@@ -83,8 +83,8 @@ REPAIRS: dict[str, dict[str, Any]] = {
     "plug-in rule": {"method": "fair-regression", "slack": 0.05},
     "truncated logit": {"method": "logloss", "slack": 0.02, "features": FEATURES},
     "estimated logit": {"method": "logloss", "constraint": "equal_opportunity", "features": FEATURES},
-    "logit of splines": {"method": "logloss", "basis": "splines", "features": FEATURES},
-    "logit of trees": {"method": "logloss", "basis": "trees", "features": FEATURES},
+    "logit of splines": {"method": "logloss", "learner": "linear(basis=splines)", "features": FEATURES},
+    "logit of trees": {"method": "logloss", "learner": "linear(basis=trees)", "features": FEATURES},
     "curve for everybody": {
         "method": "robust",
         "solver": "ideal",
@@ -93,7 +93,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
     },
     "linear model": {"method": "sensei", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
-    "network": {"method": "sensei", "solver": "network", "features": FEATURES},
+    "network": {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
     "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
     "values": {
         "method": "fair-regression",

@@ -51,7 +51,7 @@ def certificate_of_bounded_group_loss(rng: np.random.Generator, shell: Shell) ->
     truth = Truth(world, l2)
     shape = rng.uniform(0.6, 1.5, len(truth.names))
     bounds = float(rng.choice([1.001, 1.03, 1.3])) * truth.least(shape) * shape
-    done = world.repaired(shell, *bounded(bounds, truth.names), "--set", f"l2={l2}")
+    done = world.repaired(shell, *bounded(bounds, truth.names), "--learner", f"linear(l2={l2})")
     if done.status:
         return NOT_SAID
     values = world.predicted(shell)[world.fitted()]
@@ -147,6 +147,7 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     town = rng.integers(0, towns, code.size)
     frame = frame.assign(group=[f"g{k}" for k in code], town=[f"t{k}" for k in town], label=y)
     l2, slack = float(rng.choice([1e-3, 0.1])), float(rng.choice([0.0, 0.05, 0.3]))
+    basis = ("plain", "splines")[int(rng.integers(2))]
     asked = (
         "--protected",
         "group",
@@ -154,21 +155,18 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
         "label",
         "--method",
         "logloss",
-        "--set",
-        f"l2={l2}",
+        "--learner",
+        f"linear(l2={l2},basis={basis})",
         "--slack",
         slack,
     )
     strata = ("town",) if towns > 1 else ()
     asked += ("--strata", "town") if strata else ()
-    basis = ("linear", "splines")[int(rng.integers(2))]
     told = (
         "--features",
         ",".join(frame.columns[:width]),
         "--holdout",
         HOLDOUT,
-        "--basis",
-        basis,
         "-o",
         shell.folder / "r.fairfix",
     )

@@ -117,14 +117,23 @@ def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
         int(rng.integers(4))
     ]
     groups, towns = int(rng.integers(2, 4)), int(rng.integers(1, 5))
-    basis = ("linear", "splines", "trees")[int(rng.integers(3))]
+    basis = ("plain", "splines", "trees")[int(rng.integers(3))]
     frame = features(rng, int(rng.integers(900, 2500)), groups, ("half", "all")[int(rng.integers(2))])
     frame["town"] = np.array([f"t{k}" for k in range(towns)])[rng.integers(0, towns, len(frame))]
     if rng.random() < 0.3:  # a town of one group, where nothing is compared
         frame.loc[frame["town"] == "t1", "race"] = "g0"
     slack, how = float(rng.choice([0.0, 0.05])), ("recorded", "estimated")[int(rng.integers(2))]
     strata = ("town",) if towns > 1 else ()
-    asked = ("--protected", "race", "--id", "id", "--features", "x1,x2", "--basis", basis)
+    asked = (
+        "--protected",
+        "race",
+        "--id",
+        "id",
+        "--features",
+        "x1,x2",
+        "--learner",
+        f"linear(basis={basis})",
+    )
     asked += ("--strata", "town") if strata else ()
     told = (
         "--method",

@@ -162,7 +162,7 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     shape = np.ones(len(truth.names)) if rng.random() < 0.5 else rng.uniform(0.6, 1.5, len(truth.names))
     factor = float(rng.choice([0.3, 0.999, 1.001, 1.03]))
     bounds = factor * truth.least(shape) * shape
-    done = world.repaired(shell, *bounded(bounds, truth.names), "--set", f"l2={l2}")
+    done = world.repaired(shell, *bounded(bounds, truth.names), "--learner", f"linear(l2={l2})")
     where = f"unit {world.unit:.1e}, {factor} times the least bound, {len(truth.names)} groups"
     if done.status == 2:
         found = "no linear model (square loss) holds --bound" in done.err and factor < 1
@@ -257,8 +257,8 @@ def moved_values_are_not_refused(rng: np.random.Generator, shell: Shell) -> Trie
         *bounded(np.full(groups, bound), names),
         "--loss",
         "square",
-        "--set",
-        "l2=0",
+        "--learner",
+        "linear(l2=0)",
         task="classification",
     )
     if done.status == 2:

@@ -365,13 +365,13 @@ def guarantee_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng, smooth=True)
     frame = world.people(rng, _few_or_many(rng, 300, 4_000))
     slack = float(rng.choice([0.01, 0.05, 0.2]))
-    solver = rng.choice(["merge", "linear", "equal-rates"], p=[0.1, 0.5, 0.4])
+    solver = rng.choice(["merge", "regularizer", "equal-rates"], p=[0.1, 0.5, 0.4])
     more = (
         (
             "--group",
             "used",
         )
-        if solver == "linear"
+        if solver == "regularizer"
         else ()
     )
     if many := solver != "equal-rates" and rng.random() < 0.3:

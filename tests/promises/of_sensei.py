@@ -98,7 +98,7 @@ def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, flo
     world = World.drawn(rng, int(rng.integers(2, 12)))
     cut, slack = round(rng.uniform(0.05, 0.95), 3), float(rng.choice([0.0, 0.01, 0.05, 0.2]))
     frame = world.people(rng, few_or_many(rng, 6000))
-    more = ("--solver", "linear", "--group", "used", "--threshold", cut, "--slack", slack)
+    more = ("--solver", "regularizer", "--group", "used", "--threshold", cut, "--slack", slack)
     done, made = repaired(shell, frame, *more)
     return done, made, world, cut, slack
 
@@ -166,7 +166,7 @@ def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copie
     copies = world.copies(
         rng, frame.sample(frac=rng.uniform(0.3, 1.0), random_state=int(rng.integers(2**31)))
     )
-    more = ["--solver", "linear", "--threshold", cut, "--slack", slack, "--id", "person"]
+    more = ["--solver", "regularizer", "--threshold", cut, "--slack", slack, "--id", "person"]
     more += ["--group", "used"] if rng.random() < 0.5 else []
     more += ["--counterfactuals", shell.write(copies, "copies.parquet")]
     features = ",".join(name for name in frame if name not in ("sex", "label", "person"))
@@ -286,6 +286,8 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     radius = round(float(np.exp(rng.uniform(np.log(0.01), np.log(2.0)))), 4)
     more = (
         "--solver",
+        "regularizer",
+        "--learner",
         "network",
         "--group",
         "used",
@@ -319,12 +321,14 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
 @promise("at most this share of decisions changes within the radius", level=0.05, quick=3, full=200)
 def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried:
     world, cut = World.drawn(rng, int(rng.integers(2, 8))), round(rng.uniform(0.2, 0.8), 3)
-    solver = str(rng.choice(["linear", "linear", "network"]))
-    frame = world.people(rng, few_or_many(rng, 3000 if solver == "linear" else 800))
+    learner = str(rng.choice(["linear", "linear", "network"]))
+    frame = world.people(rng, few_or_many(rng, 3000 if learner == "linear" else 800))
     radius = round(float(np.exp(rng.uniform(np.log(1e-4), np.log(0.5)))), 6)
     more = [
         "--solver",
-        solver,
+        "regularizer",
+        "--learner",
+        learner,
         "--set",
         f"rho={rng.choice([0.0, 1.0])}",
         "--radius",
@@ -341,7 +345,7 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     )
     if not found:
         return NOT_SAID
-    many = PEOPLE if solver == "linear" else PEOPLE // 10
+    many = PEOPLE if learner == "linear" else PEOPLE // 10
     people = world.people(rng, many)
     (scorer,) = Repaired.load(made).predictor.scorers
     table = read_table(people, Reading(Columns(("sex",), label="label"), thresholds=(cut,)), [*people][:-2])
@@ -351,7 +355,7 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
     spent = np.cumsum(np.sort(costs)) / many
     truth, most = float((spent <= radius).mean()), float(found[2])
     near = 3.0 * np.sqrt(truth * (1.0 - truth) / many)
-    return judged(truth <= most + near, f"{truth:.4f} > {most}, {solver}, radius {radius}, at {cut}")
+    return judged(truth <= most + near, f"{truth:.4f} > {most}, {learner}, radius {radius}, at {cut}")
 
 
 def cheapest_crossings(

@@ -753,9 +753,11 @@ def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str
     line = (
         "repair data.parquet --method fair-regression --protected race --label label --features score --id id"
     )
-    status, text, err = call(line, "--set", "l2=0.01,0.01", "--format", "json")
+    status, text, err = call(line, "--learner", "linear(l2=0.01),linear(l2=0.01)", "--format", "json")
     assert status == 0, err
-    once = json.loads(call(line, "--set", "l2=0.01", "--validation", "0.2", "--format", "json")[1])
+    once = json.loads(
+        call(line, "--learner", "linear(l2=0.01)", "--validation", "0.2", "--format", "json")[1]
+    )
     assert json.loads(text)["proof"]["fit"]["table"] == once["proof"]["fit"]["table"]
 
 

@@ -150,7 +150,7 @@ def test_labels_that_are_all_the_same_are_reduced(rows: pd.DataFrame) -> None:
 
 def test_sensei_without_flips_has_a_radius(rows: pd.DataFrame) -> None:
     """Nothing is flipped, so every rho holds the slack, and the least of the grid is taken."""
-    line = "repair d.parquet --method sensei --solver linear --radius 0.1 --features x --protected race"
+    line = "repair d.parquet --method sensei --solver regularizer --radius 0.1 --features x --protected race"
     assert status(f"{line} --out json=r.json") == 0
     assert any("no decision changes with flips" in note for note in saved("r.json", "repair")["notes"])
 

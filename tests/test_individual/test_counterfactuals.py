@@ -239,7 +239,16 @@ def test_what_is_no_copy_is_refused(said: str, tmp_path: Path, call: Any) -> Non
     WRONG[said](copies_of(people(60))[:1]).to_csv(tmp_path / "copies.csv", index=False)
     made = tmp_path / "a.fairfix"
     status, _, err = call(
-        *("repair", str(tmp_path / "data.csv"), "--method", "sensei", "--solver", "linear", "--set", "rho=1"),
+        *(
+            "repair",
+            str(tmp_path / "data.csv"),
+            "--method",
+            "sensei",
+            "--solver",
+            "regularizer",
+            "--set",
+            "rho=1",
+        ),
         *("--protected", "sex", "--id", "person", "--features", ",".join(NAMES), "-o", str(made)),
         *("--counterfactuals", str(tmp_path / "copies.csv")),
     )
@@ -286,13 +295,13 @@ def test_solvers_that_know_no_copies_say_so() -> None:
     data = people(80).assign(score=0.5)
     more: dict[str, Any] = {"protected": "sex", "id": "person", "counterfactuals": copies_of(data)}
     for given in ({"method": "ramp"}, {"method": "sensei", "features": NAMES}):
-        with pytest.raises(UsageError, match=r"does not use counterfactual copies.*solver=linear"):
+        with pytest.raises(UsageError, match=r"does not use counterfactual copies.*solver=regularizer"):
             fairfix.repair(data, **given, **more)
     with pytest.raises(UsageError, match="learns from the score alone"):
-        fairfix.repair(data, method="sensei", solver="linear", **more)
+        fairfix.repair(data, method="sensei", solver="regularizer", **more)
     more["counterfactuals"] = more["counterfactuals"][["person", "sex"]]
     with pytest.raises(UsageError, match="differ in sex, which the model does not use"):
-        fairfix.repair(data, method="sensei", solver="linear", rho=1, features=NAMES, **more)
+        fairfix.repair(data, method="sensei", solver="regularizer", rho=1, features=NAMES, **more)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +352,7 @@ def test_copies_of_the_fit_prove_nothing() -> None:
     data = people(600)
     given: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES}
     result = fairfix.repair(
-        data, method="sensei", solver="linear", rho=1, counterfactuals=copies_of(data), **given
+        data, method="sensei", solver="regularizer", rho=1, counterfactuals=copies_of(data), **given
     )
     split, proof = result.outcome.split, result.outcome
 
@@ -379,7 +388,7 @@ def test_the_linear_fit_is_that_to_rows_and_their_copies() -> None:
     assert np.flatnonzero(variants.has_copies).tolist() == list(range(200))
     np.testing.assert_array_equal(variants.variant(1, np.array([250, 3])), np.stack([X[250], there[7]]))
     problem = RepairProblem(table, features=tuple(NAMES), copies=made)
-    method = replace(Sensei(solver="linear", rho=2.0), copied=True)
+    method = replace(Sensei(solver="regularizer", rho=2.0), copied=True)
     predictor = method.fit(problem, rng=np.random.default_rng(0))
     np.testing.assert_allclose(predictor.state()[1]["model0.coef"][:, 0], fit.coef, atol=1e-8)
 
@@ -390,7 +399,7 @@ def test_without_people_to_choose_by_rho_has_to_be_given(monkeypatch: pytest.Mon
     data = people(200)
     more: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES, "method": "sensei"}
     with pytest.raises(FairfixError, match="has a copy; give copies of more people, or a number"):
-        fairfix.repair(data, solver="linear", counterfactuals=copies_of(data[:100]), **more)
+        fairfix.repair(data, solver="regularizer", counterfactuals=copies_of(data[:100]), **more)
 
 
 def test_the_grid_of_rho_weighs_those_who_have_copies_as_if_all_had() -> None:

@@ -30,12 +30,13 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, expected_accuracy, param
 from fairfix.methods.fair_regression import FairRegression
-from fairfix.methods.learned import LearnerRule
-from fairfix.methods.logloss import LogLoss
+from fairfix.methods.learned import LearnerRule, learner_param
+from fairfix.methods.logloss import LINEAR, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
 from fairfix.methods.robust import Robust
 from fairfix.methods.sensei import Sensei
+from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
 from fairfix.noisy.description import Noise, NoiseTable
@@ -109,14 +110,14 @@ class WithinStrata(LogLoss):
 class OnSplines(LogLoss):
     """Log loss of a score that is no line in its feature: other features, and another kind of member."""
 
-    basis: str = param("splines", "", choices=("linear", "splines"))
+    learner: Learner = learner_param(LINEAR, "linear(basis=splines)")
 
 
 @dataclass(frozen=True)
 class Directed(Sensei):
     """A linear model without a part along what tells the group, both labels weighing alike."""
 
-    solver: str = param("linear", "", choices=("linear", "network"))
+    solver: str = param("regularizer", "", choices=("regularizer",))
     directions: str = param("pooled", "", choices=("none", "pooled"))
     balance: str = param("labels", "", choices=("none", "labels"))
 

@@ -31,6 +31,7 @@ from fairfix.optim.robust_log_loss import truncated
 from fairfix.tasks.doubts import Blindness, of_blindness
 from fairfix.tasks.fitting import Outcome, repair_table
 from fairfix.tasks.proof import Proof
+from sklearn.linear_model import Ridge
 
 NAMES = ("age", "job")
 PARITY = "selection_rate.difference.between_groups"
@@ -182,7 +183,7 @@ def test_cross_validation_judges_the_rule_that_is_shipped(
     monkeypatch.setattr(logloss, "_log_loss", lambda chance, *_: judged.append(chance) or 0.5)
     monkeypatch.setattr(logloss, "GRID", (1e-3,))
     table = table_of(frame())
-    fit(LogLoss(l2="cv", **settings), table)
+    fit(LogLoss(learner="linear(l2=cv)", **settings), table)
     out = design_of(RepairProblem(table, features=NAMES), "linear").folds == 0
     alone = fit(LogLoss(**settings), table.take(np.flatnonzero(~out)))
 
@@ -297,8 +298,8 @@ def test_cross_validation_takes_the_least_log_loss() -> None:
     data = frame(many=400)
     data = data.set_column(2, "age", pa.array(rng.normal(size=400)))
     data = data.set_column(5, "label", pa.array(np.resize([0, 1, 1, 0], 400)))
-    nothing = fit(LogLoss(l2="cv"), table_of(data))
-    much = fit(LogLoss(l2="cv", slack=1.0), table_of(frame(many=6000)))
+    nothing = fit(LogLoss(learner="linear(l2=cv)"), table_of(data))
+    much = fit(LogLoss(learner="linear(l2=cv)", slack=1.0), table_of(frame(many=6000)))
 
     assert nothing.trace.notes[0].startswith("l2 0.1 has the least log loss")
     assert float(much.trace.notes[0].split()[1]) < 0.05
@@ -309,7 +310,9 @@ def test_cross_validation_without_a_usable_fold_says_so() -> None:
     data = frame(many=600)
     group = np.array(data["race"].to_pylist(), dtype=object)
     group[:40] = [f"one{i}" for i in range(40)]
-    alone = fit(LogLoss(l2="cv"), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
+    alone = fit(
+        LogLoss(learner="linear(l2=cv)"), table_of(data.set_column(1, "race", pa.array(group.tolist())))
+    )
     usual = fit(LogLoss(), table_of(data.set_column(1, "race", pa.array(group.tolist()))))
 
     assert alone.trace.notes[0].startswith(
@@ -320,7 +323,7 @@ def test_cross_validation_without_a_usable_fold_says_so() -> None:
 
 def test_selection_goes_by_the_log_loss() -> None:
     """Of several penalties the validation part takes the one of least log loss."""
-    found = outcome(LogLoss(), choices={"l2": (10.0, 0.001)})
+    found = outcome(LogLoss(), choices={"learner": ("linear(l2=10)", "linear(l2=0.001)")})
 
     assert [c.chosen for c in found.selection] == [False, True]
     assert all(c.score < 0 for c in found.selection)
@@ -353,9 +356,11 @@ def test_real_labels_are_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"l2": 0.0}, "l2 must be above 0"),
-        ({"l2": float("inf")}, "l2 must be at most 1e\\+06"),
-        ({"l2": "often"}, "l2"),
+        ({"learner": "linear(l2=0)"}, "l2 must be above 0"),
+        ({"learner": "linear(l2=inf)"}, "l2 must be at most 1e\\+06"),
+        ({"learner": "linear(l2=often)"}, "l2"),
+        ({"learner": "trees"}, "'trees' is none of linear"),
+        ({"learner": Ridge()}, "learner must be one of linear"),
         ({"constraint": "covariance"}, "constraint must be one of"),
         ({"decisions": "never"}, "decisions must be one of"),
         (

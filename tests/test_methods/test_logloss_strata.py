@@ -127,7 +127,7 @@ def test_the_optimum_is_that_of_the_convex_program(constraint: str, slack: float
     method = LogLoss(
         constraint=constraint,
         slack=slack,
-        l2=l2,
+        learner=f"linear(l2={l2})",
         holds="given-label" if constraint != "demographic_parity" else "as-used",
     )
     found = fit(method, table_of(data))

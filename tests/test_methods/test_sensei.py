@@ -90,13 +90,14 @@ def test_merged_values_score_alike() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("solver", "rho"), [("linear", 3.0), ("network", 10.0)])
-def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> None:
+@pytest.mark.parametrize(("learner", "rho"), [("linear", 3.0), ("network", 10.0)])
+def test_the_regularizer_makes_decisions_constant(learner: str, rho: float) -> None:
     """Of a model that sees the groups fewer decisions change than without it, at little accuracy."""
     table = table_of(couples(many=800))
     y = np.asarray(table.rows.label)
     none, some = (
-        fit(Sensei(solver=solver, rho=value), table, protected_as_feature=True) for value in (0.0, rho)
+        fit(Sensei(solver="regularizer", learner=learner, rho=value), table, protected_as_feature=True)
+        for value in (0.0, rho)
     )
 
     assert some.needs_protected
@@ -108,7 +109,7 @@ def test_the_regularizer_makes_decisions_constant(solver: str, rho: float) -> No
 
 def test_an_infinite_weight_is_exact() -> None:
     """A linear model's score does not change under any flip, to the bit: it may lie at the threshold."""
-    table, method = table_of(couples()), Sensei(solver="linear", rho=np.inf, comparable=PAIR)
+    table, method = table_of(couples()), Sensei(solver="regularizer", rho=np.inf, comparable=PAIR)
     values = changes(fit(method, table, protected_as_feature=True), table, method.comparables)
 
     assert (values == values[0]).all()
@@ -121,7 +122,7 @@ def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
     for cut in (0.5, 0.97):
         reading = Reading(Columns(("sex", "race"), label="label"), thresholds=(cut,))
         table = read_table(data, reading, NAMES)
-        predictor = fit(Sensei(solver="linear", slack=0.03), table, protected_as_feature=True)
+        predictor = fit(Sensei(solver="regularizer", slack=0.03), table, protected_as_feature=True)
         (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
         assert f"of decisions at {cut:g} change" in note
         found[cut] = float(note.split()[1])
@@ -132,7 +133,7 @@ def test_the_weight_is_chosen_at_the_threshold_in_force() -> None:
 def test_few_rows_promise_nothing_that_they_cannot_show() -> None:
     """Of 60 rows none shows that at most 1 % changes: the model that is constant by its form ships."""
     table = table_of(couples(many=60))
-    predictor = fit(Sensei(solver="linear"), table, protected_as_feature=True)
+    predictor = fit(Sensei(solver="regularizer"), table, protected_as_feature=True)
     values = changes(predictor, table)
 
     assert any(note.startswith("rho inf: no smaller one is shown") for note in predictor.trace.notes)
@@ -146,11 +147,15 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     for seed in range(4):  # what one fit ends at hangs on the 30 rows that are set aside
         drawn = np.random.default_rng(seed + 7).integers(0, 2, 150)
         data = table_of(couples(seed=3 * seed, many=150).assign(label=drawn))
-        plain = fit(Sensei(solver="network", rho=0.0, l2=1e-3), data, protected_as_feature=True)
+        plain = fit(
+            Sensei(solver="regularizer", learner="network(l2=1e-3)", rho=0.0), data, protected_as_feature=True
+        )
         p = plain.predict(new)
         excess.append(-np.mean(np.where(label == 1, np.log(p), np.log1p(-p))) - np.log(2))
         assert plain.trace.converged
-    strong = fit(Sensei(solver="network", rho=0.0, l2=10.0), data, protected_as_feature=True)
+    strong = fit(
+        Sensei(solver="regularizer", learner="network(l2=10.0)", rho=0.0), data, protected_as_feature=True
+    )
 
     assert np.mean(excess) < 0.03
     assert np.ptp(strong.predict(new)) < 0.05
@@ -160,7 +165,9 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
 def test_a_radius_of_a_network_is_between_two_bounds() -> None:
     """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
     table = table_of(couples(many=200))
-    predictor = fit(Sensei(solver="network", rho=1.0, radius=0.1), table, protected_as_feature=True)
+    predictor = fit(
+        Sensei(solver="regularizer", learner="network", rho=1.0, radius=0.1), table, protected_as_feature=True
+    )
     (note,) = (n for n in predictor.trace.notes if n.startswith("the regularizer at radius 0.1"))
     low, high, trained = (
         float(note.split(word)[1].split()[0].rstrip(",")) for word in ("at least", "at most", "reach")
@@ -180,11 +187,11 @@ def test_a_radius_of_a_network_is_between_two_bounds() -> None:
 def test_the_weight_is_the_smallest_that_holds_the_slack(slack: float) -> None:
     """The note names it with what the shipped model changes at most, which new rows do not exceed."""
     table = table_of(couples(many=6000))
-    predictor = fit(Sensei(solver="linear", slack=slack), table, protected_as_feature=True)
+    predictor = fit(Sensei(solver="regularizer", slack=slack), table, protected_as_feature=True)
     (note,) = (n for n in predictor.trace.notes if n.startswith("rho"))
     new = table_of(couples(seed=1, many=4000))
     rho = float(note.split()[1].rstrip(":"))
-    less = fit(Sensei(solver="linear", rho=rho / 3), table, protected_as_feature=True)
+    less = fit(Sensei(solver="regularizer", rho=rho / 3), table, protected_as_feature=True)
 
     most = 0.0 if rho == np.inf else float(note.split("at most ")[1].split()[0])
     assert share(changes(predictor, new)) <= most <= slack
@@ -214,7 +221,7 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     monkeypatch.setattr(Linear, "member", fitting)
     monkeypatch.setattr(regularized, "share_of_flips", judging)
     table = table_of(couples(many=3000))
-    predictor = fit(Sensei(solver="linear", slack=0.1), table, protected_as_feature=True)
+    predictor = fit(Sensei(solver="regularizer", slack=0.1), table, protected_as_feature=True)
     (many, _), (_, rows) = seen[-2:]
     told = {one.name: one.value for one in predictor.trace.quantities}
     k = round(told["flips measured"] * rows.size)
@@ -233,7 +240,9 @@ def test_a_network_is_the_same_for_any_number_of_threads() -> None:
     table, found = table_of(couples(many=250)), []
     for threads in (1, 2):
         with threadpool_limits(threads):
-            predictor = fit(Sensei(solver="network", rho=1.0), table, protected_as_feature=True)
+            predictor = fit(
+                Sensei(solver="regularizer", learner="network", rho=1.0), table, protected_as_feature=True
+            )
         found.append({name: a.tobytes() for name, a in predictor.state()[1].items()})
 
     assert found[0] == found[1]
@@ -364,8 +373,10 @@ def test_the_alarm_compares_with_the_plain_model_at_the_threshold_in_force() -> 
 def test_learned_directions_are_projected_out_and_their_cost_is_told(directions: str) -> None:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
     table = table_of(couples(many=4000), ("sex",))
-    predictor = fit(Sensei(solver="linear", rho=1.0, directions=directions), table, protected_as_feature=True)
-    plain = fit(Sensei(solver="linear", rho=1.0), table, protected_as_feature=True)
+    predictor = fit(
+        Sensei(solver="regularizer", rho=1.0, directions=directions), table, protected_as_feature=True
+    )
+    plain = fit(Sensei(solver="regularizer", rho=1.0), table, protected_as_feature=True)
     codes, y = table.groups().codes, np.asarray(table.rows.label)
 
     def between(one: RepairedPredictor) -> float:
@@ -392,7 +403,7 @@ def test_what_directions_cost_is_told_at_the_threshold_in_force() -> None:
     found = []
     for cut in (0.5, 0.9999):
         table = read_table(couples(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
-        method = Sensei(solver="linear", rho=1.0, directions="means")
+        method = Sensei(solver="regularizer", rho=1.0, directions="means")
         (note,) = (n for n in fit(method, table, protected_as_feature=True).trace.notes if "cost" in n)
         found.append([float(one) for one in note.split() if one[0] == "0"])
 
@@ -447,14 +458,14 @@ def test_pairs_make_a_direction_that_does_not_count(
     table = read_table(data, Reading(columns), NAMES, {"person": pa.string()})
     pairs = tuple(older.itertuples(index=False, name=None))
     problem = RepairProblem(table, features=NAMES, pairs=pairs)
-    predictor = Sensei(solver="linear").fit(problem, rng=np.random.default_rng(0))
+    predictor = Sensei(solver="regularizer").fit(problem, rng=np.random.default_rng(0))
     X = predictor.scorers[0].features.matrix(table)
     coef = predictor.state()[1]["model0.coef"][:, 0]
 
     assert abs(coef @ (X[1:1000:2] - X[:1000:2]).mean(axis=0)) < 1e-9
     assert np.abs(coef).max() > 0.1
     some = replace(problem, pairs=(*pairs[:3], ("p0", "nobody")))
-    said = Sensei(solver="linear").fit(some, rng=np.random.default_rng(0)).trace.notes
+    said = Sensei(solver="regularizer").fit(some, rng=np.random.default_rng(0)).trace.notes
     assert "3 of 4 comparable pairs have both people among the training rows" in said
     basic = [
         "repair",
@@ -467,10 +478,10 @@ def test_pairs_make_a_direction_that_does_not_count(
         "age,role",
     ]
     basic += ["-o", str(tmp_path / "a.fairfix"), "--no-config", "-q", "--pairs", str(tmp_path / "pairs.csv")]
-    assert run([*basic, "--id", "person", "--solver", "linear"]) == 0
+    assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 0
     assert run([*basic, "--id", "person"]) == 2
     assert "uses no comparable pairs" in capsys.readouterr().err
-    assert run([*basic, "--solver", "linear"]) == 2
+    assert run([*basic, "--solver", "regularizer"]) == 2
     assert "--id" in capsys.readouterr().err
     for pairs, said in (
         (older.assign(c=1), "pairs are two columns of ids"),
@@ -481,7 +492,7 @@ def test_pairs_make_a_direction_that_does_not_count(
     ):
         pairs.to_csv(tmp_path / "pairs.csv", index=False)
         before = (tmp_path / "a.fairfix").read_bytes()
-        assert run([*basic, "--id", "person", "--solver", "linear"]) == 2
+        assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 2
         assert said in capsys.readouterr().err
         assert (tmp_path / "a.fairfix").read_bytes() == before
 
@@ -490,7 +501,8 @@ def test_a_radius_is_a_penalty_more() -> None:
     """Free moves of the features make the score flatter."""
     table = table_of(couples())
     flat, steep = (
-        fit(Sensei(solver="linear", rho=1.0, radius=r), table, protected_as_feature=True) for r in (0.3, 0.0)
+        fit(Sensei(solver="regularizer", rho=1.0, radius=r), table, protected_as_feature=True)
+        for r in (0.3, 0.0)
     )
 
     assert flat.predict(table).std() < steep.predict(table).std()
@@ -511,24 +523,27 @@ def test_a_regression_can_be_merged() -> None:
     predictor = fit(Sensei(comparable=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
-    with pytest.raises(UsageError, match="`solver=linear` repairs classification"):
-        fit(Sensei(solver="linear"), table)
+    with pytest.raises(UsageError, match="`solver=regularizer` repairs classification"):
+        fit(Sensei(solver="regularizer"), table)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"comparable": "role"}, "`comparable`"),
-        ({"solver": "network", "rho": np.inf}, "`rho=inf` conflicts with `solver=network`"),
-        ({"solver": "linear", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
-        ({"directions": "means"}, "it needs `solver=linear` or `solver=network`"),
-        ({"hidden": 5}, "it needs `solver=network`"),
-        ({"solver": "linear", "batch": 5}, "it needs `solver=network`"),
-        ({"balance": "labels"}, "it needs `solver=linear` or `solver=network`"),
-        ({"solver": "network", "hidden": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"radius": 0.1}, "it needs `solver=linear` or `solver=network`"),
-        ({"solver": "linear", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
-        ({"rho": -1.0, "solver": "linear"}, "rho must be at least 0"),
+        (
+            {"solver": "regularizer", "learner": "network", "rho": np.inf},
+            "`rho=inf` conflicts with `learner=network`",
+        ),
+        ({"solver": "regularizer", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
+        ({"directions": "means"}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"learner": "network(hidden=5)"}, "it needs `learner=network`"),
+        ({"learner": "linear(batch=5)"}, "linear has no key 'batch'"),
+        ({"balance": "labels"}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"learner": "network(hidden=2.5)"}, "hidden must be a whole number, got 2.5"),
+        ({"radius": 0.1}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"solver": "regularizer", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
+        ({"rho": -1.0, "solver": "regularizer"}, "rho must be at least 0"),
     ],
 )
 def test_parameters_that_do_not_go_together_are_named(given: dict[str, Any], message: str) -> None:
@@ -558,14 +573,14 @@ def test_problems_that_do_not_fit_are_named() -> None:
 # ---------------------------------------------------------------------- saved
 
 
-@pytest.mark.parametrize("solver", ["equal-rates", "network"])
+@pytest.mark.parametrize("solver", ["equal-rates", "regularizer"])
 def test_what_is_saved_predicts_the_same_bits(solver: str) -> None:
     """Settings and arrays, through JSON, make the same predictor."""
     table = table_of(couples(many=800))
     predictor = fit(
-        Sensei(solver=solver, **({"rho": 1.0} if solver == "network" else {})),
+        Sensei(solver=solver, **({"rho": 1.0, "learner": "network"} if solver == "regularizer" else {})),
         table,
-        protected_as_feature=solver == "network",
+        protected_as_feature=solver == "regularizer",
     )
     settings, arrays = predictor.state()
     again = type(predictor).from_state(json.loads(json.dumps(settings)), arrays)
@@ -750,7 +765,7 @@ def test_proof_shows_flips_of_the_plain_model_beside() -> None:
     """Before is the model with the protected columns as features, after the repaired one."""
     found = repair_table(
         table_of(couples(many=3000)),
-        Sensei(solver="linear", rho=30.0, group="used"),
+        Sensei(solver="regularizer", rho=30.0, group="used"),
         features=NAMES,
     )
     rows = {row.name: row for row in found.holdout.table}

@@ -41,25 +41,28 @@ def fitted(problem: RepairProblem, **parameters: Any) -> Any:
     return predictor, scorer.member, scorer.features.matrix(problem.table)
 
 
-def small(solver: str) -> dict[str, Any]:
+NETWORK: dict[str, Any] = {"solver": "regularizer", "learner": "network"}
+
+
+def small(learner: str) -> dict[str, Any]:
     """Return what keeps a network small enough for a test."""
-    return {"solver": solver, "hidden": 6} if solver == "network" else {"solver": solver}
+    return {"solver": "regularizer", "learner": learner}
 
 
 @pytest.mark.parametrize(
     "given", [{"directions": "logistic"}, {"directions": "pooled"}, {"pair_directions": 2}, {}]
 )
-@pytest.mark.parametrize("solver", ["linear", "network"])
-def test_the_score_is_constant_along_directions(solver: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
+def test_the_score_is_constant_along_directions(learner: str, given: dict[str, Any]) -> None:
     """Learned ones, the leading ones of pairs and their mean difference: rows moved along them keep their score."""
     problem = problem_of(pairs=0 if "directions" in given else 60)
-    method = Sensei(**small(solver), rho=0.0, **given)
-    predictor, member, X = fitted(problem, **small(solver), rho=0.0, **given)
+    method = Sensei(**small(learner), rho=0.0, **given)
+    predictor, member, X = fitted(problem, **small(learner), rho=0.0, **given)
     features = Features.learn(problem.table, NAMES)
     span = span_of(problem, features, X, problem.table.rows.label, method)
     rng = np.random.default_rng(0)
     along = rng.normal(size=(len(X), len(span))) @ (span / np.linalg.norm(span, axis=1)[:, None])
-    plain = fitted(replace(problem, pairs=()), **small(solver), rho=0.0)[1]
+    plain = fitted(replace(problem, pairs=()), **small(learner), rho=0.0)[1]
 
     assert len(span) == {"logistic": 1, "pooled": 2}.get(
         given.get("directions", ""), given.get("pair_directions", 1)
@@ -69,8 +72,8 @@ def test_the_score_is_constant_along_directions(solver: str, given: dict[str, An
     assert np.ptp(predictor.predict(problem.table)) > 0.01
 
 
-@pytest.mark.parametrize("solver", ["linear", "network"])
-def test_the_shipped_score_does_not_change_along_given_directions(solver: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
+def test_the_shipped_score_does_not_change_along_given_directions(learner: str, tmp_path: Path) -> None:
     """Rows moved along them, as a user has them: a number in units of its own, a list, and a missing entry beside."""
     rng = np.random.default_rng(1)
     data = couples(many=300).assign(pay=lambda d: 1e4 * d["age"] + rng.normal(0, 1e5, len(d)))
@@ -83,8 +86,8 @@ def test_the_shipped_score_does_not_change_along_given_directions(solver: str, t
     for name, frame in {"data": data, "moves": moves, "moved": moved}.items():
         frame.to_parquet(tmp_path / f"{name}.parquet")
     line = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--protected", "sex", "-q"]
-    line += ["--features", "age,pay,text", "--solver", solver, "--set", "rho=0", "--no-config"]
-    line += ["-o", str(tmp_path / "a.fairfix"), *(["--set", "hidden=6"] if solver == "network" else [])]
+    line += ["--features", "age,pay,text", "--solver", "regularizer", "--set", "rho=0", "--no-config"]
+    line += ["-o", str(tmp_path / "a.fairfix"), "--learner", learner]
     assert run([*line, "--subspace", str(tmp_path / "moves.parquet")]) == 0
     free = Repaired.load(tmp_path / "a.fairfix")
     assert run(line) == 0
@@ -111,7 +114,7 @@ def test_directions_that_say_nothing_are_refused(tmp_path: Path, capsys: pytest.
         "sex",
         "--no-config",
     ]
-    line += ["--features", "age,role", "--solver", "linear", "-o", str(tmp_path / "a.fairfix"), "-q"]
+    line += ["--features", "age,role", "--solver", "regularizer", "-o", str(tmp_path / "a.fairfix"), "-q"]
     for text, message in (
         ("role\nwife\n", "column 'role' is not a feature of numbers"),
         ("pay\n1\n", "such features are 'age'"),
@@ -133,31 +136,48 @@ def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
     X = np.zeros((200, len(features.titles)))
     X[1::2, 0] = np.where(np.arange(100) % 2, 3.0, -3.0)
     X[1::2, 1] = 0.1
-    one = span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=1))
-    mean = span_of(problem, features, X, np.zeros(200), Sensei(solver="network"))
+    one = span_of(
+        problem,
+        features,
+        X,
+        np.zeros(200),
+        Sensei(**NETWORK, pair_directions=1),
+    )
+    mean = span_of(problem, features, X, np.zeros(200), Sensei(**NETWORK))
 
     assert abs(one[0, 0]) > 0.999
     np.testing.assert_allclose(mean[0, :2], [0.0, 0.1], atol=1e-12)
     with pytest.raises(DataError, match="span 2 directions; ask for no more"):
-        span_of(problem, features, X, np.zeros(200), Sensei(solver="network", pair_directions=3))
+        span_of(
+            problem,
+            features,
+            X,
+            np.zeros(200),
+            Sensei(**NETWORK, pair_directions=3),
+        )
 
 
 def test_what_directions_need_is_said() -> None:
     """Pairs for their directions; steps and directions for a cost of steps along them."""
     problem = problem_of(many=120, pairs=20)
     with pytest.raises(UsageError, match="name a file of pairs with `pairs`"):
-        fitted(replace(problem, pairs=()), solver="linear", pair_directions=1)
+        fitted(replace(problem, pairs=()), solver="regularizer", pair_directions=1)
     with pytest.raises(UsageError, match="and `radius` is 0"):
-        fitted(problem, solver="network", rho=1.0, direction_cost=0.1)
+        fitted(problem, solver="regularizer", learner="network", rho=1.0, direction_cost=0.1)
     with pytest.raises(UsageError, match="needs directions, and there are none"):
-        fitted(replace(problem, pairs=()), solver="linear", rho=1.0, radius=0.1, direction_cost=0.1)
+        fitted(replace(problem, pairs=()), solver="regularizer", rho=1.0, radius=0.1, direction_cost=0.1)
 
 
 @pytest.mark.slow
 def test_a_network_is_constant_along_directions_within_a_radius_too() -> None:
     """And its regularizer is held from both sides on rows as they are."""
     problem = problem_of(many=160, pairs=40)
-    given: dict[str, Any] = {"solver": "network", "hidden": 4, "batch": 40, "rho": 0.3, "pair_directions": 1}
+    given: dict[str, Any] = {
+        "solver": "regularizer",
+        "learner": "network(hidden=4,batch=40)",
+        "rho": 0.3,
+        "pair_directions": 1,
+    }
     predictor, member, X = fitted(problem, **given, radius=0.05)
     span = span_of(
         problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
@@ -173,7 +193,7 @@ def test_a_network_is_constant_along_directions_within_a_radius_too() -> None:
 def test_the_cost_of_directions_goes_from_not_counting_to_counting_as_ever() -> None:
     """Along one direction the logit changes the more the more a step costs; and the objective is that of the metric."""
     problem = problem_of(many=300, pairs=60)
-    given: dict[str, Any] = {"solver": "linear", "rho": 1.0, "radius": 0.05, "l2": 0.0}
+    given: dict[str, Any] = {"solver": "regularizer", "rho": 1.0, "radius": 0.05, "learner": "linear(l2=0)"}
     _, free, X = fitted(replace(problem, pairs=()), **given)
     span = span_of(
         problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
@@ -202,21 +222,21 @@ def test_the_cost_of_directions_goes_from_not_counting_to_counting_as_ever() -> 
 def test_a_note_of_balanced_labels_does_not_count_directions() -> None:
     """Of two classes it speaks of two, however many directions are given."""
     problem = replace(problem_of(), subspace=pa.table({"age": [1.0]}))
-    predictor, _, _ = fitted(problem, solver="linear", rho=0.0, balance="labels")
+    predictor, _, _ = fitted(problem, solver="regularizer", rho=0.0, balance="labels")
     (note,) = (one for one in predictor.trace.notes if one.code == "uncalibrated")
     assert "half have it" in note
     assert "one in" not in note
 
 
-@pytest.mark.parametrize("solver", ["linear", "network"])
-def test_balanced_labels_weigh_alike(solver: str) -> None:
+@pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
+def test_balanced_labels_weigh_alike(learner: str) -> None:
     """The mean score is about a half however rare the label is; without the balance it is the label's share."""
     data = couples(many=800)
     data = data[(data["label"] == 0) | (np.arange(len(data)) % 5 == 0)]
     table = read_table(data, Reading(Columns(("sex",), label="label")), NAMES)
     problem, y = RepairProblem(table, features=NAMES), np.asarray(table.rows.label)
     plain, even = (
-        fitted(problem, **small(solver), rho=0.0, balance=balance)[0].predict(table)
+        fitted(problem, **small(learner), rho=0.0, balance=balance)[0].predict(table)
         for balance in ("none", "labels")
     )
     weight = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
@@ -225,15 +245,15 @@ def test_balanced_labels_weigh_alike(solver: str) -> None:
     assert plain.mean() == pytest.approx(y.mean(), abs=0.03)
     assert np.average(even, weights=weight) == pytest.approx(0.5, abs=0.03)
     assert "have equal weight" in " ".join(
-        map(str, fitted(problem, **small(solver), rho=0.0, balance="labels")[0].trace.notes)
+        map(str, fitted(problem, **small(learner), rho=0.0, balance="labels")[0].trace.notes)
     )
 
 
 def test_a_network_has_the_size_that_is_asked_for() -> None:
     """As many ReLUs, and a fit that hangs on the rows drawn for a step."""
     problem = problem_of()
-    _, seven, X = fitted(problem, solver="network", rho=0.0, hidden=7)
-    _, other, _ = fitted(problem, solver="network", rho=0.0, hidden=7, batch=20)
+    _, seven, X = fitted(problem, solver="regularizer", learner="network(hidden=7)", rho=0.0)
+    _, other, _ = fitted(problem, solver="regularizer", learner="network(hidden=7,batch=20)", rho=0.0)
 
     assert seven.hidden.shape == (X.shape[1], 7)
     assert np.abs(seven.predict(X) - other.predict(X)).max() > 1e-6

@@ -92,10 +92,10 @@ REPAIRS: dict[str, dict[str, Any]] = {
     },
     "estimated logit": {"method": "logloss", "constraint": "equalized_odds", "features": FEATURES},
     "logit of strata": {"method": "logloss", "group": "unused", "strata": "sex", "features": FEATURES},
-    "logit of splines": {"method": "logloss", "basis": "splines", "features": FEATURES},
+    "logit of splines": {"method": "logloss", "learner": "linear(basis=splines)", "features": FEATURES},
     "logit of trees": {
         "method": "logloss",
-        "basis": "trees",
+        "learner": "linear(basis=trees)",
         "constraint": "equal_opportunity",
         "features": FEATURES,
     },
@@ -125,7 +125,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "features": FEATURES,
         "learner": RandomForestClassifier(3, max_leaf_nodes=6, random_state=0),
     },
-    "network": {"method": "sensei", "solver": "network", "features": FEATURES},
+    "network": {"method": "sensei", "solver": "regularizer", "learner": "network", "features": FEATURES},
     "blind rule": {"method": "sensei", "solver": "equal-rates", "features": FEATURES},
 }
 

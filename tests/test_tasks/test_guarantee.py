@@ -543,7 +543,13 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
         ({**LOSS, "bound": "0"}, r"a loss of at most 0 .* set the largest allowed loss"),
         ({**LOSS, "bound": "9", "task": "regression", "label": "real"}, "such as `label_range=0,100`"),
         (
-            {"method": "sensei", "features": "p", "solver": "linear", "task": "regression", "label": "real"},
+            {
+                "method": "sensei",
+                "features": "p",
+                "solver": "regularizer",
+                "task": "regression",
+                "label": "real",
+            },
             "unbounded",
         ),
         ({"method": "sensei", "features": "score"}, "name columns to learn from"),

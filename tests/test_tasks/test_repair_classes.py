@@ -32,9 +32,14 @@ from tests.conftest import Call
 WAYS: dict[str, dict[str, Any]] = {
     "merge": {},
     "trees": {"learner": "trees"},
-    "linear": {"solver": "linear", "group": "used", "rho": "inf"},
-    "auto": {"solver": "linear", "group": "used"},
-    "network": {"solver": "network", "group": "used", "rho": 30, "hidden": 4, "batch": 100},
+    "linear": {"solver": "regularizer", "group": "used", "rho": "inf"},
+    "auto": {"solver": "regularizer", "group": "used"},
+    "network": {
+        "solver": "regularizer",
+        "learner": "network(hidden=4,batch=100)",
+        "group": "used",
+        "rho": 30,
+    },
 }
 
 
@@ -104,13 +109,13 @@ def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
     held = told.iloc[result.outcome.split.holdout]
     assert row(result, "accuracy")["before"]["value"] == pytest.approx((held["told"] == held["job"]).mean())
     assert row(result, "decision_flips.under_flips")["before"]["value"] is None
-    plain = repaired(group="used", solver="linear", rho=10)
+    plain = repaired(group="used", solver="regularizer", rho=10)
     assert row(plain, "decision_flips.under_flips")["before"]["value"] > 0.1
 
 
 def test_comparable_values_change_no_class() -> None:
     asked = {"features": ["skill", "role"], "comparable": "role=wife,husband"}
-    for more in ({}, {"solver": "linear", "rho": "inf"}):
+    for more in ({}, {"solver": "regularizer", "rho": "inf"}):
         result = repaired(**asked, **more)
         assert row(result, "decision_flips.under_comparable")["before"]["value"] > 0.05
         assert row(result, "decision_flips.under_comparable")["after"]["value"] == 0
@@ -121,7 +126,7 @@ def test_comparable_values_change_no_class() -> None:
 
 def test_copies_are_heeded_and_told_of() -> None:
     copies = people()[["id", "sex"]].iloc[:600].assign(sex=lambda rows: rows["sex"].map({"f": "m", "m": "f"}))
-    result = repaired(group="used", solver="linear", slack=0.1, counterfactuals=copies)
+    result = repaired(group="used", solver="regularizer", slack=0.1, counterfactuals=copies)
     name = "decision_flips.under_counterfactuals"
     held = people().iloc[result.outcome.split.holdout].merge(copies, on="id", suffixes=("", "_other"))
     now, then = (
@@ -148,7 +153,11 @@ def fitted(data: pd.DataFrame, **more: Any) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"solver": "linear", "rho": 1.0}, {"solver": "linear", "rho": np.inf, "balance": "labels"}],
+    [
+        {},
+        {"solver": "regularizer", "rho": 1.0},
+        {"solver": "regularizer", "rho": np.inf, "balance": "labels"},
+    ],
 )
 def test_a_weight_of_two_is_a_row_twice_in_any_order(more: dict[str, Any]) -> None:
     heavy = people().assign(w=np.where(np.arange(800) % 3, 1.0, 2.0))
@@ -174,7 +183,7 @@ def test_whole_numbers_stay_numbers_and_equal_chances_give_the_first_class() -> 
 
 
 def test_one_row_is_predicted_as_among_others() -> None:
-    made = repaired(group="used", solver="network", rho=1, hidden=3, batch=50).repaired
+    made = repaired(group="used", solver="regularizer", learner="network(hidden=3,batch=50)", rho=1).repaired
     rows = people().head(5)[["id", "sex", "skill"]]
     whole = made.predict(rows).to_dict("records")
     assert [made.predict(one) for one in rows.to_dict("records")] == whole
@@ -205,7 +214,7 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
         ({"method": "logloss"}, UsageError, "`method=sensei` with `solver=merge`"),
         ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
         ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
-        ({"solver": "linear", "group": "used", "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
+        ({"solver": "regularizer", "group": "used", "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
         ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
         ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
         ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
@@ -244,7 +253,7 @@ def test_a_rule_whose_classes_do_not_fit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_reports_name_the_class_of_a_check(form: str) -> None:
     result = repaired(
-        solver="linear",
+        solver="regularizer",
         group="used",
         rho=0.1,
         check=["tpr.difference<=0.01", "decision_flips.under_flips<=0.9", "accuracy.min>=0.1"],
@@ -278,7 +287,7 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
     ]
     more = [
         "--solver",
-        "linear",
+        "regularizer",
         "--group",
         "used",
         "--features",
@@ -308,7 +317,7 @@ def test_a_guarantee_is_of_the_classes_that_change_with_the_group() -> None:
     """By construction where the rule sees no group; else by Clopper and Pearson on rows that the fit has not seen."""
     blind = repaired(guarantee=0.95, slack=0.05).to_dict()["guarantee"]
     assert (blind["way"], blind["bound"], blind["holds"]) == ("construction", 0.0, True)
-    given = {"group": "used", "solver": "linear", "rho": 0.0, "slack": 0.9, "guarantee": 0.95}
+    given = {"group": "used", "solver": "regularizer", "rho": 0.0, "slack": 0.9, "guarantee": 0.95}
     result = repaired(**given)
     told, held = result.to_dict()["guarantee"], result.outcome.split.holdout
     rows = people().iloc[held]
@@ -329,7 +338,7 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
     gone = rng.random(800) < 0.3
     data = people().assign(sex=people()["sex"].where(~gone))
     data.loc[gone & (rng.random(800) < 0.8), "job"] = "poet"
-    given = {"solver": "linear", "group": "used", "missing_group": "group", "slack": 0.6}
+    given = {"solver": "regularizer", "group": "used", "missing_group": "group", "slack": 0.6}
     result = repaired(data, rho=rho, **given)
     held = data.iloc[result.outcome.split.holdout]
     ways = [held, *(held.assign(sex=level) for level in "fm")]
@@ -348,7 +357,7 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
 def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
     """And what there is of a repair is named, with the changes that its model is asked for."""
     with pytest.raises(UsageError, match=r"use base_rate.*decision_flips\.under_flips or decision_flips"):
-        repaired(check=["ks<=0.1"], solver="network", hidden=1000)
+        repaired(check=["ks<=0.1"], solver="regularizer", learner="network(hidden=1000)")
     with pytest.raises(UsageError, match=r"under_everybody or"):
         repaired(check=["ks<=0.1"], features=["skill", "role"], comparable="role=wife,husband")
 
@@ -362,7 +371,7 @@ def test_the_answer_says_of_which_class_other_checks_are() -> None:
 
 def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them() -> None:
     """An error that names group and ways out, nothing, or what a row of no group gets; a blind rule asks nobody."""
-    made = repaired(solver="linear", group="used", rho=1).repaired
+    made = repaired(solver="regularizer", group="used", rho=1).repaired
     rows = people().assign(sex=np.where(np.arange(800) < 3, "x", people()["sex"]))
     with pytest.raises(
         DataError, match=r"group 'x' of 'sex' was not in the training rows \(3 of the 800 rows"

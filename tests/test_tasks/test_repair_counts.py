@@ -502,7 +502,7 @@ def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "sgd": ({"method": "ramp", "solver": "sgd"}, "use `solver=exact`"),
     "several": ({"method": "ramp", "gamma": [0.01, 0.1]}, "`gamma` takes one value"),
-    "folds": ({"method": "logloss", "l2": "cv"}, "give a number"),
+    "folds": ({"method": "logloss", "learner": "linear(l2=cv)"}, "give a number"),
     "features": ({"method": "logloss", "features": "x"}, "leave out `features`"),
     "no group": ({"method": "logloss", "group": "unused"}, "use `group=used`"),
     "another column": ({"method": "ramp", "protected": "sex"}, "made with race"),

@@ -57,7 +57,7 @@ from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.fair_regression.search import Searched
-from fairfix.methods.learned import l2_param, label_of, learner_param
+from fairfix.methods.learned import Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
@@ -86,7 +86,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Searched, Promised):
+class FairRegression(Learning, Searched, Promised):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -180,7 +180,6 @@ class FairRegression(Searched, Promised):
         text=True,
     )
     learner: Learner = learner_param()
-    l2: float = l2_param()
     margin: tuple[float, ...] = ()
     """What is kept back of the bound or slack of each group, for a guarantee; no parameter."""
 
@@ -196,13 +195,13 @@ class FairRegression(Searched, Promised):
                 f"fair-regression: `quantile_level={self.quantile_level}` cannot be combined with "
                 f"`loss={self.loss}`; it needs `loss=quantile`"
             )
-        if not minimises(self.learner, self.loss):
+        if not minimises(self.model, self.loss):
             loss = "Huber" if self.loss == "huber" else self.loss
             raise UsageError(
-                f"fair-regression: {makes(self.learner)} do not support the {loss} loss; leave out "
+                f"fair-regression: {makes(self.model)} do not support the {loss} loss; leave out "
                 f"`learner={self.learner}`, or use `loss=square`"
             )
-        if self.learner != "linear" and self.oracle in OF_LINEAR:
+        if self.model != "linear" and self.oracle in OF_LINEAR:
             raise UsageError(
                 f"fair-regression: the oracle {self.oracle} fits linear models; leave out `learner={self.learner}`"
             )
@@ -275,7 +274,7 @@ class FairRegression(Searched, Promised):
 
     def recipe(self, problem: RepairProblem, rng: np.random.Generator) -> tuple[Learner, str, float, int]:
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
-        return self.learner, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
+        return self.model, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""

@@ -55,7 +55,7 @@ class GroupLoss(Solver):
     )
     reads: ClassVar = dict.fromkeys(
         (
-            *("group", "bound", "loss", "quantile_level", "label_range", "learner", "l2"),
+            *("group", "bound", "loss", "quantile_level", "label_range", "learner"),
             *("search", "nu", "rounds"),
         ),
         anything,
@@ -65,7 +65,7 @@ class GroupLoss(Solver):
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve for the models that the learner fits."""
         limits, recipe = self.method.limits(problem.cells), self.method.recipe(problem, rng)
-        direct = self.method.learner == "linear" and self.method.search == "auto"
+        direct = self.method.model == "linear" and self.method.search == "auto"
         fit = self._linear if direct else self._members
         return fit(problem, limits, *recipe)
 

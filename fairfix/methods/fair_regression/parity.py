@@ -57,7 +57,6 @@ class ClosedForm(Solver):
         "decisions": anything,
         "bin_rows": anything,
         "learner": anything,
-        "l2": anything,
         "group": only("auto", "used"),
     }
 
@@ -226,9 +225,7 @@ class PlugIn(Solver):
     method: FairRegression
     option = "`solver=plug-in`"
     needs_rows = MODELS_GROUPS
-    reads: ClassVar = dict.fromkeys(
-        ("group", "group_slack", "loss", "quantile_level", "learner", "l2"), anything
-    )
+    reads: ClassVar = dict.fromkeys(("group", "group_slack", "loss", "quantile_level", "learner"), anything)
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the linear program of the rule."""
@@ -344,7 +341,6 @@ class Reduction(Solver):
                 "oracle",
                 "mixture",
                 "learner",
-                "l2",
             ),
             *("search", "nu", "rounds"),
         ),
@@ -419,13 +415,13 @@ class Reduction(Solver):
         """Return the oracle in force."""
         oracle, of_loss = self.method.oracle, "risk" if loss == "logistic" else "least-squares"
         if oracle == "auto":
-            oracle = "direct" if self.method.learner == "linear" else of_loss
+            oracle = "direct" if self.method.model == "linear" else of_loss
         if oracle == "direct":
             return Direct(X, link=link, l2=self.method.l2)
         if oracle == "cost-sensitive" and loss != "logistic":
             return CostSensitive(X)
         if oracle != of_loss:
-            others = f"direct or {of_loss}" if self.method.learner == "linear" else of_loss
+            others = f"direct or {of_loss}" if self.method.model == "linear" else of_loss
             raise UsageError(
                 f"fair-regression: `oracle={oracle}` cannot be combined with the {row_loss(loss).title}; use {others}"
             )

@@ -36,7 +36,7 @@ from fairfix.data.noise_spec import Assumption
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, group_param, param
-from fairfix.methods.learned import l2_param, learner_param
+from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.mixed import OracleMixture
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
 from fairfix.methods.robust.promised import behind
@@ -57,7 +57,7 @@ COMPARISONS = {
 
 
 @dataclass(frozen=True)
-class Robust(Repairer):
+class Robust(Learning):
     """Thresholds that keep true groups alike behind noisy ones; see the module's docstring."""
 
     name: ClassVar[str] = "robust"
@@ -136,7 +136,6 @@ class Robust(Repairer):
         choices=("randomized", "deterministic"),
     )
     learner: Learner = learner_param()
-    l2: float = l2_param()
 
     def __post_init__(self) -> None:
         Assumption.parse(self.assume)

@@ -49,7 +49,7 @@ class OracleMixture(Solver):
     uses_labels = True
     needs_rows = "it fits models to the features of rows; use `solver=thresholds`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2", "learner", "bins", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "sides", "learner", "bins", "survey_confidence"), anything),
         "group": only("unused"),
         "assume": assuming("none", "radii"),
     }
@@ -60,7 +60,7 @@ class OracleMixture(Solver):
         assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
         seed = int(rng.integers(2**31))
-        scored = mean_of(problem, method.learner, "logistic", method.l2, seed)
+        scored = mean_of(problem, method.model, "logistic", method.l2, seed)
         kinds, own = Kinds.recorded(problem, blind=True), shares_of(problem)
         if kinds.vectors is None:
             noise = RowNoise.of_groups(problem, own)
@@ -132,7 +132,7 @@ class _Learner:
     """Fits models to costs, and keeps them."""
 
     def __init__(self, problem: RepairProblem, method: Robust, seed: int) -> None:
-        self.method, self.design, self.seed = method, design_of(problem, method.learner), seed
+        self.method, self.design, self.seed = method, design_of(problem, method.model), seed
         self.bins = BINS if isinstance(method.bins, str) else int(method.bins)
         of_label = any(len(LABELS[rate]) == 1 for rate, _ in DEMANDS[method.parity])
         self.weight = problem.weight
@@ -148,7 +148,7 @@ class _Learner:
             self.design.matrix,
             (cost < 0).astype(np.float64),
             size / size.mean(),
-            learner=self.method.learner,
+            learner=self.method.model,
             loss="logistic",
             l2=self.method.l2,
             seed=self.seed,

@@ -59,7 +59,7 @@ class Postprocessed(Solver):
         """Solve the program and say what it relies on."""
         method, groups = self.method, problem.cells
         assumed = assumption_of(method, problem)
-        scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
+        scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))
         blind = method.group == "unused"
         kinds = Kinds.recorded(problem, blind=blind)
         fine = kinds if kinds.vectors is None else kinds.by_vector(problem)
@@ -156,7 +156,7 @@ class Thresholds(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "assume", "z", "group", "bins", "learner", "l2"),
+                *("constraint", "sides", "assume", "z", "group", "bins", "learner"),
                 "survey_confidence",
             ),
             anything,
@@ -201,7 +201,7 @@ class Ideal(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "group", "bins", "decisions", "learner", "l2"),
+                *("constraint", "sides", "group", "bins", "decisions", "learner"),
                 "survey_confidence",
             ),
             anything,

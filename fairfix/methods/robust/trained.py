@@ -18,8 +18,8 @@ from scipy.special import expit
 
 from fairfix.data.counts import Floats
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, anything, only
-from fairfix.methods.learned import Design, design_of, label_of, mean_of
+from fairfix.methods.base import Solver, anything
+from fairfix.methods.learned import Design, design_of, label_of, mean_of, named
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust.assumed import assuming, assumption_of, surveyed
 from fairfix.methods.robust.notes import FEW, cut_note, reliance
@@ -64,8 +64,8 @@ class TrainedRule(Solver):
         method, codes, weight = self.method, problem.cells.codes, problem.table.rows.weight
         assumed = assumption_of(method, problem)
         require_trainable(problem, f"{method.name}: {self.option}")
-        scored = mean_of(problem, method.learner, "logistic", method.l2, int(rng.integers(2**31)))
-        design, label, many = design_of(problem, method.learner), label_of(problem), len(problem.cells.names)
+        scored = mean_of(problem, method.model, "logistic", method.l2, int(rng.integers(2**31)))
+        design, label, many = design_of(problem, method.model), label_of(problem), len(problem.cells.names)
         own = shares_of(problem)
         noise = surveyed(method, problem, RowNoise.of_groups(problem, own), own)
         member = scored.scorer.member
@@ -131,9 +131,9 @@ class Dro(TrainedRule):
 
     option = "`solver=dro`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "sides", "survey_confidence"), anything),
         "assume": assuming("radii"),
-        "learner": only("linear"),
+        "learner": named("linear"),
         "group": anything,
     }
 
@@ -161,9 +161,9 @@ class SoftGroups(TrainedRule):
 
     option = "`solver=soft`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "l2", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "sides", "survey_confidence"), anything),
         "assume": assuming("none"),
-        "learner": only("linear"),
+        "learner": named("linear"),
         "group": anything,
     }
 

@@ -14,14 +14,15 @@ move too.
 ================  ==================================================================  ==================
 ``merge``         a model without the protected columns, in which comparable values   exactly
                   are one
-``linear``        the objective for a linear model, in closed form: no adversary      as ``rho`` says
-``network``       the objective for a hidden layer of ReLU, flips by enumeration      as ``rho`` says
+``regularizer``   the objective for a linear model, in closed form: no adversary; or  as ``rho`` says
+                  for a hidden layer of ReLU (``learner=network``), flips by
+                  enumeration
 ``average``       the mean of a model file's scores over all flips, by their shares   exactly
 ``equal-rates``   a decision without the protected columns, true positive and true    exactly
                   negative rates within ``slack``, most balanced accuracy
 ================  ==================================================================  ==================
 
-``linear`` and ``network`` (:mod:`fairfix.methods.sensei.regularized`) are about models that look at the protected
+``regularizer`` (:mod:`fairfix.methods.sensei.regularized`) is about models that look at the protected
 columns (``--group used``) or at comparable values. ``equal-rates``
 (:mod:`~fairfix.methods.sensei.equal_rates`) is not SenSeI: it makes groups alike, which individual fairness does not.
 More, and the paper's symbols, are in docs/sensei.md; the mathematics, with corrections to the paper and the reference
@@ -38,7 +39,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -46,10 +47,11 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.reading import Reading
+from fairfix.data.spec import Form, key
 from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
-from fairfix.methods.base import Repairer, group_param, param
-from fairfix.methods.learned import MOST_L2, learner_param
+from fairfix.methods.base import Repairer, Solver, group_param, param
+from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
 from fairfix.methods.sensei.merge import Average, Merge
@@ -58,9 +60,36 @@ from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noisy.description import Noise
 
+LEARNED: Mapping[str, Form] = {
+    **LEARNERS,
+    "network": Form(
+        "a hidden layer of ReLU",
+        {
+            "hidden": key(
+                "auto",
+                "ReLUs of the hidden layer; auto: one per ten training rows, 4 to 100",
+                words=("auto",),
+                at_least=1,
+                at_most=1000,
+                whole=True,
+            ),
+            "batch": key(
+                1000, "largest number of rows per training step", at_least=1, at_most=1_000_000, whole=True
+            ),
+            "l2": key(
+                L2,
+                "weight of the squared weights on average over the ReLUs, relative to the mean loss",
+                at_least=0.0,
+                at_most=MOST_L2,
+            ),
+        },
+    ),
+}
+"""Learner by its name -> what it is, and its keys."""
+
 
 @dataclass(frozen=True)
-class Sensei(Repairer):
+class Sensei(Learning):
     """Individual fairness; see the module's docstring."""
 
     name: ClassVar[str] = "sensei"
@@ -72,7 +101,7 @@ class Sensei(Repairer):
     tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression", "multiclass")
     solvers: ClassVar = {
         "merge": Merge,
-        "linear": Linear,
+        "regularizer": Linear,
         "network": Network,
         "average": Average,
         "equal-rates": EqualRates,
@@ -81,10 +110,11 @@ class Sensei(Repairer):
     slack: float = param(0.01, "largest allowed gap, in the method's criterion", at_least=0.0)
     solver: str = param(
         "merge",
-        "merge: use no protected column and treat comparable values as one; linear, network: SenSeI's regularizer; "
+        "merge: use no protected column and treat comparable values as one; regularizer: SenSeI's, for the learners "
+        "linear and network; "
         "average: the mean of a model file's scores over flips; equal-rates: equal true positive and true negative "
         "rates without using the group",
-        choices=("merge", "linear", "network", "average", "equal-rates"),
+        choices=("merge", "regularizer", "average", "equal-rates"),
     )
     group: str = group_param("unused", "used")
     comparable: str = param(
@@ -95,7 +125,7 @@ class Sensei(Repairer):
     rho: float | str = param(
         "auto",
         "weight of the regularizer; auto: the smallest of a grid that is shown to meet the slack, at the decision "
-        "threshold, on rows not fitted to; inf: exactly constant (linear)",
+        "threshold, on rows not fitted to; inf: exactly constant (learner linear)",
         words=("auto",),
         at_least=0.0,
         selectable=True,
@@ -110,7 +140,7 @@ class Sensei(Repairer):
     )
     directions: str = param(
         "none",
-        "learned directions that must not count either (linear, network): of a logistic regression for the group, "
+        "learned directions that must not count either (regularizer): of a logistic regression for the group, "
         "between the group means of each label (means), or of both labels pooled (fewer directions); can cost much "
         "accuracy",
         choices=("none", "logistic", "means", "pooled"),
@@ -133,34 +163,11 @@ class Sensei(Repairer):
     )
     balance: str = param(
         "none",
-        "labels: both labels have equal weight in the fit (linear, network), as in balanced batches; the score "
+        "labels: both labels have equal weight in the fit (regularizer), as in balanced batches; the score "
         "is then not a probability in the population",
         choices=("none", "labels"),
     )
-    hidden: float | str = param(
-        "auto",
-        "ReLUs of the network's hidden layer; auto: one per ten training rows, 4 to 100",
-        words=("auto",),
-        at_least=1,
-        at_most=1000,
-        selectable=True,
-    )
-    batch: float = param(
-        1000,
-        "largest number of rows per training step of the network",
-        at_least=1,
-        at_most=1_000_000,
-        selectable=True,
-    )
-    learner: Learner = learner_param()
-    l2: float = param(
-        1e-3,
-        "weight of the squared coefficients of a linear model, or of a network's squared weights on average over its "
-        "ReLUs, relative to the mean loss",
-        at_least=0.0,
-        at_most=MOST_L2,
-        selectable=True,
-    )
+    learner: Learner = learner_param(LEARNED)
 
     copied: bool = field(default=False, kw_only=True)
     """Whether there are counterfactual copies of people, whose decisions the slack bounds then."""
@@ -168,7 +175,7 @@ class Sensei(Repairer):
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_comparable(self.comparable)
-        for name in ("pair_directions", "hidden", "batch"):
+        for name in ("pair_directions",):
             value = getattr(self, name)
             if not isinstance(value, str) and value != int(value):
                 raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
@@ -180,6 +187,12 @@ class Sensei(Repairer):
             raise UsageError(
                 "sensei: `direction_cost` is the cost of steps within `radius`, and `radius` is 0; set a `radius`"
             )
+
+    @property
+    def solver_in_force(self) -> Solver:
+        """The algorithm that solver and learner choose."""
+        network = self.solver == "regularizer" and self.model == "network"
+        return self.solvers["network" if network else self.solver](self)
 
     @property
     def learns_groups(self) -> bool:
@@ -218,7 +231,7 @@ class Sensei(Repairer):
     @property
     def slack_of_all(self) -> float | None:
         """The slack, where it changes the fit."""
-        chosen = self.solver in ("linear", "network") and self.rho == "auto"
+        chosen = self.solver == "regularizer" and self.rho == "auto"
         return self.slack if chosen or self.solver == "equal-rates" else None
 
     @classmethod
@@ -226,12 +239,12 @@ class Sensei(Repairer):
         """Yield the exact solver, the closed form over its slack, and equal rates."""
         yield cls.name, cls()
         if reading.task == "classification":
-            yield f"{cls.name}, linear", cls(solver="linear")
+            yield f"{cls.name}, linear", cls(solver="regularizer")
             yield f"{cls.name}, equal rates", cls(solver="equal-rates")
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once comparable values are known to be learned from."""
-        if problem.features is None and self.solver in ("merge", "linear", "network"):
+        if problem.features is None and self.solver in ("merge", "regularizer"):
             unseen = (
                 "nothing shows that the repair helped: sensei learned from the score alone, and the score that a "
                 "changed person would have is unknown; name features to learn from, or average the scores of "

@@ -19,7 +19,7 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.flips import Flip, flipped, parse_comparable
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, rows_of
+from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than, rows_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
 from fairfix.models.estimators import Learner
@@ -50,7 +50,7 @@ class EqualRates(Solver):
 
     method: Sensei
     option = "`solver=equal-rates`"
-    reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
+    reads: ClassVar = {"comparable": anything, "learner": other_than("network")}
     tasks = ("classification",)
     uses_labels = True
 
@@ -59,7 +59,7 @@ class EqualRates(Solver):
         method, table, y = self.method, problem.table, label_of(problem)
         seed = int(rng.integers(2**31))
         _require_both_labels(problem, y)
-        models = _models_of(problem, method.comparable, method.learner, method.l2, seed)
+        models = _models_of(problem, method.comparable, method.model, method.l2, seed)
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
@@ -96,7 +96,7 @@ class EqualRates(Solver):
             held.rounds,
             -right,
             notes=notes,
-            base=Unrepaired(model_of(problem, method.learner, "logistic", method.l2, seed)),
+            base=Unrepaired(model_of(problem, method.model, "logistic", method.l2, seed)),
             quantities=(
                 Quantity("gap", gap, f"{rates}, as the rule decides the training rows"),
                 Quantity("gap unseen", apart, f"{rates}, {members}"),
@@ -115,7 +115,7 @@ class EqualRates(Solver):
         is little, and trees as members that have not seen the rows.
         """
         both = held_rates(start, (shipped, unseen), rows, slack)
-        one = held_rates(start, (shipped if self.method.learner == "linear" else unseen,), rows, slack)
+        one = held_rates(start, (shipped if self.method.model == "linear" else unseen,), rows, slack)
         right = [rows.balanced(each.mixture.chance(*unseen)) for each in (both, one)]
         return both if right[0] >= right[1] - DEAR else one
 

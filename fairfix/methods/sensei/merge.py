@@ -12,7 +12,7 @@ import numpy as np
 from fairfix.data.counts import Floats
 from fairfix.individual.flips import parse_comparable, proxies
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.learned import bounds_of, classes_of, label_of, model_of
+from fairfix.methods.learned import bounds_of, classes_of, label_of, model_of, other_than
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.class_chances import ClassChances
 from fairfix.models.estimators import Learner, sees_gaps
@@ -33,7 +33,7 @@ class Merge(Solver):
 
     method: Sensei
     option = "`solver=merge`"
-    reads: ClassVar = dict.fromkeys(("comparable", "learner", "l2"), anything)
+    reads: ClassVar = {"comparable": anything, "learner": other_than("network")}
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -44,9 +44,9 @@ class Merge(Solver):
             return self._of_classes(problem, seed)
         y = label_of(problem)
         loss = "square" if table.reading.task == "regression" else "logistic"
-        features, matrix = merged_features(problem, method.comparable, method.learner)
+        features, matrix = merged_features(problem, method.comparable, method.model)
         member = fit_mean(
-            matrix, y, table.rows.weight, learner=method.learner, loss=loss, l2=method.l2, seed=seed
+            matrix, y, table.rows.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed
         )
         scorer = Scorer(features, member, bounds_of(problem, loss))
         each = expected_loss(loss, y, scorer.bounded(member.predict(matrix)))
@@ -58,10 +58,8 @@ class Merge(Solver):
     def _of_classes(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
         """Fit the model of many classes."""
         method, weight, (names, codes) = self.method, problem.table.rows.weight, problem.classes
-        features, matrix = merged_features(problem, method.comparable, method.learner)
-        member = fit_classes(
-            matrix, codes, len(names), weight, learner=method.learner, l2=method.l2, seed=seed
-        )
+        features, matrix = merged_features(problem, method.comparable, method.model)
+        member = fit_classes(matrix, codes, len(names), weight, learner=method.model, l2=method.l2, seed=seed)
         chance = member.predict(matrix)[np.arange(codes.size), codes]
         with np.errstate(divide="ignore"):  # an infinite loss of rows that a forest is certain about
             value = float(np.average(-np.log(chance), weights=weight))
@@ -98,12 +96,13 @@ def merged_features(problem: RepairProblem, comparable: str, learner: Learner) -
 def beside_plain(
     method: Sensei, problem: RepairProblem, scorer: Scorer, seed: int, trace: FitTrace
 ) -> RepairedPredictor:
-    """Return the predictor of a scorer, with the plain model to compare it with."""
+    """Return the predictor of a scorer, with the plain model to compare it with; beside a network it is linear."""
+    learner = "linear" if method.model == "network" else method.model
     if problem.has_classes:
-        names, plain = problem.classes[0], classes_of(problem, method.learner, method.l2, seed)
+        names, plain = problem.classes[0], classes_of(problem, learner, method.l2, seed)
         return ClassChances(scorer, names, trace=replace(trace, base=ClassChances(plain, names)))
     loss = "square" if problem.table.reading.task == "regression" else "logistic"
-    base = Unrepaired(model_of(problem, method.learner, loss, method.l2, seed))
+    base = Unrepaired(model_of(problem, learner, loss, method.l2, seed))
     return ModelMixture((scorer,), np.ones(1), averaged=True, trace=replace(trace, base=base))
 
 

@@ -29,7 +29,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals, left_out
 from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import Solver, anything, but, only
-from fairfix.methods.learned import FOLDS, label_of
+from fairfix.methods.learned import FOLDS, label_of, named
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.changed import FlippedRows
 from fairfix.methods.sensei.directions import rows_of_pairs, span_of
@@ -229,7 +229,7 @@ class Regularized(Solver):
 class Linear(Regularized):
     """A linear model, by the regularizer's closed form."""
 
-    option = "`solver=linear`"
+    option = "`solver=regularizer`"
     reads: ClassVar = {
         **dict.fromkeys(
             (
@@ -241,11 +241,10 @@ class Linear(Regularized):
                 "direction_cost",
                 "balance",
                 "group",
-                "l2",
             ),
             anything,
         ),
-        "learner": only("linear"),
+        "learner": named("linear"),
     }
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
@@ -305,11 +304,13 @@ class Linear(Regularized):
 class Network(Regularized):
     """A hidden layer of ReLU, with flips by enumeration; not exactly constant for any weight."""
 
-    option = "`solver=network`"
+    option = "`learner=network`"
     reads: ClassVar = {
         **dict.fromkeys(("comparable", "radius", "directions", "pair_directions"), anything),
-        **dict.fromkeys(("direction_cost", "balance", "group", "hidden", "batch", "l2"), anything),
+        **dict.fromkeys(("direction_cost", "balance", "group"), anything),
         "rho": but(math.inf),
+        "learner": named("network"),
+        "solver": only("regularizer"),
     }
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
@@ -318,8 +319,9 @@ class Network(Regularized):
         radius, judged = method.radius, np.flatnonzero(set_aside(data, seed + 1))
         bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
         free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": data.metric_inverse}
-        sizes: dict[str, Any] = {"batch": int(method.batch)}
-        sizes |= {} if method.hidden == "auto" else {"hidden": int(method.hidden)}
+        sizes: dict[str, Any] = {"batch": int(method.setting("batch"))}
+        hidden = method.setting("hidden")
+        sizes |= {} if hidden == "auto" else {"hidden": int(hidden)}
         sizes["span"] = basis_of(data.constant_along)
         weights: dict[str, Any] = {"rho": rho, "l2": method.l2, "seed": seed, **sizes}
         if data.classes:
