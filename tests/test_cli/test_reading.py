@@ -462,11 +462,11 @@ def test_the_command_that_an_error_gives_to_copy_runs(case: str, rows: pd.DataFr
 def test_the_command_to_copy_of_a_repair_keeps_what_is_of_its_method(rows: pd.DataFrame, call: Call) -> None:
     """Its parameters, also lists of which one is chosen; on the line as it was typed, in a call as Python has it."""
     write(rows.drop(columns="decided").assign(x=range(600)), "d.csv")
-    asked = "--method logloss --set l2=0.1,0.2 --decisions deterministic --features x --protected rcae"
+    asked = "--method logloss --learner linear,linear(l2=0.2) --decisions deterministic --features x --protected rcae"
     status, _, err = call("repair", "d.csv", *asked.split())
     assert status == 2
     command = err[err.index("to copy: ") :].removeprefix("to copy: ").strip()
-    kept = "--method logloss --features x --set l2=0.1,0.2 --decisions deterministic"
+    kept = "--method logloss --features x --learner 'linear,linear(l2=0.2)' --decisions deterministic"
     assert set(command.split()) == {"fairfix", "repair", "d.csv", *kept.split(), "--protected", "race"}
     given: dict[str, Any] = {"method": "ramp", "gamma": [0.1, 0.2], "protected": "rcae"}
     for data, end in ((rows, "gamma=[0.1, 0.2])"), ("d.csv", "`gamma=0.1,0.2`")):
