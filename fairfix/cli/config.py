@@ -40,12 +40,12 @@ from fairfix.tasks.request import (
 )
 
 FILE_NAME = "fairfix.toml"
-PATHS = frozenset(("output", "picture")).union(
+PATHS = frozenset(("output",)).union(
     *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, CountRequest, PredictRequest))
 )
 """Keys that name files; relative to the configuration file. So are the files of ``out`` and ``noise``."""
 
-WRITTEN = ("output", "picture")
+WRITTEN = ("output",)
 """Options that name a file to write; so do the entries of ``out``."""
 
 CODE, DATABASE = "a model file can be code", "it queries a database with your credentials"
@@ -194,9 +194,7 @@ def _endings(name: str, kind: str) -> Sequence[str]:
         from fairfix.data.recognition import table_endings
 
         return table_endings()
-    if name == "output" and kind == "count":
-        return (".counts",)
-    return (".png", ".svg") if name == "picture" else (".fairfix",)
+    return (".counts",) if name == "output" and kind == "count" else (".fairfix",)
 
 
 def unchecked(path: Path, command: str) -> dict[str, Any]:

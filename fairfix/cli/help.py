@@ -60,7 +60,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Noise": ("noise", "assume"),
     "Individual": ("individual", "comparable", "radius", "counterfactuals"),
-    "Output": ("to", "dialect", "output", "picture", "format_", "out", "detail"),
+    "Output": ("to", "dialect", "output", "format_", "out", "detail"),
     "Run": (
         *("seed", "cluster", "threads", "dry_run", "config", "no_config"),
         *("show_settings", "quiet", "verbose", "debug", "help", "help_all"),

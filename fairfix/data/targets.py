@@ -36,8 +36,6 @@ OWN = re.compile(
       | \{\s*"\$schema":[^{}]*\{\s*"tool":\ \{\s*"driver":\ \{\s*"name":\ "fairfix"      # SARIF
       | <\?xml[^>]*>\s*<testsuites\ name="fairfix"                                       # JUnit
       | <!DOCTYPE\ html>.*<meta\ name="generator"\ content="fairfix                      # HTML
-      | <\?xml.*<svg.*<dc:title>fairfix</dc:title>                                       # pictures
-      | \x89PNG.*tEXtSoftware\x00fairfix
       | PK\x03\x04.{26}manifest\.json                                                    # repairs and counts
     )""",
     re.VERBOSE | re.DOTALL,

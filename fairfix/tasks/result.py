@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from fairfix.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from fairfix.report.frames import Gap
+    from fairfix.report.picture import Picture
 
 FRAME = "width:100%;height:36rem;border:1px solid #888;resize:vertical;overflow:auto"
 """Style of the frame that a notebook shows a report in."""
@@ -102,15 +102,15 @@ class Result:
         with atomic_output(path) as file:
             file.write(text.encode("utf-8"))
 
-    def plot(self, numbers: Sequence[str] = ()) -> Figure:
-        """Return a figure of matplotlib: groups with intervals, before and after a repair, or quality against gap.
+    def plot(self, about: str = "") -> Picture:
+        """Return the pictures of the report as one SVG, which a notebook shows.
 
-        ``numbers`` names metrics of an audit (``["accuracy", "auc"]``) or numbers of a proof, where the usual ones are
-        not the ones wanted.
+        ``about`` selects pictures by words of their headings, such as ``"accuracy"`` or ``"race"``. ``plot().svg`` is
+        the text of the picture.
         """
-        from fairfix.report.picture import figure_of
+        from fairfix.report.picture import picture_of
 
-        return figure_of(self.content, [numbers] if isinstance(numbers, str) else numbers)
+        return picture_of(self.content, about)
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook: a page in a frame, so that neither one's styles reach the other."""

@@ -428,7 +428,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         else d.draw.choice(("made", "made.csv", "made.parquet"))
     ),
     "out": lambda d: f"{d.draw.choice(FORMATS)}={_report_file(d)}",
-    "picture": lambda d: d.draw.choice(("picture.svg", "picture.svg", "picture.gif")),
     "config": lambda d: d.file("config", lambda table, folder, draw: _config(folder, "")),
     "name": lambda d: d.draw.choice(("all", *NAMES)),
     "artifact": lambda d: "made",
@@ -516,7 +515,6 @@ SELDOM = {
     "baseline": 0.2,
     "no_config": 0.3,
     "debug": 0.0,
-    "picture": 0.1,
     "individual": 0.3,
     "force": 0.5,
     "learner": 0.3,

@@ -89,14 +89,12 @@ LINES = {
     **{
         f"{name} {option}": (*RUNS[name], *said_of(option, "new.parquet" if name == "predict" else "new.txt"))
         for name, option in OUTPUTS
-        if option != "picture"
     },
     **{f"{name} --help": (name, "--help") for name in COMMANDS},
     "inspect": ("inspect", "r.fairfix"),
     "explain": ("explain", "dp"),
     "audit by a cluster": (*RUNS["audit"], *CLUSTER),
     "predict by a cluster": ("predict", "r.fairfix", "many", "--no-config", "-o", "out/", *CLUSTER),
-    "compare with a picture": (*RUNS["compare"], "--picture", "new.svg"),
     "repair by a learner": (
         *("repair", "d.parquet", "--method", "logloss", "--features", "x,town", "-o", "new.fairfix"),
         *("--protected", "race", "--no-config", "-q"),

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import fairfix
 import numpy as np
@@ -224,67 +225,32 @@ def test_a_table_that_there_is_not_is_said(results: dict[str, Result]) -> None:
         results["audit"].to_frame("points")
 
 
-def drawn(result: Result, numbers: Any = ()) -> list[tuple[str, list[str], list[float]]]:
-    """Return title, names of rows and drawn values of every panel."""
-    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
-    out = []
-    for axes in result.plot(numbers).axes:
-        dots = [
-            float(line.get_xdata()[0])
-            for line in axes.lines
-            if line.get_marker() in "os" and len(line.get_xdata())
-        ]
-        out.append((axes.get_title(), [tick.get_text() for tick in axes.get_yticklabels()], dots))
-    return out
+@pytest.mark.parametrize("kind", ["audit", "repair", "compare"])
+def test_a_picture_is_one_svg_of_the_pictures_of_the_page(kind: str, results: dict[str, Result]) -> None:
+    """Well-formed, the same each time, with each drawing as the page has it and no markup of a name."""
+    picture = results[kind].plot()
+    root = ET.fromstring(picture.svg)  # noqa: S314  ours
+    drawings = root.findall("{*}svg")
+    page = results[kind].to_html()
+
+    assert picture._repr_svg_() == picture.svg == results[kind].plot().svg
+    assert len(drawings) == len(picture.headings) > 0
+    bottom = 0.0
+    for drawing in drawings:
+        assert float(drawing.attrib["y"]) > bottom
+        bottom = float(drawing.attrib["y"]) + float(drawing.attrib["height"])
+    assert bottom < float(root.attrib["height"])
+    assert not root.findall(".//{*}script")
+    for body in re.findall("</desc>(.*?)</svg>", picture.svg):
+        assert body in page
 
 
-def test_a_figure_of_an_audit_shows_the_numbers_of_its_groups(results: dict[str, Result]) -> None:
-    """A row of panels per attribute, a panel per metric, undefined groups left out by a word."""
-    frame = results["audit"].to_frame()
-    panels = drawn(results["audit"], ["selection_rate", "false_positive_rate"])
-    assert [title for title, _, _ in panels] == ["selection rate", "FPR"] * 2
-    for (_, _, dots), (attribute, metric) in zip(
-        panels,
-        [(a, m) for a in ("race", "sex") for m in ("selection_rate", "false_positive_rate")],
-        strict=True,
-    ):
-        mine = frame[(frame.attribute == attribute) & (frame.stratum == "") & (frame.metric == metric)]
-        assert dots == list(mine.value.dropna())
-    assert any(r"\$x\$" in name for name in panels[0][1])
-    assert drawn(results["audit"], "selection_rate")[0][2] == panels[0][2]
-    assert len(drawn(results["audit"])) == 6
-    with pytest.raises(UsageError, match="'speed' is not a metric"):
-        results["audit"].plot(["speed"])
-
-
-def test_a_figure_of_a_repair_shows_before_and_after(results: dict[str, Result]) -> None:
-    """Numbers on a common scale, or those asked for."""
-    table = results["repair"].to_dict()["proof"]["holdout"]["table"]
-    ((_, names, dots),) = drawn(results["repair"], "accuracy")
-    (row,) = [row for row in table if row["id"] == "accuracy"]
-    assert dots[: 2 * len(names)] == [row["before"]["value"], row["after"]["value"]]
-    ((_, names, _),) = drawn(results["repair"])
-    assert not [name for name in names if "loss" in name]
-    with pytest.raises(UsageError, match="not a number of this evaluation"):
-        results["repair"].plot(["speed"])
-    with pytest.raises(UsageError, match="leave it out"):
-        results["compare"].plot(["accuracy"])
-
-
-def test_a_notebook_shows_a_figure_without_pyplot(results: dict[str, Result]) -> None:
-    """As a picture that is not empty."""
-    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
-    for kind in ("audit", "repair", "compare"):
-        assert results[kind].plot()._repr_png_().startswith(b"\x89PNG")
-
-
-def test_without_matplotlib_the_remedy_is_said(
-    results: dict[str, Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By parameter and extra."""
-    monkeypatch.setattr("fairfix.report.picture.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=re.escape("pip install 'fairfix[plot]', or use `to_frame`")):
-        results["audit"].plot()
+def test_a_picture_is_chosen_by_the_words_of_its_heading(results: dict[str, Result]) -> None:
+    """Also one that the page folds; words that no heading has are refused with the headings there are."""
+    assert results["audit"].plot("accuracy by race").headings == ("accuracy by race",)
+    assert len(results["audit"].plot("ACCURACY").headings) == 2
+    with pytest.raises(UsageError, match="'accuracy by race'"):
+        results["audit"].plot("speed")
 
 
 def test_a_sentence_leads_to_the_definition_of_what_it_uses_first(results: dict[str, Any]) -> None:

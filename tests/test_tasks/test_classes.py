@@ -240,7 +240,7 @@ def test_the_result_fits_its_schema_and_every_format(
     for of in ("groups", "comparisons", "checks"):
         frame = result.to_frame(of)
         assert set(frame["class"]) >= ({*JOBS} if of != "checks" or more else set())
-    assert len(result.plot().axes) == 3 * (2 if not more else 1)
+    assert len(result.plot().headings) == 3 * (2 if not more else 1)
 
 
 def copied(rows: int = 400) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:

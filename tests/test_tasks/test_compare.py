@@ -7,7 +7,6 @@ import shlex
 from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from fairfix.noisy.true_groups import audit_noisy
 from fairfix.report import renderer
 from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
-from fairfix.report.picture import draw
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
 from fairfix.tasks.fitting import split_rows
 
@@ -91,9 +89,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for place in places:
         place.mkdir()
         outputs = [f"--out={kind}={place / kind}" for kind in ("json", "text")]
-        picture = ["--picture", str(place / f"p.{place.name}")] if find_spec("matplotlib") else []
         with redirect_stdout(StringIO()) as out:
-            assert run([*base, *outputs, *picture, "--format", "json", "--no-config"]) == 0
+            assert run([*base, *outputs, "--format", "json", "--no-config"]) == 0
         (place / "stdout").write_text(out.getvalue())
     return places
 
@@ -214,20 +211,6 @@ def test_features_are_learned_from_when_asked(call: Call) -> None:
     assert all(point["protected_at_predict"] for point in result["points"] if point["slack"] is not None)
 
 
-@pytest.mark.parametrize("kind", ["svg", "png"])
-def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path]) -> None:
-    """The picture is of its format, names the methods, and has the bytes that another run's JSON gives."""
-    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
-    drawn, other = runs if kind == "svg" else reversed(runs)
-    content = (drawn / f"p.{kind}").read_bytes()
-
-    assert content == draw(json.loads((other / "json").read_text()), kind)
-    assert content.startswith(b"\x89PNG" if kind == "png" else b"<?xml")
-    if kind == "svg":
-        assert b"fair-regression" in content
-        assert b"frontier" in content
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -235,9 +218,8 @@ def test_the_picture_is_drawn_and_reproducible(kind: str, runs: tuple[Path, Path
         (["--slacks=-1"], "--slacks: -1 is below 0"),
         (["--methods", "magic"], "--methods magic"),
         (["--methods", "ramp", "--task", "regression"], "not regression"),
-        (["--picture", "front.pdf"], "must end in .png or .svg"),
-        (["--picture", "nowhere/front.png"], "does not exist"),
-        (["--picture", "a.svg", "--out", "html=a.svg"], "also used by --out"),
+        (["--out", "html=nowhere/front.html"], "does not exist"),
+        (["--out", "html=a.svg", "--out", "text=a.svg"], "also used by --out"),
         (["--features", "label"], "has a role already"),
     ],
 )

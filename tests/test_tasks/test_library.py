@@ -44,7 +44,6 @@ SAYING = {
     "out",
     "detail",
     "output",
-    "picture",
     "undecided",
     "quiet",
     "verbose",
