@@ -14,14 +14,13 @@ RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-di
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 COPY --from=build /dist /dist
 COPY .ci/image.txt /dist/
-# model files in .skops and .onnx, and the pictures of compare, come with their extras
+# model files in .skops and .onnx come with their extras
 RUN python -m pip install --no-cache-dir --no-compile --require-hashes --requirement /dist/image.txt \
     && python -m pip install --no-cache-dir --no-compile --no-deps --no-index /dist/*.whl \
     && python -m pip check \
     && rm -r /dist \
     && useradd --create-home --uid 10001 fairfix
-ENV PYTHONDONTWRITEBYTECODE=1 \
-    MPLCONFIGDIR=/tmp/matplotlib
+ENV PYTHONDONTWRITEBYTECODE=1
 USER fairfix
 WORKDIR /data
 ENTRYPOINT ["fairfix"]

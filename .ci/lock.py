@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON = "3.12"
 PROCESSORS = ("x86_64", "aarch64")
 GLIBC = ("2_28", "2_27", "2_17", "2_5")
-EXTRAS = ("skops", "onnx", "plot")
+EXTRAS = ("skops", "onnx")
 
 
 def resolved(requirements: list[str], processor: str) -> list[tuple[str, str, str]]:

@@ -48,6 +48,6 @@ def test_locks_have_hashes_of_every_package(name: str) -> None:
 
     held = dict(line.split()[0].split("==") for line in packages)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [one for extra in ("skops", "onnx", "plot") for one in project["optional-dependencies"][extra]]
+    extras = [one for extra in ("skops", "onnx") for one in project["optional-dependencies"][extra]]
     for asked in map(Requirement, project["dependencies"] + extras):
         assert asked.specifier.contains(held[asked.name]), asked
