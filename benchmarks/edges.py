@@ -162,11 +162,22 @@ def megabytes(path: Path, size: int) -> None:
 
 AUDIT = ("audit", "DATA", "--protected", "g", *PLAIN)
 COUNT = ("count", "DATA", "--protected", "g", "-o", "NEW", "--no-config", "--quiet")
-MANY = ("--max-groups", "1000000")
+MANY = ("--bands", "g=values")
 LIMITS = ("--check", "dp.difference<=0.1", "--check", "ks<=0.2")
 REPAIR = ("repair", "DATA", "--protected", "g", "-o", "NEW", *PLAIN, *MANY)
 ALL = ("audit", "DATA", "--protected", "ALL", *PLAIN)
-CROSSED = ("audit", "DATA", "--protected", "p,q", "--intersect", *PLAIN, *MANY)
+CROSSED = (
+    "audit",
+    "DATA",
+    "--protected",
+    "p,q",
+    "--intersect",
+    *PLAIN,
+    "--bands",
+    "p=values",
+    "--bands",
+    "q=values",
+)
 GROUPS, COLUMNS, PROTECTED = (2500, 5000, 10_000), (1250, 2500, 5000), (50, 100, 200)
 ROW_GROUPS, ROWS, MB = (30_000, 60_000), (50_000_000, 100_000_000), (500, 1000)
 
@@ -186,7 +197,7 @@ CASES = {
         "strata of two groups, 20 rows each",
         (250, 500, 1000),
         strata,
-        (*AUDIT, "--strata", "s", "--max-groups", "1000000"),
+        (*AUDIT, "--strata", "s", "--bands", "s=values"),
     ),
     "columns": Case("columns in the file, 3 of them asked for", COLUMNS, columns, AUDIT),
     "columns-init": Case(

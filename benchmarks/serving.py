@@ -151,7 +151,7 @@ def report(many: int, folder: Path) -> Iterator[str]:
         jobs: dict[str, Callable[[], object]] = {
             "predict": lambda line=line: run(line),
             "plain": lambda predicted=predicted: rewritten(source, folder / "plain.parquet", predicted),
-            "memory": lambda repaired=repaired: repaired.predict(whole, duplicate_ids="share"),
+            "memory": lambda repaired=repaired: repaired.predict(whole, duplicates="share"),
             # what the rule has to move: a score of 8 bytes in, 8 + 1 + 1/8 bytes out
             "copy": lambda: (scores.copy(), scores.astype(np.int8), scores > 0),
         }

@@ -208,6 +208,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "score_direction": "scores are lower for rows of label 1: the label or the score may be the wrong one",
         "decision_direction": "positive decisions are rarer for rows of label 1: the label or its value may be "
         "the wrong one",
+        "not_checked": "checks of changes in the configuration or the environment have no `baseline`",
         "unpaired": "changes are undecided, with old and new taken as independent samples: paired rows decide more",
         "weights_or_counts": "weights look like numbers of people; `count` reads such a column",
         "alike_groups": "names of groups differ only in case or blanks, and are separate groups; `merge` makes "

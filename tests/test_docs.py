@@ -240,7 +240,11 @@ def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyP
     """Every input is an option, and none reaches a script but as a variable."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     *_, audit = action["runs"]["steps"]
-    given = {"data": "sample_data/loans.parquet", "protected": "race", "check": "dp.difference<=0.1 ks<=0.9"}
+    given = {
+        "data": "sample_data/loans.parquet",
+        "protected": "race",
+        "check": "dp.difference<=0.1 ks<=0.9 change<=0.5",
+    }
     for name, value in audit["env"].items():
         used = value.removeprefix("${{ inputs.").removesuffix(" }}")
         assert used in action["inputs"]
@@ -251,11 +255,13 @@ def test_the_action_gives_the_status(checkout: Path, monkeypatch: pytest.MonkeyP
 
     assert (done.returncode, (checkout / "output").read_text()) == (1, "status=1\n"), done.stderr
     assert done.stdout.count("::error") == 1
-    monkeypatch.setenv("FAIRFIX_FAIL_ON", "dp.difference > 0.1  ks > 0.9")
+    assert "not checked: change<=0.5" in done.stderr
     monkeypatch.setenv("BASELINE", "fairness.json")  # of the run before
     done = execute(audit["run"], checkout)
     assert done.returncode == 1, done.stderr
     assert json.loads((checkout / "baseline.json").read_text())["schema"].startswith("fairfix.audit")
+    checks = json.loads((checkout / "fairness.json").read_text())["checks"]
+    assert any(".change<=0.5" in one["check"] for one in checks)
     assert not any("${{" in step.get("run", "") for step in action["runs"]["steps"])
 
 

@@ -410,11 +410,11 @@ def test_an_unseen_group_is_named_or_gets_the_base_decision() -> None:
     new.loc[:9, "sex"] = "other"
     new.loc[10:19, "sex"] = None
 
-    with pytest.raises(InputError, match=r"group 'other' of 'sex' .* \(20 of 40 rows\).*unseen_group='base'"):
+    with pytest.raises(InputError, match=r"group 'other' of 'sex' .* \(20 of 40 rows\).*unseen='original'"):
         model.predict(new)
     with pytest.raises(InputError, match=r"group '\(missing\)' of 'sex'"):
         model.predict_proba(new[10:])
-    lenient = clone(model).set_params(unseen_group="base").fit(X, y)
+    lenient = clone(model).set_params(unseen="original").fit(X, y)
     chance = lenient.predict_proba(new)[:, 1]
     decided = lenient.estimator_.predict(new.drop(columns="sex")) == "yes"
     assert chance[:20].tolist() == decided[:20].astype(float).tolist()
@@ -630,7 +630,7 @@ def test_jobs_change_nothing() -> None:
         ({"slak": 1}, "ramp has no parameter 'slak'; did you mean 'slack'"),
         ({"radius": 1}, "ramp has no parameter 'radius'; it has slack,.* gamma"),
         ({"slack": -1}, "ramp: slack must be at least 0"),
-        ({"unseen_group": "abstain"}, "unseen_group must be 'error' or 'base', got 'abstain'"),
+        ({"unseen": "abstain"}, "unseen must be 'error' or 'original', got 'abstain'"),
         ({"cv": "prefitted"}, "cv must be a number, a splitter or 'prefit', got 'prefitted'"),
         ({"pos_label": "maybe"}, r"pos_label='maybe' is not a class of y, which has \['no', 'yes'\]"),
         ({"estimator": LinearSVC()}, "LinearSVC has no predict_proba.*CalibratedClassifierCV"),
@@ -887,7 +887,7 @@ def test_a_regressor_keeps_the_contract_of_the_classifier() -> None:
     new = X.head(4).assign(sex="other")
     with pytest.raises(InputError, match=r"group 'other & \w+' of 'sex x age'"):
         model.predict(new)
-    lenient = clone(model).set_params(unseen_group="base").fit(X, y)
+    lenient = clone(model).set_params(unseen="original").fit(X, y)
     assert np.array_equal(lenient.predict(new), lenient.estimator_.predict(new[["x", "z"]]))
 
 

@@ -90,7 +90,7 @@ READING_PARTS: Mapping[str, Json] = {
     "label_threshold": lambda value: kept_threshold(codec.text(value)),
     "missing_group": codec.one_of(*get_args(MissingGroup)),
     "missing_rows": codec.one_of(*get_args(MissingRows)),
-    "max_groups": codec.whole(1),
+    "missing_of": codec.map_of(codec.one_of(*get_args(MissingGroup))),
     "bands": lambda value: rising(codec.map_of(codec.list_of(codec.real()))(value)),
     "merge": codec.map_of(codec.map_of(codec.name_text)),
     "where": _condition,

@@ -25,6 +25,7 @@ from typing import Any
 from fairfix.auditing.metrics import MEANS, METRICS, RATES
 from fairfix.auditing.results import in_percent
 from fairfix.data.merging import MISSING
+from fairfix.data.spec import Form, Spec, key, parse_spec
 from fairfix.errors import UsageError
 
 NO_LAW = "fairfix computes numbers; it does not determine compliance with any law."
@@ -92,15 +93,38 @@ EU_METRICS = (
 )
 
 
-def profile(name: str, result: Json, small: str = "") -> dict[str, Any]:
-    """Return the ``profile`` section of an audit in JSON form; ``UsageError`` where it has not what is needed.
+FORMS: Mapping[str, Form] = {
+    **{name: Form(title, {}) for name, title in TITLES.items()},
+    "ll144": Form(
+        TITLES["ll144"],
+        {
+            "exclude_small": key(
+                0.0,
+                "Leave categories below this fraction of the data out of impact ratios.",
+                at_least=0.0,
+                at_most=SMALL,
+            ),
+            "reason": key("", "Reason for leaving them out, which is printed.", text=True),
+        },
+    ),
+}
+"""Name of a profile -> the keys that it has: ``ll144(exclude_small=0.02)``."""
 
-    ``small`` says why categories below 2 % of the data are left out of impact ratios (``ll144``); empty leaves them in.
-    """
-    lines, tables = MAKERS[name](result, small)
+
+def read_profile(text: str) -> Spec:
+    """Return the profile that a text names; a UsageError where it is none, or a reason has nothing to explain."""
+    spec = parse_spec("profile", text, FORMS)
+    if "reason" in spec.given and not spec["exclude_small"]:
+        raise UsageError(f"`profile={text}`: a reason needs `exclude_small`, such as exclude_small={SMALL:g}")
+    return spec
+
+
+def profile(spec: Spec, result: Json) -> dict[str, Any]:
+    """Return the ``profile`` section of an audit in JSON form; ``UsageError`` where it has not what is needed."""
+    lines, tables = MAKERS[spec.name](result, spec)
     return {
-        "name": name,
-        "title": TITLES[name],
+        "name": spec.name,
+        "title": TITLES[spec.name],
         "lines": [NO_LAW, "A profile sets no limits.", *lines],
         "tables": tables,
     }
@@ -245,7 +269,7 @@ def _not_counted(result: Json) -> Iterator[str]:
 # ---------------------------------------------------------------------- Local Law 144
 
 
-def _ll144(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _ll144(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
     _need(result, ("selection_rate", "scoring_rate"), "ll144")
     used, median = result["data"]["rows"]["used"], result["pooled_median"]
     lines = [
@@ -262,8 +286,10 @@ def _ll144(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
             f"scoring rate: the fraction of a category with a score above {median:.6g}, the overall median; one "
             "point of the score distributions, which the KS distance compares at every score"
         )
-    if small:
-        lines.append(f"categories below {SMALL:.0%} of the data are left out of impact ratios: {small}")
+    least: float = spec["exclude_small"]
+    if least:
+        why = spec["reason"] or "no reason is given, and the rule asks for one"
+        lines.append(f"categories below {in_percent(least)} of the data are left out of impact ratios: {why}")
     lines += [
         f"{one['rows']:,} rows are not in these tables: {one['reason']}"
         for one in result["data"]["rows"]["excluded"]
@@ -276,21 +302,21 @@ def _ll144(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     ):
         columns = ("group", "rows", "share", many, metric, "impact_ratio", "note")
         for block in result["attributes"] if metric in result["overall"]["metrics"] else ():
-            rows = _impact(block, result, metric, small, used)
+            rows = _impact(block, result, metric, least, used)
             tables.append(_table(f"{block['attribute']}: {title}", block["attribute"], columns, rows))
     return lines, tables
 
 
-def _impact(block: Json, result: Json, metric: str, small: str, used: int) -> list[Row]:
-    """Return the rows of one table of impact ratios."""
-    tiny = [group for group in block["groups"] if group["rows"] < SMALL * used]
-    compared = [g for g in block["groups"] if not _unknown(g) and not (small and g in tiny)]
+def _impact(block: Json, result: Json, metric: str, least: float, used: int) -> list[Row]:
+    """Return the rows of one table of impact ratios; categories below a fraction of the data are left out."""
+    compared = [g for g in block["groups"] if not _unknown(g) and g["rows"] >= least * used]
     highest = _highest(compared, metric)
 
     def note(group: Json) -> str:
         notes = ["unknown category"] if _unknown(group) else []
-        if group in tiny and not _unknown(group):
-            notes.append(f"below {SMALL:.0%} of the data" + (", left out of impact ratios" if small else ""))
+        if group["rows"] < SMALL * used and not _unknown(group):
+            left_out = "" if group in compared else ", left out of impact ratios"
+            notes.append(f"below {SMALL:.0%} of the data{left_out}")
         return "; ".join(notes + ["highest rate"] * (group is highest))
 
     return _against(block, result, metric, highest, compared, note, tests=False)
@@ -299,7 +325,7 @@ def _impact(block: Json, result: Json, metric: str, small: str, used: int) -> li
 # ---------------------------------------------------------------------- Uniform Guidelines
 
 
-def _ugesp(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _ugesp(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
     _need(result, ("selection_rate",), "ugesp")
     lines = [
         "reference: the group with the highest selection rate",
@@ -368,7 +394,7 @@ def mantel_haenszel(
 # ---------------------------------------------------------------------- lending
 
 
-def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _lending(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
     _need(result, ("selection_rate",), "lending")
     references = result["settings"]["reference"]
     blocks = [block for block in result["attributes"] if block["attribute"] in references]
@@ -407,7 +433,7 @@ def _lending(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]
 # ---------------------------------------------------------------------- EU AI Act
 
 
-def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
+def _eu(result: Json, spec: Spec) -> tuple[list[str], list[dict[str, Any]]]:
     present = [name for name in EU_METRICS if name in result["overall"]["metrics"]]
     lines = [
         f"intervals hold with {in_percent(result['settings']['confidence'])} for all groups of a table at once",
@@ -436,5 +462,5 @@ def _eu(result: Json, small: str) -> tuple[list[str], list[dict[str, Any]]]:
     return lines, tables
 
 
-Maker = Callable[[Json, str], tuple[list[str], list[dict[str, Any]]]]
+Maker = Callable[[Json, Spec], tuple[list[str], list[dict[str, Any]]]]
 MAKERS: Mapping[str, Maker] = {"ll144": _ll144, "ugesp": _ugesp, "lending": _lending, "eu": _eu}

@@ -54,7 +54,6 @@ NAMED: Mapping[str, str] = {
     "model": CODE,
     "trust_model": CODE,
     "sql": DATABASE,
-    "table": DATABASE,
     "cluster": CLUSTER,
 }
 """Keys that only a file has which the user named, and why."""

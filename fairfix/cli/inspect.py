@@ -133,7 +133,7 @@ def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     yield f"needs             {', '.join(requires['columns'])}"
     yield f"group needed      {'yes' if requires['protected_at_predict'] else 'no'}, at prediction time"
     if requires["protected_at_predict"]:
-        yield f"unseen group      {policies['unseen_group']}"
+        yield f"unseen group      {policies['unseen']}"
     identity = {*manifest["randomization"]["identity"]}
     if columns["id"] is None and identity and identity <= {*requires["columns"]}:
         yield "row ID            none: all of these columns identify rows for randomization"

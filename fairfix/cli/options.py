@@ -47,6 +47,11 @@ class Once(click.Option):
         else:
             parser.add_option(self, self.opts, dest=self.name, action="append", nargs=self.nargs)
 
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the environment variable; a blank one of a list is as good as none."""
+        value = super().resolve_envvar_value(ctx)
+        return None if self.multiple and not (value or "").strip() else value
+
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
         """Return the one value; a usage error names them where there are more."""
         given = opts.get(str(self.name))
@@ -257,7 +262,8 @@ def request_of(ctx: click.Context, kind: type[Made], **more: Any) -> Made:
     unsaid = (None, ParameterSource.DEFAULT)
     sources = {name: ctx.get_parameter_source(name) for name in names}
     explicit = frozenset(name for name, source in sources.items() if source not in unsaid)
-    configured = frozenset(name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP)
+    shared = (ParameterSource.DEFAULT_MAP, ParameterSource.ENVIRONMENT)
+    configured = frozenset(name for name, source in sources.items() if source in shared)
     if issubclass(kind, GateRequest):
         more |= _waivers(ctx)
     if issubclass(kind, ReportRequest) and (record := ctx.meta.get("fairfix.record")):

@@ -19,6 +19,7 @@ from fairfix.errors import FairfixError
 from fairfix.tasks.synonyms import COMMANDS, PARAMETERS, ours
 
 OF_OUTPUTS = ("-o", "--output", "--report", "--report-file", "--out-file", "--output-file", "--save")
+OF_TABLES = ("--table", "--table-name", "--sheet", "--sheet-name")
 UNNEEDED = ("--metrics", "--metric", "--one-pass")
 """Options of other tools without a meaning here: a report has all metrics."""
 
@@ -116,6 +117,7 @@ def _rename(line: _Line, offered: set[str]) -> bool:
 
     our_names = {f"--{other.replace('_', '-').lower()}": own for other, own in ours(PARAMETERS).items()}
     positive: list[tuple[str, str]] = []
+    table = ""
     renamed, line.options = line.options, []
     for name, value in renamed:
         plain = name.lower().replace("_", "-")
@@ -138,6 +140,8 @@ def _rename(line: _Line, offered: set[str]) -> bool:
             line.options.append(("--check", value if plain == "--require" else _opposite(value)))
         elif value is not None and "=" in own:
             positive.append((option, value))
+        elif plain in OF_TABLES and value:
+            table = f"#{value}"
         elif own == "data" or plain in ("--file", "--input"):
             line.others[:0] = [] if value is None else [value]
         elif option in offered:
@@ -146,6 +150,9 @@ def _rename(line: _Line, offered: set[str]) -> bool:
             line.options.append((slip[0], value))
         else:
             return False
+    if table and (not line.others or "#" in line.others[0]):
+        return False
+    line.others[:1] = [one + table for one in line.others[:1]]
     for option, value in positive:
         column = line.value(option)
         if column is None or "=" in column:

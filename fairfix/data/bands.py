@@ -32,13 +32,13 @@ PARTS: Mapping[str, int] = {"tertiles": 3, "quartiles": 4, "quintiles": 5, "deci
 """Word -> number of bands with about as many rows each."""
 
 EACH = "values"
-"""The word for a column whose numbers are names: each is a group."""
+"""The word that confirms that each value of a column is a group: numbers, and however many."""
 
 MOST_NUMBERS = 12
 """More different numbers than these are taken for amounts, which have to be cut."""
 
-MOST_SINGLE, MAX_GROUPS = 50, 1000
-"""Groups from which on it is asked whether groups of single rows are meant, and the default of ``max_groups``."""
+MOST_SINGLE, MOST_GROUPS = 50, 1000
+"""More groups than these have to be confirmed where most have a single row, and in any case."""
 
 NUMBER = re.compile(r"\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 """A text that is a number; with a leading zero, as in 007, it is a name."""
@@ -172,14 +172,24 @@ def check_numbers(name: str, levels: Iterable[str], bands: Mapping[str, Any]) ->
         raise NumbersAsGroupsError(name)
 
 
-def check_sizes(name: str, rows: Sequence[int], max_groups: int) -> None:
-    """Raise where most groups of a column have a single row, unless ``max_groups`` says that these are meant."""
-    if len(rows) <= MOST_SINGLE or sum(rows) >= 2 * len(rows) or max_groups != MAX_GROUPS:
+def check_many(name: str, many: int, bands: Mapping[str, Any]) -> None:
+    """Raise where a column has more groups than people mean, and nothing confirms them."""
+    if many > MOST_GROUPS and name not in bands:
+        raise ColumnError(
+            f"column {name!r} has more than {MOST_GROUPS:,} distinct values, which does not look like groups; choose "
+            "another column, merge its values into fewer groups, or confirm that each is a group with "
+            f"`bands={name}={EACH}`"
+        )
+
+
+def check_sizes(name: str, rows: Sequence[int], bands: Mapping[str, Any]) -> None:
+    """Raise where most groups of a column have a single row, and nothing confirms them."""
+    if len(rows) <= MOST_SINGLE or sum(rows) >= 2 * len(rows) or name in bands:
         return
     raise ColumnError(
         f"column {name!r} has {len(rows):,} groups in {sum(rows):,} rows, most with a single row, like IDs and dates; "
         f"name another column with `protected`, group its values in the data, such as by year, or keep them "
-        f"with `max_groups={len(rows)}`"
+        f"with `bands={name}={EACH}`"
     )
 
 

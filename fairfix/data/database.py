@@ -266,32 +266,27 @@ def _type_name(kind: Any) -> str:
 def open_database(data: Any, given: Mapping[str, Any]) -> DatabaseSource:
     """Return a source for the URL of a database, or for a table of Ibis.
 
-    ``given`` may have ``table`` or ``sql``.
+    ``given`` may have ``sql``; a table is named after ``#``.
     """
     for name in ("delimiter", "decimal", "encoding", "header"):
         if name in given:
             raise UsageError(f"`{name}` is for CSV files; leave it out, since no file is read")
     if not isinstance(data, str):
-        if named := {"table", "sql"} & set(given):
-            raise UsageError(f"`{min(named)}` needs the URL of a database; leave it out with an Ibis table")
+        if "sql" in given:
+            raise UsageError("`sql` needs the URL of a database; leave it out with an Ibis table")
         if not (hasattr(data, "schema") and hasattr(data, "aggregate")):
             raise DataError(f"cannot read data from a {type(data).__name__} of Ibis; give a table")
         return DatabaseSource(data, _name_of(data))
-    url, table, shown = data, given.get("table"), shown_url(data)
     head, mark, fragment = data.rpartition("#")
-    if mark and "@" not in fragment:
-        if table is not None:
-            raise UsageError(f"{shown} names a table after #; leave out `table`, or what follows the #")
-        url, table = head, unquote(fragment)
-    query = given.get("sql")
+    url, table = (head, unquote(fragment)) if mark and "@" not in fragment else (data, None)
+    query, shown = given.get("sql"), shown_url(url)
     embedded = BACKENDS[scheme_of(url)] in ("duckdb", "sqlite") and not url.startswith("motherduck")
     if (table is None) == (query is None) and (query is not None or not embedded):
-        both = (
-            "both name the data to read; leave one out"
+        raise UsageError(
+            f"`sql`: {shown} names the table {table!r} after #; leave one of them out"
             if table
-            else f"name the data to read from {shown}: give one of them"
+            else f"name the table to read, as in {shown}#TABLE, or give a query with `sql`"
         )
-        raise UsageError(f"`table` and `sql`: {both}" if table else f"`table` or `sql`: {both}")
     _check_user(url, shown)
     secrets = secrets_of(url)
     with asking(shown, secrets, "cannot connect to {}"):
@@ -545,7 +540,7 @@ def _require_pure(backend: Any, sql: str) -> None:
     if unknown := [name for name in names if (name,) not in pure]:
         raise UsageError(
             f"`sql` calls {unknown[0]!r}, and only functions of PostgreSQL itself without side effects are called "
-            "there; leave it out, or read a view that calls it with `table`"
+            "there; leave it out, or read a view that calls it, as a table"
         )
 
 

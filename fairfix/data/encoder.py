@@ -20,7 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.bands import MOST_NUMBERS, Edges, as_number, band_names, bands_of, check_numbers
+from fairfix.data.bands import (
+    MOST_NUMBERS,
+    Edges,
+    as_number,
+    band_names,
+    bands_of,
+    check_many,
+    check_numbers,
+)
 from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
@@ -150,32 +158,29 @@ class Encoder:
     def _group_codes(
         self, batch: pa.RecordBatch, name: str, drop: dict[str, Bools]
     ) -> tuple[Ints, list[str]]:
-        bands, limit = self.reading.bands, self.reading.max_groups
+        bands = self.reading.bands
         if edges := bands.get(name):
             codes, levels, missing = self._band_codes(batch.column(name), name, edges)
         else:
             codes, levels, missing = group_codes(batch.column(name), name, self.reading.merge.get(name))
         seen, of_classes = self._levels[name], name in self.reading.columns.classes
-        many, limit = len(seen), MOST_CLASSES if of_classes else limit
+        many = len(seen)
         # a dictionary may name levels that no row has
         few = len(levels) <= MOST_NUMBERS
         seen.update(levels if few else [levels[code] for code in np.unique(codes)])
-        if of_classes and len(seen) > limit:
+        if of_classes and len(seen) > MOST_CLASSES:
             raise ColumnError(
-                f"column {name!r} has more than {limit} distinct values, the largest supported number of classes; "
+                f"column {name!r} has more than {MOST_CLASSES} distinct values, the largest number of classes; "
                 "choose another column, merge rare values into one class, name one with `label=COLUMN=VALUE` instead "
                 "of `task=multiclass`, or set `task=regression` for a real-valued target"
             )
         if len(seen) > max(many, MOST_NUMBERS) and not of_classes:
             check_numbers(name, seen, bands)
-        if len(seen) > limit:
-            raise ColumnError(
-                f"column {name!r} has more than {limit:,} distinct values, which does not look like groups; "
-                f"choose another column, merge its values into fewer groups, or raise `max_groups`"
-            )
+        if not of_classes:
+            check_many(name, len(seen), bands)
         if missing is not None and of_classes:
             drop[f"missing class ({name})"] = missing
-        elif missing is not None and self.reading.missing_group != "group":
+        elif missing is not None and self.reading.policy(name) != "group":
             drop[f"missing group ({name})"] = missing
         return codes, levels
 
@@ -310,14 +315,12 @@ def row_name(where: str, before: int, row: int) -> str:
 def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> None:
     """Raise a DataError where rows were left out although the policy is ``error``."""
     for reason, rows in excluded.items():
-        if reason.startswith("missing group"):
-            policy, remedy = reading.missing_group, "`missing_group=group` (a separate group) or drop"
-        elif reason.startswith("missing"):
-            policy, remedy = reading.missing_rows, "`missing=drop`"
-        else:
-            continue
-        if rows and policy == "error":
-            raise DataError(f"{reason} in {rows:,} of {read:,} rows; fill the values, or use {remedy}")
+        kind, _, name = reason.removesuffix(")").partition(" (")
+        if rows and kind.startswith("missing") and reading.policy(name or reading.column_of(kind)) == "error":
+            own = f" or `missing={name}=group` (a separate group)" if kind == "missing group" else ""
+            raise DataError(
+                f"{reason} in {rows:,} of {read:,} rows; fill the values, or use `missing=drop`{own}"
+            )
 
 
 def _not_binary(part: str, name: str, value: str, at: str) -> EntryError:

@@ -300,8 +300,8 @@ def open_source(data: Any, **stated: Any) -> Source:
     """Return a source for a path, a glob, a folder, a URL of such or of a database, ``-``, or rows in memory.
 
     :mod:`fairfix.data.frames` has the kinds of rows in memory. ``delimiter``, ``decimal``, ``encoding`` and ``header``
-    state how text files are written, ``table`` or ``sql`` which rows of a database are read; ``table`` also names the
-    sheet of a workbook. ``-`` is standard input.
+    state how text files are written, ``sql`` which rows of a database are read; ``#`` names a table of a database, or
+    a sheet of a workbook. ``-`` is standard input.
     """
     given: Mapping[str, str] = {name: sign for name, sign in stated.items() if sign is not None}
     if is_database(data):
@@ -312,10 +312,8 @@ def open_source(data: Any, **stated: Any) -> Source:
         from fairfix.data.opening import open_named
 
         return _plain(open_named(data if isinstance(data, Place) else os.fspath(data), given))
-    if named := {"table", "sql"} & set(given):
-        raise UsageError(
-            f"`{min(named)}` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
-        )
+    if "sql" in given:
+        raise UsageError(f"`sql` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}")
     if given:
         raise UsageError(f"`{min(given)}` is for CSV files; leave it out, since no file is read")
     if isinstance(data, Source):

@@ -20,7 +20,7 @@ CORRECT = "correct it, or leave the row out"
 """What to do about a row that has none."""
 
 NO_POLICY = (
-    f"{CORRECT}; `unseen_group` does not apply to rows without membership probabilities, since it "
+    f"{CORRECT}; `unseen` does not apply to rows without membership probabilities, since it "
     "is about recorded groups"
 )
 """What to do about a row to predict on that has none."""

@@ -35,8 +35,7 @@ def open_named(text: str | Place, stated: Mapping[str, Any]) -> Source:
     Parameters
     ----------
     stated
-        How text files are written (``delimiter``, ``decimal``, ``encoding``, ``header``), and which table is read
-        (``table``, ``sql``).
+        How text files are written (``delimiter``, ``decimal``, ``encoding``, ``header``), and a query (``sql``).
 
     Raises
     ------
@@ -137,19 +136,17 @@ def _source_of(files: Sequence[Recognised], text: str, stated: Mapping[str, Any]
     places, (kind,) = [one.place for one in files], kinds.values()
     name = places[0].name if len(places) == 1 else f"{name_of(text) or text} ({len(places)} files)"
     given = dict(stated)
+    for option in given:
+        if option == "sql":
+            raise UsageError(
+                f"`sql` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
+            )
+        if not kind.text:
+            raise UsageError(f"`{option}` is for CSV files, and {name} is {kind.kind}; leave it out")
     if table := files[0].table:
         if not kind.has_tables:
             raise DataError(f"{name} is {kind.kind}, which holds one table; leave out #{table}")
-        if "table" in given:
-            raise UsageError(f"{name}: leave out `table`, or what follows the #")
         given["table"] = table
-    for option in given:
-        if option == "sql" or (option == "table" and not kind.has_tables):
-            raise UsageError(
-                f"`{option}` is for databases; leave it out, or give the URL of one, such as {EXAMPLE}"
-            )
-        if option != "table" and not kind.text:
-            raise UsageError(f"`{option}` is for CSV files, and {name} is {kind.kind}; leave it out")
     source = kind(places, name, **given)
     remarks = [*dict.fromkeys(one.remark for one in files if one.remark), source.remark]
     source.remark = "; ".join(filter(None, remarks))

@@ -139,7 +139,8 @@ class Reading:
     """Comparison such as ``>=50000`` that the numbers of positive labels meet; empty where values are named."""
     missing_group: MissingGroup = "error"
     missing_rows: MissingRows = "error"
-    max_groups: int = 1000
+    missing_of: Mapping[str, MissingGroup] = field(default_factory=dict)
+    """Column -> what happens to rows without an entry there, instead of what the two above say."""
     bands: Mapping[str, Edges] = field(default_factory=dict)
     """Column of a cell -> edges of the bands that its numbers are cut into; without any, each number is a group."""
     where: str = ""
@@ -168,6 +169,13 @@ class Reading:
                 raise UsageError(
                     f"`{part}={strange[0]}`: it is not a group column; the group columns are {groups}"
                 )
+        for name, policy in self.missing_of.items():
+            able = columns.cell_keys if policy == "group" else columns.counted
+            if name not in able:
+                what = "a group column" if policy == "group" else "a column with a role"
+                raise UsageError(
+                    f"`missing={name}={policy}`: {name!r} is not {what}; these are {', '.join(able) or 'none'}"
+                )
         if self.label_threshold and self.task == "regression":
             raise UsageError(
                 f"`label={columns.label}{self.label_threshold}` turns a number into yes or no, and `task=regression` "
@@ -186,6 +194,17 @@ class Reading:
                     f"`threshold={cut:g}` is not a score on the scale {self.score_scale!r}"
                     + (f", which goes from {low:g} to {high:g}" if math.isfinite(low) else "")
                 )
+
+    def policy(self, name: str) -> MissingGroup:
+        """Return what happens to rows without an entry in a column."""
+        columns = self.columns
+        usual = self.missing_group if name in (*columns.strata, *columns.protected) else self.missing_rows
+        return self.missing_of.get(name, usual)
+
+    def column_of(self, reason: str) -> str:
+        """Return the column of ``missing label`` and the like."""
+        part = reason.removeprefix("missing ").removeprefix("decision ")
+        return str(getattr(self.columns, part))
 
     @property
     def label_test(self) -> tuple[Callable[[Any, Any], Any], float] | None:

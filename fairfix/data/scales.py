@@ -59,8 +59,7 @@ def complete(table: Table, columns: Sequence[str]) -> Table:
         reason = f"missing number ({name})"
         if table.reading.missing_group != "drop":
             raise DataError(
-                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use "
-                "`missing_group=drop`"
+                f"{reason} in {int(missing.sum()):,} of {len(table):,} rows; fill the values, or use `missing=drop`"
             )
         excluded[reason] = int(missing.sum())
         lacking |= missing

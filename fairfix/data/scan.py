@@ -405,7 +405,7 @@ def scan(
                 rows = Counter[str]()
                 for level, many in zip(levels, counts.rows.sum(axis=(1, 2)).tolist(), strict=True):
                     rows[level] += many
-                check_sizes(name, list(rows.values()), reading.max_groups)
+                check_sizes(name, list(rows.values()), reading.bands)
     check_excluded(counts.excluded, counts.read, reading)
     if each is None:
         check_whole(counts, reading, source.name)

@@ -357,7 +357,7 @@ def assemble(
         if name in encoder.reading.columns.protected and len(set(levels)) > MOST_SINGLE:
             level = np.unique(levels, return_inverse=True)[1]
             sizes = np.bincount(level[arrays["cell"]])
-            check_sizes(name, sizes[sizes > 0].tolist(), reading.max_groups)
+            check_sizes(name, sizes[sizes > 0].tolist(), reading.bands)
     rows = Rows(cells=encoder.cells, read=read, excluded=dict(excluded), **arrays)
     check_positive(rows.label, reading, rows.decision)
     roles = set(reading.columns.roles) - set(raw)

@@ -103,6 +103,8 @@ def name_of(text: str) -> str:
 def shown_url(url: str) -> str:
     """Return a URL without user, password, query and fragment; what is no URL as it is.
 
+    The table behind ``#`` is shown where nobody logs in and nothing is asked, so that it is no part of a secret.
+
     Where signs that end these parts stand where they could be part of a password, nothing is shown after the scheme.
     """
     if not (scheme := scheme_of(url)):
@@ -112,7 +114,9 @@ def shown_url(url: str) -> str:
         user, at, rest = whole.rpartition("@")
         place = re.split("[?#]", rest, maxsplit=1)[0]
         sound = PLAIN.fullmatch(place) and not (at and re.search("[?#]", user))
-        return f"{begin}://{place if sound else '...'}"
+        table = rest[len(place) :]
+        named = not at and table.startswith("#") and PLAIN.fullmatch(table[1:])
+        return f"{begin}://{place if sound else '...'}{table if sound and named else ''}"
     scheme, authority, path, _ = split(url)
     port = authority.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
     if "@" not in authority + path and "@" in url and ":" in authority:  # a password with a sign that ends it

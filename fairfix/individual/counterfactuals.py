@@ -208,7 +208,8 @@ def read_counterfactuals(
         own_parts: dict[str, Any] = {part: name for part, name in _parts(reading.columns) if name in results}
         alone = Columns((), **own_parts)
         graded = assemble(
-            read.select(results).to_batches(), replace(reading, columns=alone, missing_rows="error")
+            read.select(results).to_batches(),
+            replace(reading, columns=alone, missing_rows="error", missing_of={}),
         )
     made = Counterfactuals(
         source.name, own, tuple(owners), pa.table(features), levels, unknown, tuple(aside), graded

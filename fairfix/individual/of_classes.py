@@ -55,7 +55,7 @@ def classes_of_copies(
     name = str(columns.prediction)
     own = Reading(
         Columns((), weight=columns.weight, id=columns.id, classes=(name,)),
-        missing_rows=reading.missing_rows,
+        missing_rows="drop" if reading.policy(name) == "drop" else "error",
     )
     table = read_table(source, own, (), {str(columns.id): pa.string(), name: source.schema.field(name).type})
     copies = read_predictions(data, table, name)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.choices import UnseenGroup
+from fairfix.data.choices import Unseen
 from fairfix.data.codec import Part, Setting, list_of, text
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.encoder import arrow_array
@@ -84,16 +84,16 @@ def class_schema(names: tuple[str, ...]) -> pa.Schema:
 
 
 def classified(
-    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, unseen_group: UnseenGroup, where: str
+    batch: pa.RecordBatch, table: Table, predictor: RepairedPredictor, policy: Unseen, where: str
 ) -> pa.RecordBatch:
     """Return a batch, whose rows are those of the table, with the columns of :func:`class_schema`.
 
-    Rows of a group that the fit has not seen get nothing with ``abstain``, and with ``base`` what the rule makes of a
-    row of no group. A DataError where there are such rows and neither is said, or where a row has no chances;
+    Rows of a group that the fit has not seen get nothing with ``abstain``, and with ``original`` what the rule makes of
+    a row of no group. A DataError where there are such rows and neither is said, or where a row has no chances;
     ``where``: the first row of the batch, for its message.
     """
     names, unseen = predictor.classes, predictor.unseen(table)
-    if unseen.any() and unseen_group == "error":
+    if unseen.any() and policy == "error":
         raise unseen_error(table, predictor.inputs, unseen, where, "the rule's result for a row of no group")
     chance = predictor.class_probabilities(table) if len(table) else np.zeros((0, len(names)))
     if not (sound := np.isfinite(chance).all(axis=1)).all():
@@ -102,7 +102,7 @@ def classified(
             f"{int(np.argmin(sound)) + 1:,}th of these): one of its features is too large, or the artifact was "
             "changed; correct the row, or repair again"
         )
-    lost = unseen & (unseen_group == "abstain")
+    lost = unseen & (policy == "abstain")
     columns = [as_column(names).take(arrow_array(chance.argmax(axis=1), lost))]
     columns += [
         *(arrow_array(own, lost) for own in np.ascontiguousarray(chance.T)),

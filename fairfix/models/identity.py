@@ -98,7 +98,7 @@ def check_unique(ids: Sequence[pa.Array], name: str) -> None:
     raise DataError(
         f"id column {name!r} has {len(whole) - distinct:,} repeated values in {len(whole):,} rows "
         f"(the first again in row {again:,}); IDs seed the randomized decisions, so they must be unique: "
-        "correct them, name another column, or give rows with one ID the same draw with `duplicate_ids=share`"
+        "correct them, name another column, or give rows with one ID the same draw with `duplicates=share`"
     )
 
 

@@ -187,13 +187,13 @@ class OfGroups(RepairedPredictor):
 def unseen_error(table: Table, columns: Sequence[str], unseen: Bools, where: str, base: str) -> DataError:
     """Return the error of rows, (n,), of groups that the fit has not seen.
 
-    ``where``: the first row of the table; ``base``: what such rows would get with ``unseen_group=base``.
+    ``where``: the first row of the table; ``base``: what such rows would get with ``unseen=original``.
     """
     groups = table.groups(columns)
     name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
     return DataError(
         f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} of the "
-        f"{len(table):,} rows from row {where}); repair again with such rows, or use `unseen_group=base` ({base}) "
+        f"{len(table):,} rows from row {where}); repair again with such rows, or use `unseen=original` ({base}) "
         "or abstain"
     )
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
 from fairfix.data.bands import rising
-from fairfix.data.choices import DuplicateIds, MissingScore, ScoreScale, Task, UnseenGroup
+from fairfix.data.choices import Duplicates, MissingScore, ScoreScale, Task, Unseen
 from fairfix.data.codec import (
     LARGEST_WHOLE,
     LONGEST_FAULT,
@@ -71,7 +71,7 @@ POLICIES = {
     "task": one_of(*get_args(Task)),
     "score_scale": one_of(*get_args(ScoreScale)),
     "threshold": or_none(real()),
-    "unseen_group": one_of(*get_args(UnseenGroup)),
+    "unseen": one_of(*get_args(Unseen)),
 }
 """How the settings of prediction are kept."""
 
@@ -121,8 +121,8 @@ SPOILT = (
 
 CHOICES = {
     "missing": get_args(MissingScore),
-    "duplicate_ids": get_args(DuplicateIds),
-    "unseen_group": get_args(UnseenGroup),
+    "duplicates": get_args(Duplicates),
+    "unseen": get_args(Unseen),
 }
 """What may be said of rows that are not as they should be."""
 
@@ -144,7 +144,7 @@ class Repaired:
     predictor: RepairedPredictor
     reading: Reading
     """Columns and their meaning at predict time (no label, no weight)."""
-    unseen_group: UnseenGroup
+    unseen: Unseen
     """What happens to rows of groups that the fit did not see."""
     identity: Mapping[str, str]
     """Column -> kind (``text``, ``integer``, ``number``, ``boolean``) of what identifies a row."""
@@ -202,7 +202,7 @@ class Repaired:
                 "task": reading.task,
                 "score_scale": reading.score_scale,
                 "threshold": reading.thresholds[0] if reading.thresholds else None,
-                "unseen_group": self.unseen_group,
+                "unseen": self.unseen,
             },
             "requires": self.requires(),
             "randomization": {"scheme": SCHEME, "key": self.key.hex(), "identity": dict(self.identity)},
@@ -249,8 +249,8 @@ class Repaired:
         model: Any = None,
         trust_model: str | None = None,
         missing: MissingScore = "error",
-        duplicate_ids: DuplicateIds = "error",
-        unseen_group: UnseenGroup | None = None,
+        duplicates: Duplicates = "error",
+        unseen: Unseen | None = None,
     ) -> Any:
         """Return rows with their predictions, in the kind in which the rows come; it is :func:`fairfix.predict`.
 
@@ -258,7 +258,7 @@ class Repaired:
         ----------
         data
             Rows of any kind that :mod:`fairfix.models.rows` lists, or a path.
-        model, trust_model, missing, duplicate_ids, unseen_group
+        model, trust_model, missing, duplicates, unseen
             As in :func:`fairfix.predict`; what happens to unseen groups is by default what the artifact says.
 
         Returns
@@ -274,8 +274,8 @@ class Repaired:
         """
         choices = {
             "missing": missing,
-            "duplicate_ids": duplicate_ids,
-            "unseen_group": unseen_group or self.unseen_group,
+            "duplicates": duplicates,
+            "unseen": unseen or self.unseen,
         }
         for name, value in choices.items():
             if value not in CHOICES[name]:
@@ -285,8 +285,8 @@ class Repaired:
                 )
         from fairfix.models.rows import predict_rows
 
-        asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen_group": unseen_group}
-        return predict_rows(self, data, missing=missing, share_ids=duplicate_ids == "share", **asked)
+        asked: dict[str, Any] = {"model": model, "trust_model": trust_model, "unseen": unseen}
+        return predict_rows(self, data, missing=missing, share_ids=duplicates == "share", **asked)
 
     def predict_plain(self, data: Any) -> dict[str, Any] | None:
         """Return a dict of one row with its prediction; None where it needs more than plain values."""
@@ -303,7 +303,7 @@ class Repaired:
         source: Source,
         *,
         missing_score: MissingScore = "error",
-        duplicate_ids: bool = False,
+        duplicates: bool = False,
         tally: SharedDraws | None = None,
         unseen: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -335,7 +335,7 @@ class Repaired:
                 predicted = self._predicted(batch, encoder, first, missing_score, draw, unseen)
                 yield as_first(predicted, schema, part.where)
                 first += batch.num_rows
-                if named and not duplicate_ids:
+                if named and not duplicates:
                     ids.append(batch.column(named))
         if ids:
             check_unique(ids, str(named))
@@ -369,7 +369,7 @@ class Repaired:
             table = Table(self.reading, rows, features_of(batch, self.predictor))
             where = f"{first + 1:,} of {encoder.where}"
             _count(table, self.predictor, self.predictor.unseen(table), unseen)
-            return classified(batch, table, self.predictor, self.unseen_group, where)
+            return classified(batch, table, self.predictor, self.unseen, where)
         if rows.kept is not None and missing == "error":
             raise DataError(
                 f"missing score in {batch.num_rows - len(rows):,} of the {batch.num_rows:,} rows from row "
@@ -414,15 +414,15 @@ class Repaired:
             result = self._checked(table, self.predictor.predict(drawing), where)
         unseen = np.isnan(result)
         _count(table, self.predictor, unseen, strange)
-        if not unseen.any() or self.unseen_group == "abstain":
+        if not unseen.any() or self.unseen == "abstain":
             return result, drawn & ~unseen
-        if self.unseen_group == "base":
+        if self.unseen == "original":
             return np.where(unseen, self.predictor.unrepaired(table), result), drawn & ~unseen
         if self.predictor.scales:
             columns = " or ".join(repr(one.column) for one in self.predictor.scales)
             raise DataError(
                 f"column {columns} is missing in {int(unseen.sum()):,} of the {len(table):,} rows from row {where}; "
-                "fill it, or use `unseen_group=base` (the original decision) or abstain"
+                "fill it, or use `unseen=original` (the original decision) or abstain"
             )
         raise unseen_error(table, self.predictor.inputs, unseen, where, "the original decision")
 
@@ -484,7 +484,7 @@ def _made_of(held: Mapping[str, Any], artifact: Artifact) -> Repaired:
     if drawn["scheme"] != SCHEME:
         raise ArtifactError(f"unknown randomization scheme {shown(drawn['scheme'])}")
     policies = dict(held["policies"])
-    unseen, cut = policies.pop("unseen_group"), policies.pop("threshold")
+    unseen, cut = policies.pop("unseen"), policies.pop("threshold")
     reading = Reading(
         Columns(**held["columns"]),
         thresholds=() if cut is None else (cut,),

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.choices import MissingScore, UnseenGroup
+from fairfix.data.choices import MissingScore, Unseen
 from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, open_source
 from fairfix.data.frames import columns_of
@@ -51,7 +51,7 @@ def predict_rows(
     trust_model: str | None,
     missing: MissingScore,
     share_ids: bool,
-    unseen_group: UnseenGroup | None,
+    unseen: Unseen | None,
     opening: Callable[[Any], Source] = open_source,
     tally: SharedDraws | None = None,
     say: Callable[[Note], object] | None = None,
@@ -63,17 +63,17 @@ def predict_rows(
     """
     if model is None and trust_model is None and (alone := repaired.predict_plain(data)) is not None:
         return alone
-    if unseen_group:
-        repaired = replace(repaired, unseen_group=unseen_group)
+    if unseen:
+        repaired = replace(repaired, unseen=unseen)
     if isinstance(data, Sequence) and not isinstance(data, str) and not data:
         return []
     source, back = _opened(data, repaired, opening)
     source = scored(source, repaired, model, trust_model)
-    unseen = Counter[str]()
-    asked: dict[str, Any] = {"missing_score": missing, "duplicate_ids": share_ids, "tally": tally}
-    batches = repaired.predict_source(source, **asked, unseen=unseen)
+    strange = Counter[str]()
+    asked: dict[str, Any] = {"missing_score": missing, "duplicates": share_ids, "tally": tally}
+    batches = repaired.predict_source(source, **asked, unseen=strange)
     whole = pa.Table.from_batches(batches, repaired.output_schema(source))
-    for note in of_unseen(repaired, unseen, whole.num_rows):
+    for note in of_unseen(repaired, strange, whole.num_rows):
         if say is not None:
             say(note)
         elif note.severity == "warning" and whole.num_rows > 1:
@@ -98,10 +98,10 @@ def of_unseen(repaired: Repaired, unseen: Mapping[str, int], rows: int) -> Itera
     named += f" and {len(most) - SHOWN:,} groups more" if len(most) > SHOWN else ""
     gets = {
         "abstain": "they get no prediction",
-        "base": "they get the original model's prediction"
+        "original": "they get the original model's prediction"
         if not predictor.classes
         else "they are predicted as rows of no group",
-    }[repaired.unseen_group]
+    }[repaired.unseen]
     own = [group_name(level) for level in getattr(predictor, "levels", ())]
     there = (
         f"; the training rows have {', '.join(map(repr, own[:SHOWN]))}"

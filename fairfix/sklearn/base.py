@@ -73,7 +73,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
     method: str
     cv: Any
     drop_protected: bool
-    unseen_group: str
+    unseen: str
     random_state: Any
     n_jobs: int | None
     bands: Any
@@ -138,8 +138,8 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         """Return the method with its parameters, checked; check the other settings too."""
         if isinstance(self.cv, str) and not self._prefit:
             raise SettingError(f"cv must be a number, a splitter or 'prefit', got {self.cv!r}")
-        if self.unseen_group not in ("error", "base"):
-            raise SettingError(f"unseen_group must be 'error' or 'base', got {self.unseen_group!r}")
+        if self.unseen not in ("error", "original"):
+            raise SettingError(f"unseen must be 'error' or 'original', got {self.unseen!r}")
         methods = available()
         if self.method not in methods:
             raise SettingError(f"method must be one of {', '.join(methods)}, got {self.method!r}")
@@ -322,17 +322,17 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
         return replace(groups, names=names)
 
     def _with_unseen(self, given: Floats, table: Table) -> Floats:
-        """Return what the rule gives with those of unseen groups replaced as ``unseen_group`` says."""
+        """Return what the rule gives with those of unseen groups replaced as ``unseen`` says."""
         unseen = np.isnan(given)
         if not unseen.any():
             return given
-        if self.unseen_group == "base":
+        if self.unseen == "original":
             return np.where(unseen, self._unrepaired(table), given)
         groups = table.groups()
         name = groups.names[int(groups.codes[int(np.argmax(unseen))])]
         raise InputError(
             f"group {name!r} of {' x '.join(groups.columns)!r} was not in the training rows ({int(unseen.sum()):,} "
-            f"of {len(table):,} rows); fit with such rows, or set unseen_group='base' to use the estimator's prediction"
+            f"of {len(table):,} rows); fit with such rows, or set unseen='original' to use the estimator's prediction"
         )
 
     # ------------------------------------------------------------------ groups and features

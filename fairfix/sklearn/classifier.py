@@ -48,8 +48,8 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         can be left out.
     pos_label
         The class that a positive decision means; None for ``classes_[1]``.
-    unseen_group
-        For rows of a group that ``fit`` has not seen: ``"error"``, or ``"base"``, the base decision at
+    unseen
+        For rows of a group that ``fit`` has not seen: ``"error"``, or ``"original"``, the original decision at
         probability one half.
     random_state
         Of the folds, the fit of the repair and the key by which decisions are drawn. The estimator has its own.
@@ -95,7 +95,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         cv: Any = 5,
         drop_protected: bool = True,
         pos_label: Any = None,
-        unseen_group: str = "error",
+        unseen: str = "error",
         random_state: Any = 0,
         n_jobs: int | None = None,
         noise: Any = None,
@@ -108,7 +108,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         self.cv = cv
         self.drop_protected = drop_protected
         self.pos_label = pos_label
-        self.unseen_group = unseen_group
+        self.unseen = unseen
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.noise = noise
@@ -173,7 +173,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
 
         It is that of the repaired rule, exactly: 0 or 1 wherever nothing is drawn. For the probability of the
         *label* ask ``estimator_``. A method that repairs values gives the repaired probability of the label. Raises
-        InputError where a group was not there in the fit and ``unseen_group`` is ``"error"``.
+        InputError where a group was not there in the fit and ``unseen`` is ``"error"``.
         """
         chance, _, _ = self._repaired(X, protected)
         return np.column_stack([chance, 1.0 - chance] if self._positive == 0 else [1.0 - chance, chance])

@@ -31,8 +31,8 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         ``"fair-regression"`` (predictions distributed alike in all groups, up to ``slack``), and its own parameters.
         Here its ``group`` is ``"used"`` by default. With ``"unused"``, ``fair-regression`` learns from the predictions
         alone what to change, which may cost much of their accuracy: ``trace_.notes`` say how much.
-    unseen_group
-        For rows of a group that ``fit`` has not seen: ``"error"``, or ``"base"``, the estimator's prediction.
+    unseen
+        For rows of a group that ``fit`` has not seen: ``"error"``, or ``"original"``, the estimator's prediction.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         method: str = "fair-regression",
         cv: Any = 5,
         drop_protected: bool = True,
-        unseen_group: str = "error",
+        unseen: str = "error",
         random_state: Any = 0,
         n_jobs: int | None = None,
         bands: Any = None,
@@ -63,7 +63,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         self.method = method
         self.cv = cv
         self.drop_protected = drop_protected
-        self.unseen_group = unseen_group
+        self.unseen = unseen
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.bands = bands
@@ -94,7 +94,7 @@ class RepairedRegressor(RegressorMixin, RepairedEstimator):  # type: ignore[misc
         """Return the repaired prediction of each row, shape (n,), whatever rows are beside it.
 
         Where a rule draws a prediction, it hangs on the row's own values; equal rows are told apart by their order.
-        Raises InputError where a group was not there in the fit and ``unseen_group`` is ``"error"``.
+        Raises InputError where a group was not there in the fit and ``unseen`` is ``"error"``.
         """
         value, _, _ = self._repaired(X, protected)
         return value

@@ -29,6 +29,7 @@ from fairfix.tasks.changes import (
     both_models,
     compare_results,
     compare_rows,
+    not_checked,
 )
 from fairfix.tasks.count import check_agreement, check_bands, counts_of, model_of
 from fairfix.tasks.dataset import (
@@ -105,23 +106,28 @@ def run_audit(request: AuditRequest) -> AuditResult:
 
 
 def _run(request: AuditRequest) -> AuditResult:
+    spec = None
+    if request.profile:
+        from fairfix.auditing.profiles import profile, read_profile
+
+        spec = read_profile(request.profile)
     counts = counts_of(request.data)
     if counts is not None:
         request = of_counts(request)
     else:
         check_bands(request)
-    if request.profile and counts is None and "missing_group" not in request.explicit:
-        request = replace(request, missing_group="group")  # its tables give unknown groups rows of their own
+    if spec and counts is None and all("=" in one for one in request.missing):
+        apart = (f"{name}=group" for name in request.protected)  # its tables have a row for unknown groups
+        request = replace(request, missing=(*apart, *request.missing))
     _, allowances = read_checks(request.check)
-    if allowances and not request.has("baseline"):
-        raise UsageError(f"check {allowances[0].text!r} limits a change, so it needs `baseline`")
     waivers, base = waivers_of(request), baseline_of(request.baseline)
+    unchecked = not_checked(request, allowances, "there is no `baseline`") if base is None else []
     if base is not None and (old := counts_of(base.data)) is not None:
         base = replace(base, result=as_saved(audit_dict(_of_counts(replace(request, check=()), old))))
     if request.task == MULTICLASS:
-        return _of_classes(request, allowances, waivers, base)
+        return _of_classes(request, allowances, waivers, base, unchecked)
     data: Dataset | None = None
-    notes: list[Note] = said_of_unused(request)
+    notes: list[Note] = [*said_of_unused(request), *unchecked]
     both: BothModels | None = None
     if counts is not None:
         report = _of_counts(request, counts)
@@ -161,10 +167,8 @@ def _run(request: AuditRequest) -> AuditResult:
             *of_source(None if request.suppress_below or data is None else data.source),
         ),
     )
-    if request.profile:
-        from fairfix.auditing.profiles import profile
-
-        content["profile"] = profile(request.profile, content, (request.exclude_small or "").strip())
+    if spec:
+        content["profile"] = profile(spec, content)
     if both is not None:
         compare_rows(content, report.settings, allowances, request, both)
     elif base is not None:
@@ -208,6 +212,7 @@ def _of_classes(
     allowances: Sequence[Allowance],
     waivers: list[Waiver],
     base: Baseline | None,
+    unchecked: Sequence[Note],
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
     from fairfix.auditing.classes import audit_classes, classes_dict
@@ -226,7 +231,7 @@ def _of_classes(
             "earlier predictions"
         )
     source = None if request.suppress_below else data.source
-    notes, more, copies = [*said_of_unused(request), *of_source(source)], None, None
+    notes, more, copies = [*said_of_unused(request), *unchecked, *of_source(source)], None, None
     if copied:
         from fairfix.individual.counterfactuals import left_out
         from fairfix.individual.of_classes import classes_of_copies, require_known
@@ -259,7 +264,9 @@ def _of_classes(
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
-    crossed = request.individual or request.counterfactuals is not None or request.profile == "ll144"
+    crossed = (
+        request.individual or request.counterfactuals is not None or str(request.profile).startswith("ll144")
+    )
     return Settings(
         confidence=request.confidence,
         intersect=request.intersect or (crossed and len(protected) > 1),

@@ -34,7 +34,7 @@ from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import Dataset, log, opened
 from fairfix.tasks.messages import add_messages, message_dict
-from fairfix.tasks.request import AuditRequest, CompareRequest
+from fairfix.tasks.request import AuditRequest, CompareRequest, GateRequest
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
@@ -111,6 +111,20 @@ def _is_result(named: str | Place) -> bool:
 
 HEAD, SPACE = 1 << 16, b"\xef\xbb\xbf \t\r\n"
 """A row of JSON lines is shorter than this; what may stand before JSON."""
+
+
+def not_checked(request: GateRequest, allowances: Sequence[Allowance], why: str) -> list[Note]:
+    """Return that checks of changes are not checked, as those of a configuration may be for other runs.
+
+    A UsageError where they were asked for here and now.
+    """
+    if not allowances:
+        return []
+    if "check" not in request.configured:
+        raise UsageError(f"check {allowances[0].text!r} limits a change, and {why}")
+    note = Note(f"not checked: {', '.join(one.text for one in allowances)} ({why})", "not_checked")
+    log.info("%s", note.line)
+    return [note]
 
 
 def compare_results(

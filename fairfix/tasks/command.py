@@ -14,7 +14,7 @@ from fairfix.report.words import option_words
 from fairfix.tasks.request import CompareRequest, RepairRequest, parameters_of
 
 OF_NOISE = frozenset(("noise", "assume"))
-OF_GROUPS = frozenset(("protected", "bands", "missing_group", "max_groups"))
+OF_GROUPS = frozenset(("protected", "bands"))
 
 
 class Name(str):
@@ -42,6 +42,8 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         value = getattr(request, name)
         if name not in own or name in refused or value is None or value == default:
             continue
+        if name == "missing" and repairer.membership:
+            value = tuple(one for one in value if "=" not in one)
         settings[name] = list(value) if isinstance(value, tuple) else value
         if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
             settings[name] = joined_names(map(str, value))
@@ -50,7 +52,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         ):
             settings[name] = Name(name)
     if shared_ids:
-        settings["duplicate_ids"] = "share"
+        settings["duplicates"] = "share"
     settings["method"] = repairer.name
     for part in repairer.parameter_fields():
         value = getattr(repairer, part.name)

@@ -39,6 +39,7 @@ from fairfix.tasks.dataset import (
     explaining,
     file_name,
     log,
+    missing_as,
     open_data,
     said_of_unused,
 )
@@ -236,7 +237,13 @@ def check_agreement(request: DataRequest, reading: Reading) -> None:
                 held[part] = text if same_label or text == name else f"{reading.columns.label}{kept}"
             elif part == "label" and column_and_threshold(text, ()):
                 held[part] = with_values(str(reading.columns.label), own or ("1",))
-    held |= {"missing": reading.missing_rows, "threshold": cut if same else cuts}
+    held |= {"threshold": cut if same else cuts}
+    if request.missing and any(
+        getattr(reading, name) != value for name, value in missing_as(request.missing).items()
+    ):
+        raise UsageError(
+            "`missing`: the counts treat missing entries in another way; leave it out, or count the data again"
+        )
     for name, rule in parse_bands(request.bands).items():
         own, word = reading.bands.get(name), isinstance(rule, str)
         # which quantiles there were is not kept

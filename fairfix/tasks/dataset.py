@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import pyarrow as pa
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.bands import PARTS, NumbersAsGroupsError, band_names, parse_bands
+from fairfix.data.bands import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
+from fairfix.data.choices import MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values
+from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean
 from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -36,6 +37,7 @@ from fairfix.tasks.request import (
     CompareRequest,
     DataRequest,
     GateRequest,
+    Names,
     PredictRequest,
     RepairRequest,
     ReportRequest,
@@ -64,7 +66,7 @@ INPUTS = (
 VALUED = ("label", "prediction")
 """Parameters that name a column and perhaps its positive values."""
 
-READ_AS = ("task", "score_scale", "missing_group", "max_groups")
+READ_AS = ("task", "score_scale")
 """Parameters that say how the columns are read, by the names that a reading has for them."""
 
 
@@ -183,12 +185,12 @@ def open_data(
     if columns.prediction and positive.get("label") and not positive.get("prediction"):
         options["positive_prediction"] = _decided(request, source, columns.prediction, positive["label"])
     rules, merge = parse_bands(request.bands), parse_merge(map(str, request.merge))
-    if both := [name for name in merge if rules.get(name)]:
+    if both := [name for name in merge if rules.get(name, EACH) != EACH]:
         raise UsageError(f"`merge={both[0]}`: its numbers are cut into bands; leave out `merge`, or `bands`")
     reading = Reading(
         columns,
         thresholds=cuts,
-        missing_rows=request.missing,
+        **missing_as(request.missing),
         bands=dict.fromkeys(rules, ()),
         merge=merge,
         where="" if request.where is None else str(parse_condition(request.where)),
@@ -207,6 +209,24 @@ def open_data(
         with explaining(data):
             check_entries(raw.unrepeated, of_classes(data.reading) if many else data.reading)
     return data
+
+
+def missing_as(texts: Names | Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``missing`` says, by the names that a reading has for it."""
+    out: dict[str, Any] = {"missing_group": "error", "missing_rows": "error", "missing_of": {}}
+    for text in (texts,) if isinstance(texts, str) else texts:
+        column, sign, policy = text.rpartition("=")
+        able = get_args(MissingGroup if sign else MissingRows)
+        if policy not in able:
+            raise UsageError(
+                f"`missing={text}`: {policy!r} is none of {', '.join(able)}{did_you_mean(policy, able)}"
+                + ("; write COLUMN=group for a column" if policy == "group" else "")
+            )
+        if sign:
+            out["missing_of"][column.strip()] = policy
+        else:
+            out |= {"missing_group": policy, "missing_rows": policy}
+    return out
 
 
 def _model_of(
@@ -299,7 +319,7 @@ def _inputs(request: DataRequest | PredictRequest) -> Iterator[Any]:
 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
-    own = {"table": request.table, "sql": request.sql} if data is request.data else {}
+    own = {"sql": request.sql} if data is request.data else {}
     if is_dry() and not any(map(names_database, _inputs(request))):
         raise UsageError("`dry_run` is for databases; leave it out, or name a database as the `data`")
     source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)

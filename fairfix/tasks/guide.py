@@ -13,7 +13,6 @@ from dataclasses import fields, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -30,7 +29,7 @@ from fairfix.data.names import (
 )
 from fairfix.data.reading import LABELS, SCORES, part_of_output, usual_name
 from fairfix.data.survey import survey
-from fairfix.data.urls import STANDARD, hidden, is_database, is_dry, shown_argument
+from fairfix.data.urls import STANDARD, hidden, is_dry, shown_argument
 from fairfix.errors import FairfixError
 from fairfix.report.words import as_options, option_words, plain
 from fairfix.tasks.request import WRITTEN, AuditRequest, DataRequest, parameters_of
@@ -276,13 +275,10 @@ def _line(request: DataRequest, settings: Mapping[str, Any]) -> str:
     task = type(request).__name__.removesuffix("Request").lower()
     if not isinstance(request.data, str):
         return f"fairfix.{task}({', '.join(('data', *_arguments(settings)))})"
-    data, _, table = request.data.partition("#") if is_database(request.data) else (request.data, "", "")
-    if table:
-        settings = {"table": unquote(table), **settings}
-    return to_copy(task, data, settings)
+    return to_copy(task, request.data, settings)
 
 
-UNREAD: dict[str, Any] = dict.fromkeys(("table", "sql", *WRITTEN))
+UNREAD: dict[str, Any] = dict.fromkeys(("sql", *WRITTEN))
 """Parameters that say how files are read, which first rows in memory are not."""
 
 

@@ -178,7 +178,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
             yield Caution(
                 f"{_with_rows(marks, own)} of {column!r} look{'' if many else 's'} like missing values, but "
                 f"{'are groups' if many else 'is a group'} here. To make them missing, add `merge={merge}` and "
-                f"`missing_group=drop`; to keep one as a group, name it alone: "
+                f"`missing={column}=drop`; to keep one as a group, name it alone: "
                 f"`merge={written_merge(column, marks[:1])}`",
                 "missing_marks",
             )

@@ -286,8 +286,9 @@ def _audited(
     read = replace(
         reading,
         columns=Columns(own.protected, label=label, prediction=name, weight=weight, strata=own.strata),
-        bands={},
+        bands=dict.fromkeys(groups, ()),
         missing_group="group",
+        missing_of={},
     )
     return audit_classes(source, read, settings, more)
 

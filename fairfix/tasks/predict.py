@@ -110,8 +110,8 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` to decide on")
     repaired = repaired_of(request.artifact)
-    if request.unseen_group:
-        repaired = replace(repaired, unseen_group=request.unseen_group)
+    if request.unseen:
+        repaired = replace(repaired, unseen=request.unseen)
     source = scored(opened(request, request.data), repaired, request.model, request.trust_model)
     if repaired.predictor.needs_beside(repaired.reading.columns.strata):
         rule = repaired.predictor
@@ -125,11 +125,11 @@ def _of_source(
     repaired: Repaired, source: Source, request: PredictRequest, say: Callable[[Note], object] = say_note
 ) -> Predictions:
     """Return the predictions of a source; ``say`` gets what there is to say of them after the last batch."""
-    shared = request.duplicate_ids == "share"
+    shared = request.duplicates == "share"
     name, tally, unseen = repaired.reading.columns.id, SharedDraws(), Counter[str]()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        ways: Any = {"missing_score": request.missing, "duplicate_ids": shared, "unseen": unseen}
+        ways: Any = {"missing_score": request.missing, "duplicates": shared, "unseen": unseen}
         rows = 0
         for batch in repaired.predict_source(source, **ways, tally=tally if name and shared else None):
             rows += batch.num_rows
@@ -190,12 +190,12 @@ def _predict(request: PredictRequest) -> Any:
     """
     if request.artifact is None or request.data is None:
         raise UsageError("name the `artifact` and the `data` to decide on")
-    asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen_group")}
+    asked = {name: getattr(request, name) for name in ("model", "trust_model", "missing", "unseen")}
     repaired, rows = repaired_of(request.artifact), request.data
-    share, tally = request.duplicate_ids == "share", SharedDraws()
+    share, tally = request.duplicates == "share", SharedDraws()
     name = repaired.reading.columns.id if share else None
     opening: Callable[[Any], Source] = partial(opened, request)
-    if any(map(request.has, ("table", "sql", *WRITTEN))):
+    if any(map(request.has, ("sql", *WRITTEN))):
         # refuses parameters of files for other rows
         rows, opening = opened(request, rows), open_source
     asked |= {"share_ids": share, "tally": tally if name else None}

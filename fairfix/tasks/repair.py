@@ -37,6 +37,7 @@ from fairfix.models.trace import Note
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import check_columns
 from fairfix.tasks.as_json import repair_dict, rows_dict
+from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
 from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
@@ -119,10 +120,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if many:
         check_knows_classes(repairer)
     checks, changes = read_checks(request.check)
-    if changes:
-        raise UsageError(
-            f"check {changes[0].text!r}: a repair has no baseline; audit the repaired rows to compare them"
-        )
+    not_checked(request, changes, "a repair has no baseline; audit the repaired rows to compare them")
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     counts = counts_of(request.data)
     if counts is not None:
@@ -267,7 +265,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         outcome.repairer.parameters,
         outcome.predictor,
         at_predict_time(outcome.reading, outcome.predictor),
-        request.unseen_group,
+        request.unseen,
         dict(sorted(made.identity.items())),  # as it is saved: the draw of a row depends on the order
         hash_key(request.seed, made.fingerprint),
         made.base,
@@ -524,7 +522,7 @@ def _check_ids(request: RepairRequest, data: Dataset) -> None:
     if name is None:
         return
     data.source.require([name])
-    if request.duplicate_ids == "error":
+    if request.duplicates == "error":
         parts = data.source.parts([name], {name: IDENTITY_TYPES["text"]})
         check_unique([batch.column(0) for part in parts for batch in part.batches()], name)
 

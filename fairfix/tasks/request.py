@@ -23,16 +23,14 @@ from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
     Asked,
     Database,
-    DuplicateIds,
+    Duplicates,
     ExportTarget,
     GateOn,
     GroupUse,
-    MissingGroup,
-    MissingRows,
     MissingScore,
     ScoreScale,
     Task,
-    UnseenGroup,
+    Unseen,
 )
 from fairfix.data.names import did_you_mean, joined_names, with_values
 from fairfix.data.noise_spec import NoiseSpec
@@ -200,7 +198,7 @@ FORMS: Mapping[str, tuple[Any, str]] = {
 class Request:
     """What a task is asked for. ``explicit`` names the parameters that were given, be it with their defaults.
 
-    ``configured`` are those of them that a configuration gives, which may be meant for other tasks.
+    ``configured`` are those of them that a configuration or the environment gives, which may be meant for other tasks.
     """
 
     reads: ClassVar[Mapping[str, tuple[tuple[str, ...], str]]] = {}
@@ -226,7 +224,7 @@ class Request:
 
     @property
     def unused(self) -> Iterator[str]:
-        """Yield in words which parameters change nothing beside the others, but for those of a configuration."""
+        """Yield in words which parameters change nothing beside the others, but for those that are configured."""
         for name, (needed, why) in self.reads.items():
             if name in self.explicit - self.configured and not any(map(self._read_with, needed)):
                 yield f"`{name}` changes nothing here: {why}"
@@ -254,13 +252,8 @@ class Request:
 class FilesRequest(Request):
     """How rows are read from files and databases, and whether the file of a model may run code."""
 
-    table: str | None = parameter(
-        None,
-        "Table or view to read, optionally with its schema (databases), or sheet (workbooks).",
-        "NAME",
-    )
     sql: str | None = parameter(
-        None, "Query to read instead of a table; must only read (databases).", "SELECT"
+        None, "Query to read instead of a table (DATA#TABLE); must only read (databases).", "SELECT"
     )
     delimiter: str | None = parameter(
         None,
@@ -358,7 +351,7 @@ class DataRequest(FilesRequest):
     bands: Names | Mapping[str, str | float | Sequence[float]] = parameter(
         (),
         "Cut a numeric protected column or stratum into groups: at the given lower bounds, or into tertiles, "
-        "quartiles, quintiles or deciles. The word values makes each number a group.",
+        "quartiles, quintiles or deciles. The word values confirms that each value is a group.",
         "COLUMN=NUMBER,...",
     )
     merge: Names | Mapping[str, Sequence[str]] = parameter(
@@ -378,14 +371,11 @@ class DataRequest(FilesRequest):
         "Scale of the score: p, 100p, 2p-1, log-odds, or not a probability (raw).",
         choices=get_args(ScoreScale),
     )
-    missing_group: MissingGroup = parameter(
-        "error", "Handling of rows without a group.", choices=get_args(MissingGroup)
-    )
-    missing: MissingRows = parameter(
-        "error", "Handling of rows without a score, label or weight.", choices=get_args(MissingRows)
-    )
-    max_groups: int = parameter(
-        1000, "Reject protected columns with more distinct values than this.", at_least=2
+    missing: Names | Mapping[str, str] = parameter(
+        (),
+        "Handling of rows with a missing entry in a column that is used: error or drop; for one column also group "
+        "(a group of its own), as in race=group.  [default: error]",
+        "[COLUMN=]POLICY",
     )
     task: Asked = parameter(
         "classification",
@@ -525,13 +515,9 @@ class AuditRequest(GateRequest):
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0)
     profile: str | None = parameter(
         None,
-        "Also print the tables of a rule or guidance; it sets no limits.",
-        choices=("ll144", "ugesp", "lending", "eu"),
-    )
-    exclude_small: str | None = parameter(
-        None,
-        "Reason for leaving categories below 2% of the data out of impact ratios (`profile=ll144`).",
-        "REASON",
+        "Also print the tables of a rule or guidance: ll144, ugesp, lending or eu; it sets no limits. With "
+        "'ll144(exclude_small=0.02)', impact ratios leave out categories below 2% of the data.",
+        "NAME[(KEY=VALUE)]",
     )
     baseline: Any = source(
         "Earlier model to measure changes from: a JSON result, data, or a column of `data` with its score.",
@@ -552,7 +538,7 @@ FITTED = ("methods", "slacks", "holdout", "group", "exclude", "threads")
 """Parameters of a fit."""
 
 EXCLUDE = "Columns not to learn from; a pattern such as 'c_*' names several."
-DUPLICATE_IDS = "Handling of rows with the same ID: an error, or one shared random draw."
+DUPLICATES = "Handling of rows with the same ID: an error, or one shared random draw."
 THREADS = "Number of threads that grow boosted trees; results do not change.  [default: 1]"
 
 
@@ -561,7 +547,7 @@ class RepairRequest(GateRequest):
     """The parameters of ``repair``; those of the method are in ``parameters``."""
 
     reads: ClassVar = {
-        "duplicate_ids": (("id",), "it is about the column of `id`"),
+        "duplicates": (("id",), "it is about the column of `id`"),
         "validation": (("several values",), "a parameter of the method has to have several values"),
     }
 
@@ -574,7 +560,7 @@ class RepairRequest(GateRequest):
         "COLUMN",
         common=True,
     )
-    duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
+    duplicates: Duplicates = parameter("error", DUPLICATES, choices=get_args(Duplicates))
     unlabelled: Any = source(
         "Additional scored rows without labels, with the same columns, used to estimate rates.", "DATA"
     )
@@ -601,10 +587,10 @@ class RepairRequest(GateRequest):
         kind=float,
         common=True,
     )
-    unseen_group: UnseenGroup = parameter(
+    unseen: Unseen = parameter(
         "error",
         "Handling of rows of an unseen group, or without a protected number, when predicting.",
-        choices=get_args(UnseenGroup),
+        choices=get_args(Unseen),
     )
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
     output: str | None = None
@@ -667,16 +653,16 @@ class PredictRequest(FilesRequest):
         positional=True,
     )
     model: Any = source("Model file that scored the rows of the repair; the hash must match.", common=True)
-    unseen_group: UnseenGroup | None = parameter(
+    unseen: Unseen | None = parameter(
         None,
         "Handling of rows of an unseen group, or without a protected number.  [default: set in the artifact]",
-        choices=get_args(UnseenGroup),
+        choices=get_args(Unseen),
         common=True,
     )
     missing: MissingScore = parameter(
         "error", "Handling of rows without a score.", choices=get_args(MissingScore), common=True
     )
-    duplicate_ids: DuplicateIds = parameter("error", DUPLICATE_IDS, choices=get_args(DuplicateIds))
+    duplicates: Duplicates = parameter("error", DUPLICATES, choices=get_args(Duplicates))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -694,7 +680,7 @@ class ExportRequest(Request):
 WRITTEN = ("delimiter", "decimal", "encoding", "header")
 """Parameters that say how text files are written."""
 
-OF_FILES = (*WRITTEN, "table", "sql", "model", "trust_model", "features", "exclude")
+OF_FILES = (*WRITTEN, "sql", "model", "trust_model", "features", "exclude")
 """Parameters that say how rows are read."""
 
 OF_ROWS = (
@@ -712,7 +698,6 @@ REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("comparable", ("model",), "rows are changed and scored again"),
     ("radius", ("model",), "rows are moved and scored again"),
     ("individual", ("protected",), "it changes protected columns"),
-    ("exclude_small", ("profile=ll144",), ""),
     ("pairs", ("id",), "people are named by their ids"),
     ("counterfactuals", ("id",), "people are named by their ids"),
 )
@@ -739,7 +724,6 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
     ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
-    ("table", ("sql",), "each says what is read"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
     ("guarantee", ("pairs",), "paired people are not independent"),

@@ -182,15 +182,15 @@ def _reading(
         if seen[columns.score].low < low or seen[columns.score].high > high:
             scale = "raw"
     gaps = any(seen[name].missing for name in (columns.label, columns.score, columns.prediction) if name)
-    groups = any(seen[name].missing for name in columns.protected)
+    groups = [name for name in columns.protected if seen[name].missing]
     return Reading(
         columns,
         task=task,
         score_scale=scale,
         positive_label=positive_label,
         label_threshold=label_threshold,
-        missing_group="group" if groups else "error",
         missing_rows="drop" if gaps else "error",
+        missing_of=dict.fromkeys(groups, "group"),
     )
 
 
@@ -285,12 +285,11 @@ def _of_scores(draft: Draft) -> Iterator[str]:
 
 def _of_gaps(draft: Draft) -> Iterator[str]:
     reading = draft.reading
-    if reading.missing_rows == "drop":
-        yield '# Some scores or labels are missing. Such rows are left out and counted; "error" stops instead.'
-        yield 'missing = "drop"'
-    if reading.missing_group == "group":
-        yield '# Some groups are missing. They form their own group; "error" stops, "drop" leaves the rows out.'
-        yield 'missing-group = "group"'
+    texts = ["drop"] if reading.missing_rows == "drop" else []
+    texts += [f"{name}={policy}" for name, policy in reading.missing_of.items()]
+    if texts:
+        yield "# Some entries are missing. Such rows are left out and counted (drop), or form a group of their own."
+        yield f"missing = [{', '.join(map(_toml, texts))}]"
 
 
 def _content(survey: Survey) -> str:

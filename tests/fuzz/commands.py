@@ -379,6 +379,15 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "merge": _merge,
     "where": lambda d: f"`{d.column('group')}` != '{d.entry(d.column('group'))}'",
     "threshold": lambda d: d.number(0.5, 0.3, 0.7, 0.0),
+    "missing": lambda d: d.draw.choice(
+        (
+            "drop",
+            "error",
+            f"{d.column('group')}=group",
+            f"{d.column('label')}=drop",
+            "group" if d.wild() else "drop",
+        )
+    ),
     "model": _model_word,
     "trust_model": lambda d: (
         "sha256:<hash model>" if not d.wild() else d.draw.choice(("sha256:0", "x", "sha256:" + "0" * 64))
@@ -401,7 +410,16 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "set_": lambda d: d.setting(),
     "group_slack": _radii,
     "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
-    "exclude_small": lambda d: d.draw.choice(("small", *NAMES)),
+    "profile": lambda d: d.draw.choice(
+        (
+            "ll144",
+            "ugesp",
+            "lending",
+            "eu",
+            "ll144(exclude_small=0.02)",
+            f"ll144(exclude_small=0.01,reason={d.draw.choice(NAMES)})",
+        )
+    ),
     "part": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
     "baseline": lambda d: d.draw.choice(
         (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))
@@ -419,7 +437,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "slacks": lambda d: ",".join(d.number(0.0, 0.05, 0.2) for _ in range(d.draw.randint(1, 2))),
     "encoding": lambda d: d.draw.choice(("utf-8", "cp1252", "utf-16", "x", "", "rot13")),
     "delimiter": lambda d: d.draw.choice((",", ";", "\t", "|", "x", "", ",,", "é")),
-    "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
     "sql": lambda d: d.draw.choice(("select 1", "drop table x", "")),
     "cluster": lambda d: d.draw.choice(("local:0", "local:x", "")),
     "output": lambda d: (
@@ -503,12 +520,10 @@ def unknown_options() -> list[str]:
 SELDOM = {
     "show_settings": 0.1,
     "dry_run": 0.02,
-    "exclude_small": 0.3,
     "strata": 0.4,
     "protected_number": 0.3,
     "config": 0.0,
     "cluster": 0.2,
-    "table": 0.2,
     "sql": 0.2,
     "delimiter": 0.2,
     "decimal": 0.4,
@@ -659,14 +674,11 @@ def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: 
         for name, column in zip(of.table.column_names, of.table.columns, strict=True)
         if column.null_count
     }
-    for option, parts, entry in (
-        ("missing_group", ("group", "stratum"), "group"),
-        ("missing", ("label", "score", "weight"), ""),
-    ):
-        if option in params and gaps & {name for part in parts for name in of.parts.get(part, ())}:
-            chosen.setdefault(option, entry or ("abstain" if "artifact" in params else "drop"))
-    if "id" in chosen and "duplicate_ids" in params:
-        chosen.setdefault("duplicate_ids", "share")
+    parts = ("group", "stratum", "label", "score", "weight")
+    if "missing" in params and gaps & {name for part in parts for name in of.parts.get(part, ())}:
+        chosen.setdefault("missing", "abstain" if "artifact" in params else "drop")
+    if "id" in chosen and "duplicates" in params:
+        chosen.setdefault("duplicates", "share")
     for part in ("label", "prediction"):
         names = of.parts.get(part, [""])
         if part in chosen and chosen.get("task") != "regression" and names[0] in of.table.column_names:
@@ -840,7 +852,6 @@ def case(number: int) -> Case:
             "count",
             "threshold",
             "missing",
-            "missing_group",
             "strata",
             "bands",
             "merge",

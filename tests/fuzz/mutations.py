@@ -218,7 +218,7 @@ def _result_fault(original: Original, outcome: Outcome, line: Sequence[str], pat
                     "../data.parquet",
                     "-o",
                     "out.parquet",
-                    "--unseen-group",
+                    "--unseen",
                     "abstain",
                 ]
             )

@@ -164,7 +164,7 @@ def _of_artifact(name: str) -> Original:
             ("inspect", "FILE"),
             ("inspect", "FILE", "--format", "json"),
             (*predict, "-o", "out.parquet"),
-            (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen-group", "abstain"),
+            (*predict, "-o", "out.csv", "--missing", "abstain", "--unseen", "abstain"),
             ("export", "FILE", "--to", "json", "-o", "out.json"),
             ("export", "FILE", "--to", "python", "-o", "out.py"),
             ("export", "FILE", "--to", "sql", "--dialect", "duckdb", "-o", "out.sql"),

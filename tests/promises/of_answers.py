@@ -75,7 +75,7 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
     confidence = str(rng.choice(["0.9", "0.95", "0.999"]))
     ratio = bool(rng.random() < 0.5)
     words = ["--weight", "weight", "--prediction", "prediction", "--confidence", confidence]
-    words += ["--missing-group", "group"]
+    words += ["--missing", "race=group"]
     limit = float(rng.choice([0.05, 0.2, 0.8]))
     words += ["--check", f"dp.ratio>={limit}"] if ratio else []
     done = shell.run("audit", *TEXT, shell.write(frame), "--protected", "race", *words)
@@ -128,7 +128,7 @@ def on_the_side_that_is_said(rng: np.random.Generator, shell: Shell) -> Tried:
     if frame["prediction"].nunique() < 2:
         return NOT_SAID
     op = "<=" if sign == ">" else ">="
-    words = ["--protected", "race", "--missing-group", "group", "--prediction", "prediction"]
+    words = ["--protected", "race", "--missing", "race=group", "--prediction", "prediction"]
     done = shell.run("audit", *TEXT, shell.write(frame), *words, "--check", f"{name}{op}{limit}")
     text = text_of(done)
     said = re.search(r"The value and its whole interval (exceed|fall below|meet) your limit of", text)

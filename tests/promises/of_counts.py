@@ -57,7 +57,7 @@ def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     done = shell.run("repair", *counts, *made, "-o", artifact)
     if done.status:
         return NOT_SAID
-    chance = shell.predict(str(artifact), path, "--unseen-group", "base")
+    chance = shell.predict(str(artifact), path, "--unseen", "original")
     held = frame["id"].isin(held_out(path))
     total = NOT_SAID
     for one in done.result["counts"]["certified"]:
@@ -94,7 +94,7 @@ def certified_values_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
     done = shell.run("repair", *counts, *made, "--decisions", "deterministic", "-o", artifact)
     if done.status:
         return NOT_SAID
-    moved = shell.predict(str(artifact), path, "--unseen-group", "abstain")["prediction"].to_numpy()
+    moved = shell.predict(str(artifact), path, "--unseen", "abstain")["prediction"].to_numpy()
     held = frame["id"].isin(held_out(path)).to_numpy() & ~np.isnan(moved)
     value, group = moved[held], frame["group"].to_numpy()[held]
     every = np.unique(value)

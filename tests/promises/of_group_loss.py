@@ -198,7 +198,7 @@ def units_mean_nothing(rng: np.random.Generator, shell: Shell) -> Tried:
             options += ("--set", "oracle=least-squares") if kind == "least-squares" else ()
         done = other.repaired(shell, *options, "--learner", "trees" if kind == "trees" else "linear")
         key = (
-            "--duplicate-ids",
+            "--duplicates",
             "share",
         )  # draws hang on the values of a row, which are not those of another unit
         found.append(_rule(other, shell, *key) / unit if done.status == 0 else done.status)

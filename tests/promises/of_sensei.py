@@ -195,7 +195,7 @@ def changes_with_copies(
     people = world.people(rng, PEOPLE)
     copies = world.copies(rng, people)
     own, others = (
-        shell.predict(made, shell.write(one, "people.parquet"), "--duplicate-ids", "share")[
+        shell.predict(made, shell.write(one, "people.parquet"), "--duplicates", "share")[
             "prediction"
         ].to_numpy()
         for one in (people, copies)

@@ -151,7 +151,7 @@ def known_of(real: Real) -> dict[str, tuple[str, ...]]:
     last = str(len(real.drawn[0]) + 1) if real.label.isdecimal() else "score"
     return {
         "protected": (real.protected,), "label": labels, "score": (real.score or last,), "positive": real.positives,
-        "missing": ("drop",), "missing-group": ("drop",), "method": ("logloss",), **own,
+        "missing": ("drop",), "method": ("logloss",), **own,
     }  # fmt: skip
 
 

@@ -300,10 +300,41 @@ def test_other_thresholds_are_other_decisions(call: Call, tmp_path: Path) -> Non
     assert "0.5 in the baseline, 0.6 now" in found["not_comparable"][0]["reason"]
 
 
+@pytest.mark.parametrize("where", ["configuration", "environment"])
+def test_a_configured_check_of_a_change_waits_for_a_baseline(
+    where: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said that it is not checked, with and without other checks; with a baseline it is."""
+    decided("d.parquet", {"a": 0.5, "b": 0.4})
+    line = ("audit", "d.parquet", "--protected", "race", "--prediction", "prediction", "--format", "json")
+    call(*line, "--out", "json=old.json")
+    for others in ([], ["dp.difference<=0.9"]):
+        checks = [*others, "dp.difference.change<=0.02"]
+        if where == "configuration":
+            Path("fairfix.toml").write_text(f"check = {checks}\n")
+        else:
+            monkeypatch.setenv("FAIRFIX_CHECK", " ".join(checks))
+        status, out, err = call(*line)
+        assert status == 0, err
+        assert [one["code"] for one in json.loads(out)["messages"]] == ["not_checked"]
+        assert [one["check"] for one in json.loads(out)["checks"]] == others
+        status, out, _ = call(*line, "--baseline", "old.json")
+        assert (status, len(json.loads(out)["checks"])) == (0, len(checks))
+        monkeypatch.delenv("FAIRFIX_CHECK", raising=False)
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_blank_variable_replaces_no_check(blank: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    decided("d.parquet", {"a": 0.5, "b": 0.4})
+    Path("fairfix.toml").write_text('check = ["dp.difference<=0.001"]\n')
+    monkeypatch.setenv("FAIRFIX_CHECK", blank)
+    assert call("audit", "d.parquet", "--protected", "race", "--prediction", "prediction")[0] in (1, 3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--check", "change<=0.02"), "it needs --baseline"),
+        (("--check", "change<=0.02"), "there is no --baseline"),
         (("--baseline", "no.json"), "does not exist"),
         (("--baseline", "no_column"), "neither as a file nor as a column"),
         (("--baseline", "race"), "race"),

@@ -16,7 +16,6 @@ import pytest
 from fairfix.auditing.profiles import NO_LAW, TITLES, mantel_haenszel, shortfall, two_rates
 from fairfix.cli import run
 from fairfix.report import renderer
-from fairfix.tasks.request import AuditRequest, parameters_of
 from scipy import stats
 
 from tests.test_auditing.test_gates import SCHEMA
@@ -116,11 +115,11 @@ def people(**rates: tuple[int, int]) -> pd.DataFrame:
 
 
 def test_unknown_and_small_categories(audit: Audit) -> None:
-    """Unknown is a row without ratio; below 2 % is left out of ratios only with a reason, and keeps rows and rate."""
+    """Unknown is a row without ratio; small ones are left out of ratios where that is asked, and keep rows and rate."""
     frame = people(a=(300, 300), b=(200, 300), tiny=(9, 1), unknown=(20, 10))
-    common = ("--protected", "race", "--prediction", "prediction", "--profile", "ll144")
-    kept = table(audit(frame, *common), "race: selection rates")
-    result = audit(frame, *common, "--exclude-small", "ten people, too few to compare")
+    common = ("--protected", "race", "--prediction", "prediction", "--profile")
+    kept = table(audit(frame, *common, "ll144(exclude_small=0.005)"), "race: selection rates")
+    result = audit(frame, *common, 'll144(exclude_small=0.02,reason="ten people, too few to compare")')
     left = table(result, "race: selection rates")
 
     assert kept.loc["tiny", "impact_ratio"] == 1
@@ -281,10 +280,17 @@ def test_the_options_of_profiles(
     audit: Audit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They work from the environment, and are refused where they mean nothing."""
-    assert parameters_of(AuditRequest)["profile"][1].choices == tuple(TITLES)
     people(a=(60, 40), b=(30, 50)).to_parquet("d.parquet")
     common = ["audit", "d.parquet", "--no-config", "--protected", "race", "--prediction", "prediction"]
-    assert run([*common, "--exclude-small", "x"]) == 2
+    for wrong in (
+        "ll145",
+        "ugesp(exclude_small=0.02)",
+        "ll144(exclude_small=0.03)",
+        "ll144(reason=few)",
+        "ll144(",
+    ):
+        assert run([*common, "--profile", wrong]) == 2, wrong
+    assert "exclude_small" in capsys.readouterr().err
     assert (
         run(
             [

@@ -288,13 +288,21 @@ def test_empty_csv_is_an_error(text: str, call: Call) -> None:
 def test_missing_values_by_policy(call: Call) -> None:
     """Rows are dropped or made a group when asked, and every row is accounted for."""
     write(changed("race", [None, None, None]), "gaps.parquet")
-    line = "audit gaps.parquet --protected race --format json --missing-group"
-    dropped, grouped = (json.loads(call(f"{line} {policy}")[1]) for policy in ("drop", "group"))
+    line = "audit gaps.parquet --protected race --format json --missing"
+    dropped, grouped = (json.loads(call(f"{line} {policy}")[1]) for policy in ("drop", "race=group"))
     rows = dropped["data"]["rows"]
 
     assert rows == {"read": 300, "used": 297, "excluded": [{"reason": "missing group (race)", "rows": 3}]}
     assert "(missing)" in [g["group"] for g in grouped["attributes"][0]["groups"]]
     assert grouped["data"]["rows"]["used"] == 300
+
+    table, scores = changed("race", [None, None, None]), changed("score", [None] * 4)["score"]
+    write(table.set_column(table.column_names.index("score"), "score", scores), "both.parquet")
+    line = "audit both.parquet --protected race --format json --missing race=group"
+    for more in ("--missing drop", "--missing score=drop"):
+        both = json.loads(call(f"{line} {more}")[1])
+        assert both["data"]["rows"]["excluded"] == [{"reason": "missing score", "rows": 4}]
+    assert call(line)[0] == 2
 
 
 def test_a_group_without_positives_cannot_pass(call: Call) -> None:
@@ -573,7 +581,7 @@ def test_a_reader_that_leaves_ends_predict_with_141(call: Call, data: str) -> No
         "predict",
         "repaired.fairfix",
         "many.parquet",
-        "--duplicate-ids",
+        "--duplicates",
         "share",
     ]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -615,10 +623,10 @@ def test_duplicate_ids_are_refused_or_shared(call: Call, data: str) -> None:
     status, _, err = call(*repair)
     assert status == 2
     assert "3 repeated values in 3,003 rows (the first again in row 3,001)" in err
-    assert call(*repair, "--duplicate-ids", "share")[0] == 0
+    assert call(*repair, "--duplicates", "share")[0] == 0
     assert call("predict", "repaired.fairfix", "twice.parquet", "-o", "out.csv")[0] == 2
     assert not Path("out.csv").exists()
-    assert call("predict repaired.fairfix twice.parquet -o out.csv --duplicate-ids share")[0] == 0
+    assert call("predict repaired.fairfix twice.parquet -o out.csv --duplicates share")[0] == 0
 
 
 def test_unseen_groups_by_policy(call: Call, data: str, repaired: str) -> None:
@@ -632,9 +640,9 @@ def test_unseen_groups_by_policy(call: Call, data: str, repaired: str) -> None:
     status, _, err = call(*predict)
     assert (status, Path("out.parquet").exists()) == (2, False)
     assert "group 'green'" in err
-    assert call(*predict, "--unseen-group", "base")[0] == 0
+    assert call(*predict, "--unseen", "original")[0] == 0
     assert decided("out.parquet")["p_positive"][0].as_py() == 1.0
-    assert call(*predict, "--unseen-group", "abstain")[0] == 0
+    assert call(*predict, "--unseen", "abstain")[0] == 0
     first = decided("out.parquet").slice(0, 1).to_pylist()[0]
 
     assert (first["p_positive"], first["decision"], first["randomized"]) == (None, None, False)
@@ -901,7 +909,7 @@ def test_rows_of_a_stratum_that_the_fit_has_not_seen(call: Call, data: str, tmp_
     assert status == 2
     assert "'x & " in err
     assert "'sex x race'" in err
-    again = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet", "--unseen-group", "base")
+    again = ("predict", "repaired.fairfix", "new.parquet", "-o", "out.parquet", "--unseen", "original")
     assert call(*again)[0] == 0
 
 

@@ -288,14 +288,14 @@ def test_a_repeated_name_stops_nothing_unless_it_is_used(form: str, tmp_path: Pa
 
 
 def test_groups_of_single_rows_are_refused_in_a_line() -> None:
-    """Unless their number is stated."""
+    """Unless it is confirmed that each value is a group."""
     days = pd.date_range("1950-01-01", periods=N).astype(str)
     frame = rows(score=SCORE, label=LABEL, born=days)
     for task in (fairfix.audit, lambda *data, **asked: fairfix.repair(*data, method="ramp", **asked)):
-        with pytest.raises(ColumnError, match=f"`max_groups={N}`") as refused:
+        with pytest.raises(ColumnError, match="`bands=born=values`") as refused:
             task(frame, protected="born")  # type: ignore[operator]
         assert "\n" not in str(refused.value)
-    assert fairfix.audit(frame, protected="born", max_groups=N).to_dict()["data"]["rows"]["used"] == N
+    assert fairfix.audit(frame, protected="born", bands="born=values").to_dict()["data"]["rows"]["used"] == N
 
 
 @pytest.mark.parametrize("value", [1.0000001, 1 + 2e-16, -1e-9])

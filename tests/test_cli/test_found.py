@@ -53,7 +53,6 @@ REACH = {
     "a cluster": 'data = "d.parquet"\ncluster = "tcp://evil.example:8786"\n',
     "processes here": 'data = "d.parquet"\ncluster = "local:2"\n',
     "a query": "sql = \"SELECT read_text('/etc/passwd')\"\n",
-    "a table": 'table = "/etc/passwd"\n',
     "a URL": 'data = "https://evil.example/d.parquet"\n',
     "a database": 'data = "postgresql://evil.example/db"\n',
     "data above": 'data = "../outside/d.parquet"\n',

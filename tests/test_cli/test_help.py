@@ -183,7 +183,7 @@ COMPLETED = {
     "fairfix compare --methods ramp,l": {"ramp,logloss"},
     "fairfix explain four-": {"four-fifths", "four-fifths-rule"},
     "fairfix explain fair-": {"fair-regression"},
-    "fairfix predict --un": {"--unseen-group"},
+    "fairfix predict --un": {"--unseen"},
 }
 
 

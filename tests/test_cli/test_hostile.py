@@ -295,8 +295,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("audit", WHOLE, *ROLES, "--no-config"),
         ("audit", FILE, *ROLES[:2], "--label", WHOLE, "--no-config"),
         ("audit", FILE, *ROLES, "--model", WHOLE + ".onnx", "--no-config"),
-        ("audit", "duckdb:///base.duckdb", "--table", WHOLE, *ROLES, "--no-config"),
-        ("audit", "duckdb:///base.duckdb", "--table", WHOLE, *ROLES, "--no-config", "--dry-run"),
+        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--no-config"),
+        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--no-config", "--dry-run"),
     ),
     "repair": (
         ("repair", FILE, *ROLES, *QUIET, *METHOD, "-o", WHOLE.replace("/", "")[:60], "--detail"),

@@ -147,6 +147,14 @@ def test_a_word_of_other_tools_is_explained(word: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize("option", ["--table", "--sheet"])
+def test_a_table_is_named_behind_the_data(option: str) -> None:
+    """Of a database or a workbook; a blank in its name is quoted, and data that names one gets no second."""
+    (answer,) = instead_of(["audit", "x.xlsx", option, "my loans", "--protected", "race"], cli)
+    assert shlex.split(answer)[1:] == ["audit", "x.xlsx#my loans", "--protected", "race"]
+    assert instead_of(["audit", "x.xlsx#one", option, "two"], cli) == []
+
+
 def test_a_model_among_the_data_is_an_option() -> None:
     for words in (["model.pkl", "x.csv"], ["x.csv", "model.pkl"]):
         (answer,) = instead_of(["audit", *words, "--protected", "race"], cli)

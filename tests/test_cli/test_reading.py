@@ -481,7 +481,7 @@ NEAR = {
     "repair d.csv --protected race --method ramp --constraint equal_opportunit": "equal_opportunity",
     "repair d.csv --protected race --method fair-regression --solver plugin": "plug-in",
     "compare d.csv --protected race --score score --methods rmap": "ramp",
-    "audit d.csv --protected race --missing-group dropp": "drop",
+    "audit d.csv --protected race --missing race=dropp": "drop",
     "audit d.csv --protected race --format jsn": "json",
     "adit d.csv": "audit",
 }
@@ -504,8 +504,8 @@ def test_a_keyword_that_is_none_is_told_the_nearest(rows: pd.DataFrame) -> None:
     """In the library as on the line."""
     with pytest.raises(TypeError, match=r"'gama'; did you mean 'gamma'\?"):
         fairfix.repair(rows, protected="race", method="ramp", gama=0.1)
-    with pytest.raises(fairfix.UsageError, match=r"none of error, group, drop; did you mean 'drop'\?"):
-        fairfix.audit(rows, protected="race", missing_group="dropp")
+    with pytest.raises(fairfix.UsageError, match=r"none of error, drop; did you mean 'drop'\?"):
+        fairfix.audit(rows, protected="race", missing="dropp")
 
 
 def test_a_frame_is_answered_with_a_call(rows: pd.DataFrame) -> None:

@@ -341,7 +341,7 @@ def test_compare_and_missing_ages(people: pd.DataFrame, call: Call) -> None:
     line = ("audit", "gaps.parquet", "--protected", "age", *CUT, "--format", "json", "-q")
     status, _, err = call(*line)
     assert (status, "missing group (age)" in err) == (2, True)
-    groups = json.loads(call(*line, "--missing-group", "group")[1])["attributes"][0]["groups"]
+    groups = json.loads(call(*line, "--missing", "age=group")[1])["attributes"][0]["groups"]
     assert sorted(group["group"] for group in groups) == sorted([MISSING, *LEVELS])
 
 

@@ -96,11 +96,11 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "regression": {"protected": "race", "label": "x", "score": "logit", "task": "regression"},
     "bands": {"protected": ("race", "weight"), "bands": "weight=1,1.5"},
     "bands of numbers once in 32 bits": {"protected": ("race", "widened"), "bands": "widened=0.1,0.7"},
-    "quartiles": {"protected": "amount", "bands": "amount=quartiles", "missing_group": "group"},
+    "quartiles": {"protected": "amount", "bands": "amount=quartiles", "missing": "amount=group"},
     "infinite loss": {"protected": "race", "score": "wrong"},
     "gaps": {"protected": "old", "label": "y_gap", "score": "s_gap", "weight": "amount", "probability": "p_gap",
-             "missing": "drop", "missing_group": "drop"},
-    "gap group": {"protected": "old", "weight": "some_zero", "missing_group": "group"},
+             "missing": "drop"},
+    "gap group": {"protected": "old", "weight": "some_zero", "missing": "old=group"},
     "no label": {"protected": "race", "label": "member", "prediction": "label", "score": "score", "strata": "town"},
 }  # fmt: skip
 
@@ -297,7 +297,7 @@ def test_values_of_every_type_mean_what_they_mean_in_a_file(
         connection.execute("SET TimeZone = 'America/New_York'")
         connection.execute(f"CREATE TABLE loans AS {made}")
         connection.execute(f"COPY loans TO '{path}' (FORMAT parquet)")
-    asked = {"protected": "g", "missing_group": "group", "bands": {"g": "values"}}
+    asked = {"protected": "g", "missing": "g=group", "bands": {"g": "values"}}
     of_file, of_table = (
         fairfix.audit(source, **asked).to_dict() for source in (str(path), f"duckdb:///{base}#loans")
     )
@@ -315,7 +315,7 @@ def test_types_that_name_no_groups_are_refused_by_name(kind: str, tmp_path: Path
         )
 
     with pytest.raises(DataError, match=r"column 'g'.* type "):
-        fairfix.audit(f"duckdb:///{base}", table="t", protected="g")
+        fairfix.audit(f"duckdb:///{base}#t", protected="g")
 
 
 def test_whole_numbers_of_any_size_are_groups(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_whole_numbers_of_any_size_are_groups(tmp_path: Path) -> None:
     with duckdb.connect(str(base)) as connection:
         made = f"SELECT {first}::HUGEINT + i % 3 AS g, i % 2 AS label, 0.5 AS score FROM range(90) AS t(i)"
         connection.execute(f"CREATE TABLE t AS {made}")
-    groups = fairfix.audit(f"duckdb:///{base}", table="t", protected="g").to_dict()["attributes"][0]["groups"]
+    groups = fairfix.audit(f"duckdb:///{base}#t", protected="g").to_dict()["attributes"][0]["groups"]
 
     assert [group["group"] for group in groups] == [str(first + i) for i in range(3)]
 
@@ -399,18 +399,18 @@ def test_what_is_secret_is_known_in_both_spellings() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("--table", "loanz"), "did you mean 'loans'?"),
-    (("--table", "loans", "--sql", "SELECT 1"), "leave out --sql"), (("--sql", "SELECT * FROM nope"), "nope"),
-    (("--table", "loans", "--delimiter", ";"), "--delimiter is for CSV files"),
+    (("#loanz",), "did you mean 'loans'?"),
+    (("#loans", "--sql", "SELECT 1"), "--sql"), (("--sql", "SELECT * FROM nope"), "nope"),
+    (("#loans", "--delimiter", ";"), "--delimiter is for CSV files"),
     (("--sql", "SELECT race, race, label, score FROM loans"), "'race' more than once"),
-    (("--table", "loans", "--protected", "rase"), "did you mean 'race'?"),
+    (("#loans", "--protected", "rase"), "did you mean 'race'?"),
 ])  # fmt: skip
 def test_errors_say_what_to_do(
     arguments: tuple[str, ...], words: str, data: tuple[str, str], call: Call
 ) -> None:
-    status, out, err = call(
-        "audit", data[1].removesuffix("#loans"), "--protected", "race", *arguments, "--no-config"
-    )
+    table = arguments[0] if arguments[0].startswith("#") else ""
+    url = data[1].removesuffix("#loans") + table
+    status, out, err = call("audit", url, "--protected", "race", *arguments[bool(table) :], "--no-config")
 
     assert (status, out) == (2, "")
     assert words in err
@@ -436,7 +436,7 @@ def test_what_cannot_be_opened_is_named_without_secrets(
 
 
 def test_options_of_databases_are_refused_with_files(data: tuple[str, str], call: Call) -> None:
-    for option in (("--table", "loans"), ("--sql", "SELECT 1"), ("--dry-run",)):
+    for option in (("--sql", "SELECT 1"), ("--dry-run",)):
         status, _, err = call("audit", data[0], "--protected", "race", *option, "--no-config")
         assert status == 2
         assert option[0] in err
@@ -731,12 +731,12 @@ def test_a_query_a_table_and_the_configuration_say_the_same(
     data: tuple[str, str], tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = data[1].removesuffix("#loans")
-    (tmp_path / "fairfix.toml").write_text(f'data = "{url}"\ntable = "loans"\nprotected = "race"\n')
+    (tmp_path / "fairfix.toml").write_text(f'data = "{url}#loans"\nprotected = "race"\n')
     monkeypatch.chdir(tmp_path)
     lines = [
-        ("audit", url, "--table", "main.loans", "--protected", "race", "--no-config"),
+        ("audit", f"{url}#main.loans", "--protected", "race", "--no-config"),
         ("audit", url, "--sql", "SELECT race, label, score FROM loans", "--protected", "race", "--no-config"),
-        ("audit", url, "--config", "fairfix.toml"),
+        ("audit", "--config", "fairfix.toml"),
     ]
     contents = [without_source(json.loads(call(*line, "--format", "json")[1])) for line in lines]
 
@@ -794,8 +794,8 @@ def test_the_library_takes_tables_of_ibis() -> None:
         assert not differences(
             without_source(expected), without_source(fairfix.audit(one, protected="race").to_dict())
         )
-    with pytest.raises(UsageError, match="`table` needs the URL"):
-        fairfix.audit(table, table="loans", protected="race")
+    with pytest.raises(UsageError, match="`sql` needs the URL"):
+        fairfix.audit(table, sql="SELECT 1", protected="race")
     with pytest.raises(DataError, match="give a table"):
         fairfix.audit(table.score, protected="race")
 

@@ -66,10 +66,9 @@ def test_a_path_is_the_url(maker: str, name: str, tmp_path: Path, monkeypatch: p
     assert audited(name) == expected
     assert audited(str(path)) == expected
     assert audited(f"{name}#my loans") == expected
-    assert audited(name, table="my loans") == expected
     assert audited(name, sql='SELECT * FROM "my loans"') == expected
-    with pytest.raises(UsageError, match="leave out `table`"):
-        audited(f"{name}#my loans", table="my loans")
+    with pytest.raises(UsageError, match="`sql`"):
+        audited(f"{name}#my loans", sql="SELECT 1")
 
 
 @pytest.mark.parametrize("maker", MAKERS)

@@ -122,9 +122,9 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
     )
     shared = {}
     for name, ids, more in (
-        ("pairs", np.arange(3000) // 2, ("--duplicate-ids", "share")),
-        ("own", np.arange(3000), ("--duplicate-ids", "share")),
-        ("rounded", np.arange(3000) // 2, ("--duplicate-ids", "share", "--decisions", "deterministic")),
+        ("pairs", np.arange(3000) // 2, ("--duplicates", "share")),
+        ("own", np.arange(3000), ("--duplicates", "share")),
+        ("rounded", np.arange(3000) // 2, ("--duplicates", "share", "--decisions", "deterministic")),
     ):
         path, artifact = crowd / f"{name}.{ending}", str(crowd / f"{name}.fairfix")
         frame = rows.assign(person=ids)
@@ -136,7 +136,7 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
         "predict",
         str(crowd / "pairs.fairfix"),
         str(path.with_stem("pairs")),
-        "--duplicate-ids",
+        "--duplicates",
         "share",
         "-o",
         str(crowd / "out.parquet"),
@@ -152,7 +152,7 @@ def test_rows_that_share_an_id_share_a_draw_and_that_is_said(crowd: Path, call: 
     assert "[shared_ids]" in err
     for name in ("own", "rounded"):
         artifact, data = str(crowd / f"{name}.fairfix"), str(path.with_stem(name))
-        given = ("predict", artifact, data, "--duplicate-ids", "share", "-o", str(crowd / "silent.csv"))
+        given = ("predict", artifact, data, "--duplicates", "share", "-o", str(crowd / "silent.csv"))
         assert "row IDs repeat" not in call(*given)[2]
     alike = decided[drawn].groupby(["person", "p_positive"]).decision
 
@@ -201,9 +201,9 @@ def test_rows_of_an_unseen_group_that_abstain_are_not_drawn(crowd: Path, call: C
     if method == "fair-regression":  # whose values are drawn, and no decisions
         rows = rows.assign(label=rows.score, x=rows.score.round()).drop(columns="score")
         more = ("--features", "x", "--task", "regression", "--group", "used")
-    artifact, given = str(crowd / "r.fairfix"), ("--duplicate-ids", "share")
+    artifact, given = str(crowd / "r.fairfix"), ("--duplicates", "share")
     rows.to_parquet(crowd / "rows.parquet")
-    unseen = ("--unseen-group", "abstain", "--id", "person")
+    unseen = ("--unseen", "abstain", "--id", "person")
     names = ("repair", str(crowd / "rows.parquet"), "--method", method, "--protected", "sex")
     status, _, err = call(*names, *unseen, *more, *given, "-o", artifact)
     assert status == 0, err

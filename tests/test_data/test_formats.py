@@ -143,7 +143,12 @@ SLOW = {"a.xlsx", "a.ods", "a.sav", "a.zsav", "labelled.sav"}
 def audited(path: Path) -> dict[str, Any]:
     """Return the audit of a file without its name."""
     result = fairfix.audit(
-        path, protected=["race", "sex"], label="label", score="score", missing_group="group", strata="day"
+        path,
+        protected=["race", "sex"],
+        label="label",
+        score="score",
+        missing=[f"{name}=group" for name in ("race", "sex", "day")],
+        strata="day",
     ).to_dict()
     return json.loads(json.dumps(result).replace(json.dumps(path.name)[1:-1], "DATA"))
 
@@ -252,7 +257,7 @@ def test_titles_empty_edges_and_repeated_heads(tmp_path: Path) -> None:
 
 
 def test_sheets_are_named(tmp_path: Path) -> None:
-    """One with a table is taken; of several, each can be typed as the error has it, or by ``table``."""
+    """One with a table is taken; of several, each can be typed as the error has it."""
     one = book(tmp_path / "one.xlsx", notes=[["by X"]], data=ROWS, empty=[])
     two = book(tmp_path / "two.xlsx", **{"first": ROWS, "the second": [["h"], [1], [2]], "third": ROWS[::-1]})
 
@@ -264,16 +269,14 @@ def test_sheets_are_named(tmp_path: Path) -> None:
     assert typed is not None
     assert open_source(tmp_path / typed[1]).columns == ("g", "s")
     assert open_source(f"{two}#the%20second").columns == ("h",)
-    assert open_source(two, table="the second").columns == open_source(f"{two}#the second").columns
+    assert open_source(f"{two}#the%20second").columns == open_source(f"{two}#the second").columns
     with pytest.raises(DataError, match="frist"):
-        open_source(two, table="frist")
-    with pytest.raises(UsageError):
-        open_source(f"{two}#first", table="third")
+        open_source(f"{two}#frist")
     with pytest.raises(UsageError):
         open_source(two, delimiter=";")
     pq.write_table(pa.table({"g": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(UsageError, match="table"):
-        open_source(tmp_path / "a.parquet", table="x")
+    with pytest.raises(DataError, match="leave out #x"):
+        open_source(f"{tmp_path / 'a.parquet'}#x")
     (tmp_path / "b.xlsx#x.csv").write_text("g\n1\n")
     assert open_source(tmp_path / "b.xlsx#x.csv").columns == ("g",)
 

@@ -106,7 +106,7 @@ def test_a_view_reads_nothing_of_the_machine(
         ["compare", url],
         ["audit", url.removesuffix("#loans"), *query],
     ):
-        status, out, err = call(*line, "--protected", "race", "--missing-group", "group", "--no-config")
+        status, out, err = call(*line, "--protected", "race", "--missing", "race=group", "--no-config")
         assert status == 2
         assert SECRET not in out + err
     assert sorted(tmp_path.rglob("*")) == before

@@ -493,7 +493,7 @@ def test_options_of_other_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="CSV files"):
         open_source(tmp_path / "d.csv", delimiter=";")
     with pytest.raises(UsageError, match="for databases"):
-        open_source(tmp_path / "d.csv", table="x")
+        open_source(tmp_path / "d.csv", sql="SELECT 1")
 
 
 def test_the_table_of_formats_is_that_of_the_code() -> None:

@@ -141,12 +141,12 @@ def test_values_mean_what_they_say(many: bool, types: str, request: pytest.Fixtu
     for name, (_, _, groups) in TYPES.items():
         if not many and name not in ("numeric", "uuid", "enum", "time zone", "nan"):
             continue  # the others go the same way, but for a domain, which is known of a query alone
-        read = {"sql": "SELECT * FROM types"} if many else {"table": "types"}
-        asked: Any = {"protected": name, "missing_group": "group", "bands": {name: "values"}, **read}
-        content = fairfix.audit(types, **asked).to_dict()["attributes"][0]["groups"]
+        where, read = (types, {"sql": "SELECT * FROM types"}) if many else (f"{types}#types", {})
+        asked: Any = {"protected": name, "missing": {name: "group"}, "bands": {name: "values"}, **read}
+        content = fairfix.audit(where, **asked).to_dict()["attributes"][0]["groups"]
         assert sorted(group["group"] for group in content) == groups, name
     with pytest.raises(DataError, match="'bad' is of type list"):
-        fairfix.audit(types, table="types", protected="bad")
+        fairfix.audit(f"{types}#types", protected="bad")
 
 
 def test_hostile_names_and_values_are_names_and_values(server: str, request: pytest.FixtureRequest) -> None:
@@ -199,24 +199,24 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
         connection.execute("CREATE ROLE nosy LOGIN PASSWORD 'nosy'")
     nosy = server.replace("owner:" + quote(PASSWORD, safe=""), "nosy:nosy")
     for arguments, words in [
-        ((server, "--table", "loanz"), "did you mean 'loans'?"),
-        ((nosy, "--table", "loans"), "permission denied"),
-        ((nosy.replace("nosy:nosy", "nosy:h3mlig"), "--table", "loans"), "authentication failed"),
-        ((server + "x", "--table", "loans"), "does not exist"),
+        ((f"{server}#loanz",), "did you mean 'loans'?"),
+        ((f"{nosy}#loans",), "permission denied"),
+        ((nosy.replace("nosy:nosy", "nosy:h3mlig") + "#loans",), "authentication failed"),
+        ((server + "x#loans",), "does not exist"),
         ((server, "--sql", "SELECT * FROM loans; DROP TABLE loans"), "2 statements"),
         (
             (server, "--sql", "WITH d AS (DELETE FROM loans RETURNING *) SELECT * FROM d"),
             "not a read-only query",
         ),
         ((server, "--sql", "SELECT race, nope FROM loans"), "nope"),
-        ((server, "--table", "loans", "--score", "town"), "numbers are needed"),
+        ((f"{server}#loans", "--score", "town"), "numbers are needed"),
     ]:
         status, out, err = call("audit", *arguments, "--protected", "race", "--no-config")
         assert (status, out) == (2, "")
         assert words in err
         assert err.count("\n") < 12
         assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe=""), "h3mlig", "nosy"))
-    assert call("audit", server, "--table", "risk.good", "--protected", "race", "--no-config")[0] == 0
+    assert call("audit", f"{server}#risk.good", "--protected", "race", "--no-config")[0] == 0
 
 
 def test_predictions_of_a_table_become_a_table_beside_it(
@@ -298,11 +298,11 @@ def test_the_password_is_in_nothing_that_is_written(
         assert status in (0, 2), err
         written.append(out + err)
 
-    asked = ("--table", "loans", "--protected", "race", "--score", "score")
+    asked = ("--protected", "race", "--score", "score")
     outs = [f"--out={kind}=out.{i}" for i, kind in enumerate(("json", "html", "markdown", "junit"))]
     run(
         "audit",
-        url,
+        f"{url}#loans",
         *asked,
         "--config",
         "fairfix.toml",
@@ -315,13 +315,13 @@ def test_the_password_is_in_nothing_that_is_written(
         json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1
     )
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    run("audit", bare, *asked, "--config", "fairfix.toml")
-    run("audit", f"{bare}?password={quote(PASSWORD, safe='')}", *asked, "--dry-run")
-    run("audit", url, *asked, "--show-settings")
-    run("audit", url, "--table", "loans", "--protected", "no", "--debug", "--out", "json=bad.json")
-    run("audit", url, "--table", "loans")
-    run("audit", f"{url}x", *asked, "--debug")
-    run("repair", url, *asked, "--method", "ramp", "-o", "r.fairfix", "--config", "fairfix.toml")
+    run("audit", f"{bare}#loans", *asked, "--config", "fairfix.toml")
+    run("audit", f"{bare}?password={quote(PASSWORD, safe='')}#loans", *asked, "--dry-run")
+    run("audit", f"{url}#loans", *asked, "--show-settings")
+    run("audit", f"{url}#loans", "--protected", "no", "--debug", "--out", "json=bad.json")
+    run("audit", f"{url}#loans")
+    run("audit", f"{url}x#loans", *asked, "--debug")
+    run("repair", f"{url}#loans", *asked, "--method", "ramp", "-o", "r.fairfix", "--config", "fairfix.toml")
     run("predict", "r.fairfix", f"{url}#loans", "-o", "p.parquet")
     run("inspect", "r.fairfix")
     written += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()]

@@ -171,11 +171,12 @@ def test_missing_groups_stop_the_run_unless_a_policy_says_otherwise() -> None:
     table = pa.table({"g": ["a", None, "b"], "score": [0.1, 0.2, 0.3]})
     columns = Columns(("g",), score="score")
 
-    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*`missing_group=group`"):
+    with pytest.raises(DataError, match=r"missing group \(g\) in 1 of 3 rows.*`missing=g=group`"):
         scan(open_source(table), Reading(columns))
     grouped = scan(open_source(table), Reading(columns, missing_group="group")).counts
     dropped = scan(open_source(table), Reading(columns, missing_group="drop")).counts
-    assert grouped.cells == ((MISSING,), ("a",), ("b",))
+    own = scan(open_source(table), Reading(columns, missing_group="drop", missing_of={"g": "group"})).counts
+    assert own.cells == grouped.cells == ((MISSING,), ("a",), ("b",))
     assert (dropped.read, dropped.used, dropped.excluded) == (3, 2, {"missing group (g)": 1})
 
 
@@ -332,7 +333,7 @@ def test_ten_thousand_groups_are_an_identifier() -> None:
     """The message offers what can be done."""
     table = pa.table({"g": [f"g{i}" for i in range(10_000)], "score": np.linspace(0, 1, 10_000)})
 
-    with pytest.raises(ColumnError, match=r"more than 1,000 distinct values.*`max_groups`"):
+    with pytest.raises(ColumnError, match=r"more than 1,000 distinct values.*`bands=g=values`"):
         scan(open_source(table), Reading(Columns(("g",), score="score")))
 
 

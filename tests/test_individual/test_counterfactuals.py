@@ -333,7 +333,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
     )
 
     def score(rows: pd.DataFrame) -> np.ndarray:
-        return np.asarray(fairfix.predict(made, rows, duplicate_ids="share")["prediction"])
+        return np.asarray(fairfix.predict(made, rows, duplicates="share")["prediction"])
 
     own = pd.Series(score(new), new["person"])[copies["person"]].to_numpy()
     gap, flips = gap_and_flips(own, copies["person"].to_numpy(), score(whole))

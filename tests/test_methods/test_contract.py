@@ -525,7 +525,7 @@ def test_a_single_row_is_a_row_of_the_batch(method: type[Repairer]) -> None:
     ]  # fmt: skip
     for change in odd:
         answers(repaired, {**rows[0], **change})
-        answers(repaired, {**rows[0], **change}, missing="abstain", unseen_group="abstain")
+        answers(repaired, {**rows[0], **change}, missing="abstain", unseen="abstain")
     for name in rows[0]:
         answers(repaired, {own: entry for own, entry in rows[0].items() if own != name})
 

@@ -237,7 +237,7 @@ def test_a_learner_is_named_in_the_artifact_and_the_report(tmp_path: Path) -> No
     """By its class and what was chosen of it; several are selected from; a rerun leaves the same bytes."""
     ways: list[Any] = ["linear", LogisticRegression(C=0.1)]
     given: dict[str, Any] = {"protected": "sex", "label": "rich", "id": "person", "features": list(NAMES)}
-    given |= {"method": "fair-regression", "learner": ways, "slack": 0.2, "missing_group": "error"}
+    given |= {"method": "fair-regression", "learner": ways, "slack": 0.2, "missing": "error"}
     many = [
         fairfix.repair(frame(), output=str(tmp_path / name), **given) for name in ("a.fairfix", "b.fairfix")
     ]
@@ -843,7 +843,7 @@ def test_the_protected_column_is_needed_only_as_a_feature(call: Call, tmp_path: 
     status, _, err = call("predict", artifact, str(tmp_path / "other.parquet"), "-o", str(tmp_path / "o.csv"))
     assert status == 2
     assert "group 'x'" in err
-    options = ["-o", str(tmp_path / "o.parquet"), "--unseen-group", "base"]
+    options = ["-o", str(tmp_path / "o.parquet"), "--unseen", "original"]
     assert call("predict", artifact, str(tmp_path / "other.parquet"), *options)[0] == 0
     found = pq.read_table(tmp_path / "o.parquet")
     assert found.column_names[-3:] == ["prediction", "decision", "randomized"]

@@ -510,7 +510,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pq.read_table(to)["prediction"].to_numpy().tobytes() == plain["prediction"].to_numpy().tobytes()
 
 
-@pytest.mark.parametrize("policy", ["error", "abstain", "base"])
+@pytest.mark.parametrize("policy", ["error", "abstain", "original"])
 def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A group that the fit has not seen is an error, left out, or decided by the plain model."""
     data, new = tmp_path / "data.parquet", tmp_path / "new.parquet"
@@ -518,7 +518,7 @@ def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     pq.write_table(frame(seed=1, many=300, groups=3), new)
     out = str(tmp_path / "a.fairfix")
     basic = ["--method", "logloss", "--protected", "race", "--id", "person", "--features", "age,job"]
-    assert run(["repair", str(data), *basic, "--unseen-group", policy, "-o", out, "-q", "--no-config"]) == 0
+    assert run(["repair", str(data), *basic, "--unseen", policy, "-o", out, "-q", "--no-config"]) == 0
     status = run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"])
 
     if policy == "error":

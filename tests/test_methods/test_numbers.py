@@ -243,18 +243,16 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
     made = fairfix.repair(data, **GIVEN).repaired
     new = data.head(5).assign(age=[40.0, np.nan, 50.0, np.inf, -np.inf])
     with pytest.raises(
-        DataError, match=r"column 'age' is missing in 1 of the 5 rows from row 1 .*unseen_group=base"
+        DataError, match=r"column 'age' is missing in 1 of the 5 rows from row 1 .*unseen=original"
     ):
         made.predict(new)
     with pytest.raises(DataError, match="'age' is missing"):
         made.predict({**new.iloc[1].to_dict(), "age": None})
-    abstained = made.predict(new, unseen_group="abstain")
+    abstained = made.predict(new, unseen="abstain")
     assert abstained["p_positive"].isna().tolist() == [False, True, False, False, False]
-    based = made.predict(new, unseen_group="base")
+    based = made.predict(new, unseen="original")
     assert based["p_positive"][1] == float(data["score"][1] >= 0.5)
-    assert (
-        made.predict({**new.iloc[1].to_dict()}, unseen_group="base")["p_positive"] == based["p_positive"][1]
-    )
+    assert made.predict({**new.iloc[1].to_dict()}, unseen="original")["p_positive"] == based["p_positive"][1]
     with pytest.raises(ColumnError, match="age"):
         made.predict(new.assign(age="old"))
 
@@ -277,8 +275,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"protected_number": "nobody"}, "no column 'nobody'"),
         ({"protected_number": "name"}, "column 'name' has type .*string; it must contain numbers"),
         ({"protected_number": "same"}, "column 'same' has the number 3 in all rows"),
-        ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing_group=drop`"),
-        ({"protected_number": "gaps", "missing_group": "group"}, "missing number .*`missing_group=drop`"),
+        ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing=drop`"),
         ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
         (
             {"protected": "name"},
@@ -310,7 +307,7 @@ def test_rows_without_a_number_are_dropped_where_that_is_asked() -> None:
     """Every row is accounted for, and the rest are repaired as if the others had not been there."""
     data = frame(rows=300).astype({"age": float})
     data.loc[[3, 50], "age"], data.loc[[50, 77, 78], "income"] = np.nan, np.nan
-    given = {**GIVEN, "protected_number": ["age", "income"], "missing_group": "drop"}
+    given = {**GIVEN, "protected_number": ["age", "income"], "missing": "drop"}
     result = fairfix.repair(data, **given)
 
     assert result.content["data"]["rows"] == {

@@ -288,8 +288,8 @@ def test_a_row_without_probabilities_is_named_by_its_number_in_the_data() -> Non
     ):
         with pytest.raises(DataError, match=f"column '{column}' is missing in row 124\\b(?! of those used)"):
             task()
-    with pytest.raises(DataError, match="`unseen_group` does not apply"):
-        fairfix.predict(made, data, unseen_group="base")
+    with pytest.raises(DataError, match="`unseen` does not apply"):
+        fairfix.predict(made, data, unseen="original")
 
 
 def test_soft_groups_stand_in_a_comparison() -> None:

@@ -116,7 +116,7 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "method": "ramp",
         "protected": "real",
         "bands": "real=-0.5,0,0.8",
-        "missing_group": "group",
+        "missing": "real=group",
     },
     "linear model": {"method": "sensei", "features": FEATURES},
     "trees": {"method": "sensei", "features": FEATURES},
@@ -359,7 +359,7 @@ def test_an_unknown_group_gets_the_base_where_the_artifact_says_so(tmp_path: Pat
             score="score",
             id="id",
             method=method,
-            unseen_group="base",
+            unseen="original",
         ).repaired
         frame = rows().head(60).assign(race="x")
         inputs = frame.astype(object).where(frame.notna(), None).to_dict("records")
@@ -395,7 +395,7 @@ def test_the_vectors_know_that_an_unseen_crossing_gets_the_base() -> None:
     """Race c and sex f were there in the fit, but never in one row."""
     frame = rows()[(rows()["race"] != "c") | (rows()["sex"] != "f")]
     given: dict[str, Any] = {"label": "label", "score": "score", "id": "id", "method": "ramp"}
-    made = fairfix.repair(frame, protected=["race", "sex"], unseen_group="base", **given).repaired
+    made = fairfix.repair(frame, protected=["race", "sex"], unseen="original", **given).repaired
 
     whole = document(made, exported(made))
 
@@ -455,9 +455,7 @@ def test_the_vectors_of_an_artifact_are_what_it_predicts(name: str, tmp_path: Pa
     loaded = Repaired.load(tmp_path / "r.fairfix")
     kept = loaded.facts["vectors"]
 
-    again = fairfix.predict(
-        replace(loaded, unseen_group="abstain"), pd.DataFrame(kept["rows"]), missing="abstain"
-    )
+    again = fairfix.predict(replace(loaded, unseen="abstain"), pd.DataFrame(kept["rows"]), missing="abstain")
 
     table = pa.Table.from_pandas(again)
     assert {column: table[column].to_pylist() for column in kept["results"]} == kept["results"]

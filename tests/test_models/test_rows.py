@@ -81,15 +81,15 @@ def test_the_rules_of_the_artifact_hold(repaired: Repaired, rows: pd.DataFrame) 
     row: dict[str, Any] = rows.loc[0].to_dict()
     with pytest.raises(DataError, match="group 'z'"):
         repaired.predict({**row, "race": "z"})
-    assert repaired.predict({**row, "race": "z"}, unseen_group="abstain")["decision"] is None
-    base = repaired.predict({**row, "race": "z", "score": 0.9}, unseen_group="base")
+    assert repaired.predict({**row, "race": "z"}, unseen="abstain")["decision"] is None
+    base = repaired.predict({**row, "race": "z", "score": 0.9}, unseen="original")
     assert (base["p_positive"], base["decision"]) == (1.0, 1)
     with pytest.raises(DataError, match="missing score"):
         repaired.predict({**row, "score": None})
     assert repaired.predict({**row, "score": None}, missing="abstain")["p_positive"] is None
     with pytest.raises(DataError, match="repeated"):
         repaired.predict([row, row])
-    assert len(repaired.predict([row, row], duplicate_ids="share")) == 2
+    assert len(repaired.predict([row, row], duplicates="share")) == 2
     with pytest.raises(DataError, match="no column 'race'"):
         repaired.predict({name: row[name] for name in ("person", "score")})
     with pytest.raises(DataError, match="group"):  # a key that only one row lacks is a missing value
@@ -100,8 +100,8 @@ def test_the_rules_of_the_artifact_hold(repaired: Repaired, rows: pd.DataFrame) 
     ("given", "word"),
     [
         ({"missing": "abstian"}, "did you mean 'abstain'"),
-        ({"unseen_group": "drop"}, "unseen_group"),
-        ({"duplicate_ids": "x"}, "duplicate_ids"),
+        ({"unseen": "drop"}, "unseen"),
+        ({"duplicates": "x"}, "duplicates"),
         ({"model": "m.skops"}, "leave out `model`"),
     ],
 )

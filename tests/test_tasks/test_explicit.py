@@ -58,7 +58,6 @@ VALUES: Mapping[str, Any] = {
     "decimal": ",",
     "encoding": "utf-8",
     "header": True,
-    "table": "t",
     "sql": "select * from t limit 200",
     "protected": "sex",
     "label": "yes",
@@ -71,7 +70,6 @@ VALUES: Mapping[str, Any] = {
     "strata": "sex",
     "threshold": 0.3,
     "score_scale": "raw",
-    "max_groups": 2,
     "task": "regression",
     "noise": NOISE,
     "bands": {"x": [0]},
@@ -88,13 +86,12 @@ VALUES: Mapping[str, Any] = {
     "radius": 0.1,
     "suppress_below": 100,
     "profile": "ugesp",
-    "exclude_small": "why",
     "part": "0:0.5",
     "id": "key",
     "counterfactuals": pd.DataFrame({"key": ["k1"], "x": [0.5]}),
     "unlabelled": people().drop(columns="label"),
     "group": "used",
-    "duplicate_ids": "share",
+    "duplicates": "share",
     "holdout": 0.5,
     "validation": 0.4,
     "pairs": pd.DataFrame({"p": ["k1"], "q": ["k2"]}),
@@ -116,8 +113,7 @@ OTHERWISE: Mapping[str, str] = {
     "threads": "it changes no number, by design",
     "cluster": "it changes no number, by design",
     "missing": "of rows with gaps, and there are none",
-    "missing_group": "of rows with gaps, and there are none",
-    "unseen_group": "it is kept in the artifact, for rows to come",
+    "unseen": "it is kept in the artifact, for rows to come",
 }
 """Parameters that are not in the law, and why."""
 
@@ -175,7 +171,7 @@ CONTEXTS: Mapping[str, tuple[Callable[..., Any], type, Callable[[Path], dict[str
     "audit of a database": (
         fairfix.audit,
         AuditRequest,
-        lambda at: {"data": f"duckdb://{at / 'people.duckdb'}", "table": "t", **ROLES},
+        lambda at: {"data": f"duckdb://{at / 'people.duckdb'}#t", **ROLES},
     ),
     "ramp": (fairfix.repair, RepairRequest, lambda _: {"data": people(), **ROLES, "method": "ramp"}),
     "ramp of margins": (

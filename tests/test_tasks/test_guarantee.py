@@ -664,14 +664,14 @@ def test_ids_that_repeat_are_refused() -> None:
     data.loc[5, "id"] = data.loc[9, "id"]
 
     with pytest.raises(UsageError, match=r"1 rows repeat an ID in 'id'.*keep one row per ID"):
-        made(data, duplicate_ids="share")
+        made(data, duplicates="share")
 
 
 def test_people_of_rows_that_are_left_out_are_promised_nothing() -> None:
     data = rows()
     data.loc[:39, "race"] = None
 
-    text = made(data, missing_group="drop").content["guarantee"]["says"]
+    text = made(data, missing="drop").content["guarantee"]["says"]
 
     assert "it does not cover people like the 40 rows that were left out" in text
 

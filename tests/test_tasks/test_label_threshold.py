@@ -57,7 +57,7 @@ def stored(data: pd.DataFrame, kind: str, folder: Path) -> Any:
         with sqlite3.connect(path) as base:
             data.to_sql("x", base, index=False)
         base.close()
-    return str(path) if kind not in ("duckdb", "sqlite") else f"{kind}:///{path}"
+    return str(path) if kind not in ("duckdb", "sqlite") else f"{kind}:///{path}#x"
 
 
 def numbers(result: Any) -> str:
@@ -78,8 +78,7 @@ def test_a_threshold_is_the_column_of_0_and_1_that_it_makes(
     if kind in ("duckdb", "sqlite"):
         pytest.importorskip("ibis")
     made = data.assign(yes=SIGNS[sign](data.income, limit).astype(int)).drop(columns="income")
-    table = {"table": "x"} if kind in ("duckdb", "sqlite") else {}
-    result = AUDIT(stored(data, kind, tmp_path), protected="race", label=f"income{sign}{limit}", **table)
+    result = AUDIT(stored(data, kind, tmp_path), protected="race", label=f"income{sign}{limit}")
 
     assert numbers(result) == numbers(AUDIT(made, protected="race", label="yes"))
     assert result.content["settings"]["label_threshold"] == f"{sign}{limit}"
@@ -92,7 +91,7 @@ def test_a_missing_number_is_a_missing_label(kind: str, tmp_path: Path) -> None:
         pytest.importorskip("ibis")
     data = rows()
     data.loc[::7, "income"] = np.nan
-    given_ = {"protected": "race", "label": "income>6.9"} | ({"table": "x"} if kind == "duckdb" else {})
+    given_ = {"protected": "race", "label": "income>6.9"}
     source = stored(data, kind, tmp_path)
     with pytest.raises(FairfixError, match="missing"):
         AUDIT(source, **given_)

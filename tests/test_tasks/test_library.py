@@ -154,8 +154,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "A profile": (
         "audit",
-        "--protected race --profile ll144 --exclude-small few",
-        {"protected": "race", "profile": "ll144", "exclude_small": "few"},
+        "--protected race --profile ll144(exclude_small=0.02)",
+        {"protected": "race", "profile": "ll144(exclude_small=0.02)"},
     ),
     "ramp": (
         "repair",
@@ -281,14 +281,12 @@ def test_an_earlier_result_may_be_in_memory(rows: pd.DataFrame) -> None:
 
 
 VALUES: dict[str, Any] = {
-    "table": "loans",
     "sql": "SELECT 1",
     "noise": "noise.csv",
     "assume": "eps=0.1",
     "comparable": "town=north,south",
     "radius": 0.1,
     "profile": "ll144",
-    "exclude_small": "few",
     "check": "change<=0.1",
     "baseline": "old.json",
     "methods": "ramp",
@@ -365,11 +363,11 @@ def texts(value: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            {"protected": "race", "missing_group": "keep"},
-            "`missing_group`: 'keep' is none of error, group, drop",
-        ),
-        ({"protected": "race", "max_groups": 1}, "`max_groups`: 1 is below 2"),
+        ({"protected": "race", "missing": "keep"}, "`missing=keep`: 'keep' is none of error, drop"),
+        ({"protected": "race", "missing": "group"}, "write COLUMN=group"),
+        ({"protected": "race", "missing": "label=group"}, "'label' is not a group column; these are race"),
+        ({"protected": "race", "missing": {"nobody": "drop"}}, "'nobody' is not a column with a role"),
+        ({"protected": "race", "confidence": 0.1}, "`confidence`: 0.1 is below 0.5"),
         ({"protected": "race", "threshold": "half"}, "`threshold`: 'half' is not a number"),
         ({}, "`protected=COLUMN`"),
     ],

@@ -143,10 +143,8 @@ def test_marks_that_are_made_missing_meet_the_policy() -> None:
     with pytest.raises(fairfix.errors.DataError):
         fairfix.audit(data, protected="race", merge=merge)
     gone = plain.assign(race=plain["race"].where(plain["race"] != "c"))
-    for policy in ("drop", "group"):
-        assert not differences(
-            audited(gone, missing_group=policy), audited(data, merge=merge, missing_group=policy)
-        )
+    for policy in ("drop", "race=group"):
+        assert not differences(audited(gone, missing=policy), audited(data, merge=merge, missing=policy))
 
 
 def test_a_repair_keeps_what_was_merged() -> None:

@@ -338,7 +338,7 @@ def test_people_without_a_group_count_among_those_whose_class_changes(rho: float
     gone = rng.random(800) < 0.3
     data = people().assign(sex=people()["sex"].where(~gone))
     data.loc[gone & (rng.random(800) < 0.8), "job"] = "poet"
-    given = {"solver": "regularizer", "group": "used", "missing_group": "group", "slack": 0.6}
+    given = {"solver": "regularizer", "group": "used", "missing": "sex=group", "slack": 0.6}
     result = repaired(data, rho=rho, **given)
     held = data.iloc[result.outcome.split.holdout]
     ways = [held, *(held.assign(sex=level) for level in "fm")]
@@ -379,11 +379,11 @@ def test_people_of_a_group_that_the_fit_has_not_seen_get_what_was_said_of_them()
         made.predict(rows)
     with pytest.raises(DataError, match="'x'"):
         made.predict(rows.iloc[0].to_dict())
-    out, plain = made.predict(rows, unseen_group="abstain"), made.predict(people())
+    out, plain = made.predict(rows, unseen="abstain"), made.predict(people())
     assert out["prediction"].isna().tolist() == [True] * 3 + [False] * 797
     assert out.filter(like="p_").isna().all(axis=1).sum() == 3
     pd.testing.assert_frame_equal(out.iloc[3:], plain.iloc[3:])
-    base = made.predict(rows, unseen_group="base")
+    base = made.predict(rows, unseen="original")
     assert base["prediction"].notna().all()
     assert np.abs(base.filter(like="p_").iloc[:3] - plain.filter(like="p_").iloc[:3]).max().max() > 0.01
     assert repaired().repaired.predict(rows)["prediction"].notna().all()

@@ -623,7 +623,7 @@ def test_a_repair_from_suppressed_counts_allows_for_the_rows_left_out(tmp_path: 
     }
     counted(frame, suppress_below=20, **asked).save(tmp_path / "x.counts")
     assert "few" not in json.dumps(CountFile.load(tmp_path / "x.counts").facts())
-    result = repair(str(tmp_path / "x.counts"), protected="race", unseen_group="abstain")
+    result = repair(str(tmp_path / "x.counts"), protected="race", unseen="abstain")
     hidden = result.content["counts"]["fit"]["left_out"]
     codes = [note.code for note in result.outcome.messages]
     done = result.repaired.predict(frame.assign(id=np.arange(len(frame)), town=frame["town"].astype(str)))

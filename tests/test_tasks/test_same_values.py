@@ -186,9 +186,9 @@ def test_a_repair_decides_rows_of_other_types_alike(by_id: bool, tmp_path: Path)
 
 
 SHARES: list[tuple[float, Any, str]] = [
-    (1.0, "base", "WARNING"),
+    (1.0, "original", "WARNING"),
     (0.6, "abstain", "WARNING"),
-    (0.1, "base", "INFO"),
+    (0.1, "original", "INFO"),
 ]
 
 
@@ -207,14 +207,14 @@ def test_rows_of_unseen_groups_are_counted(
     strange["group"] = strange["group"].astype(str)
     caplog.clear()
     with caplog.at_level("INFO", "fairfix"):
-        fairfix.predict(repaired, strange, unseen_group=policy)
+        fairfix.predict(repaired, strange, unseen=policy)
     said = [one for one in caplog.records if "lack" in one.getMessage()]
     assert [one.levelname for one in said] == [severity]
     for text in (f"{many:,} of {ROWS:,} rows", f"'new' {many // 3:,}", f"'New' {many - many // 3:,}"):
         assert text in said[0].getMessage()
     if severity == "WARNING":
         with pytest.warns(FairfixWarning, match="lack"):
-            repaired.repaired.predict(strange, unseen_group=policy)
+            repaired.repaired.predict(strange, unseen=policy)
 
 
 @pytest.mark.parametrize("by_id", [True, False])

@@ -157,7 +157,7 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
     [
         ({"baseline": "fair"}, "is the score itself"),
         ({"baseline": "nobody"}, "nobody"),
-        ({"noise_radius": "a=0.1"}, "description of noise"),
+        ({"noise": "radius:a=0.1"}, "description of noise"),
         ({"baseline": people(50)}, "`id`"),
         ({"baseline": {"schema": "fairfix.audit/1"}}, "is a saved result"),
     ],

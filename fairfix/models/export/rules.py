@@ -66,7 +66,7 @@ def exported(repaired: Repaired) -> Exported:
     settings, arrays = repaired.predictor.state()
     rule = Rule(repaired, settings, arrays)
     result = KINDS[repaired.predictor.kind](rule)
-    if repaired.unseen_group == "base" and ("levels" in settings or repaired.predictor.scales):
+    if repaired.unseen == "original" and ("levels" in settings or repaired.predictor.scales):
         unseen = rule.program.add("is_missing", result)
         result = rule.program.add("choose", unseen, rule.unrepaired(repaired.predictor.gives), result)
     if rule.uses_score:

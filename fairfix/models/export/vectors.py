@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.choices import UnseenGroup
+from fairfix.data.choices import Unseen
 from fairfix.data.codec import LONGEST_FAULT, need, shortened
 from fairfix.data.files import open_source
 from fairfix.data.reading import SCORE_RANGE
@@ -88,8 +88,8 @@ def _same_result(one: Any, other: Any) -> bool:
 
 def _answers(repaired: Repaired, rows: pa.Table) -> dict[str, Any]:
     """Return the draws of made-up rows, and what prediction on them gives."""
-    unseen: UnseenGroup = "base" if repaired.unseen_group == "base" else "abstain"
-    by_column = replace(repaired, base={"kind": "column"}, unseen_group=unseen)
+    unseen: Unseen = "original" if repaired.unseen == "original" else "abstain"
+    by_column = replace(repaired, base={"kind": "column"}, unseen=unseen)
     batches = by_column.predict_source(open_source(rows), missing_score="abstain")
     table = pa.Table.from_batches(batches)
     names = [name for name in by_column.output.names if name != "randomized"]
