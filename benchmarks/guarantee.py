@@ -75,11 +75,11 @@ class Case:
 METHODS = {
     "ramp": Case({"method": "ramp", "calibrate": "isotonic"}),
     "ramp, equal opportunity": Case({"method": "ramp", "constraint": "equal_opportunity"}, gap="positives"),
-    "ramp, ratio": Case({"method": "ramp"}, (0.8,), "min_ratio", "ratio"),
+    "ramp, ratio": Case({"method": "ramp"}, (0.8,), "least_ratio", "ratio"),
     "ramp, covariance": Case({"method": "ramp", "constraint": "covariance"}, (0.01, 0.02), gap="membership"),
-    "ramp, age": Case({"method": "ramp", "protected_number": "age"}, (0.02, 0.05), gap="age"),
+    "ramp, age": Case({"method": "ramp", "constraint": "covariance[age]"}, (0.02, 0.05), gap="age"),
     "ramp, soft groups": Case({"method": "ramp", "noise": "membership:own=p_own,other=p_other"}, gap="soft"),
-    "ramp, each of two columns": Case({"method": "ramp", "attributes": "each"}, gap="each"),
+    "ramp, each of two columns": Case({"method": "ramp", "constraint": "dp[each]"}, gap="each"),
     "logloss": Case({"method": "logloss", "features": ["score"]}),
     "fair-regression": Case({"method": "fair-regression"}, gap="values"),
     "sensei, equal rates": Case(
@@ -229,7 +229,8 @@ def row(name: str, title: str, case: Case, limit: float, parts: list[pd.DataFram
 
 def repaired(mine: pd.DataFrame, case: Case, limit: float, guarantee: float | None) -> Any:
     """Return the result of a repair; that of `robust` sees the recorded group and a survey."""
-    asked: dict[str, Any] = {**case.asked, case.limit: limit, "guarantee": guarantee, "id": "id"}
+    wanted = {"slack": limit} if case.limit == "slack" else {"constraint": f"dp.ratio>={limit}"}
+    asked: dict[str, Any] = {**case.asked, **wanted, "guarantee": guarantee, "id": "id"}
     if case.gap != "true":
         asked["protected"] = {"each": ["group", "second"], "age": None, "soft": None}.get(case.gap, "group")
         return fairfix.repair(mine.drop(columns="recorded"), label="label", score="score", **asked)
@@ -245,7 +246,7 @@ def repaired(mine: pd.DataFrame, case: Case, limit: float, guarantee: float | No
 KINDS: dict[str, dict[str, Any]] = {
     "parity 0.1": {"method": "ramp", "slack": 0.1},
     "equalized odds 0.15": {"method": "ramp", "constraint": "equalized_odds", "slack": 0.15},
-    "ratio 0.8": {"method": "ramp", "min_ratio": 0.8},
+    "ratio 0.8": {"method": "ramp", "constraint": "dp.ratio>=0.8"},
     "log loss 0.1": {"method": "logloss", "features": ["x"], "slack": 0.1},
     "distributions 0.1": {"method": "fair-regression", "group": "used", "slack": 0.1},
     "distributions 0.15, learned": {
@@ -301,15 +302,14 @@ def world(asked: dict[str, Any], groups: int, rows: int, seed: int) -> tuple[boo
     result = fairfix.repair(mine, guarantee=0.95, **columns, **asked)
     given, told = result.repaired.predict(fresh), result.content["guarantee"]
     chance = np.asarray(given["p_positive" if "p_positive" in given else "prediction"], dtype=float)
-    if asked.get("constraint"):
+    ratio = "ratio" in asked.get("constraint", "")
+    if asked.get("constraint") and not ratio:
         own = [(fresh["label"] == label).to_numpy() for label in (0, 1)]
         gap = max(float(np.ptp(rates(chance[one], fresh["group"].to_numpy()[one]))) for one in own)
     else:
-        what = (
-            "ratio" if "min_ratio" in asked else "values" if asked["method"] == "fair-regression" else "rates"
-        )
+        what = "ratio" if ratio else "values" if asked["method"] == "fair-regression" else "rates"
         gap = gap_of(fresh, chance, what)
-    false = gap < told["bound"] - TOLD if "min_ratio" in asked else gap > told["bound"] + TOLD
+    false = gap < told["bound"] - TOLD if ratio else gap > told["bound"] + TOLD
     return told["holds"], false, told["bound"]
 
 

@@ -318,6 +318,9 @@ def check_results(
         of = check.comparison
         asked = [b for b in blocks if of.attribute in (None, b.attribute)]
         gone = [name for name in left_out if of.attribute in (None, name)]
+        if check.each:
+            asked = [b for b in asked if len(b.columns) == 1]
+            gone = [name for name in gone if len(left_out[name]) == 1]
         yield from (_unknown(check, name, left_out[name], "not_shown", few) for name in gone)
         if not asked and not gone:
             raise UsageError(
@@ -365,7 +368,7 @@ UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `no
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
     "under_flips": "add `individual` and the model file (`model`)",
-    "with_number": "it needs a repair by `method=ramp` with `protected_number=COLUMN`",
+    "with_number": "it needs a repair by `method=ramp` with `constraint=covariance[COLUMN]`",
     "within_radius": "add `individual`, the model file and `radius`; only transport_cost has it",
     "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
     "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",

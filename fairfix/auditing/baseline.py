@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,15 +35,11 @@ from typing import Any
 from fairfix.auditing.as_json import AUDIT_SCHEMA, CLASSES_SCHEMA, SAVED_AUDIT, check_dict, form, value_of
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.grammar import read_one
 from fairfix.auditing.results import CheckResult, Value
 from fairfix.data.choices import GateOn
 from fairfix.data.codec import LONGEST_FAULT, shortened
 from fairfix.errors import DataError, UsageError
-
-_OF_CHANGE = re.compile(
-    r"\s*(?:(?P<metric>\w+(?:\.\w+)*)\.)?change\s*(?P<where>\[.*\])?\s*(?P<limit>[<>].*|)"
-)
-"""A check of a change: ``dp.difference.change[race]<=0.02``, or ``change<=0.02`` for all usual comparisons."""
 
 NOTHING = Value(math.nan, -math.inf, math.inf)
 
@@ -75,20 +70,20 @@ class Allowance:
         UsageError
             The text is no check of a change, or demands that a number gets better.
         """
-        match = _OF_CHANGE.fullmatch(text)
-        if match is None:
+        of_value = without_change(text)
+        if of_value is None:
             raise UsageError(f"cannot read the check {text!r}; write it like 'dp.difference.change<=0.02'")
-        if match["metric"]:
-            check = Check.parse(f"{match['metric']}{match['where'] or ''}{match['limit']}")
+        if of_value[:1].isalpha():
+            check = Check.parse(of_value)
             amount = check.limit if check.operator.startswith("<") else -check.limit
             out = cls(text.strip(), amount, replace(check, text=text.strip()))
         else:
             # read as a gap, which is worse where it is larger; ratios may fall by as much
-            if match["where"] or not match["limit"].startswith("<="):
+            if not of_value.startswith("<="):
                 raise UsageError(
                     f"check {text!r}: write 'change<=0.02', or 'dp.difference.change[race]<=0.02'"
                 )
-            out = cls(text.strip(), Check.parse(f"dp.difference{match['limit']}").limit)
+            out = cls(text.strip(), Check.parse(f"dp.difference{of_value}").limit)
         if out.amount < 0:
             raise UsageError(
                 f"check {text!r}: it would fail without any change; write how much worse the number may get"
@@ -103,8 +98,8 @@ class Allowance:
 
 def without_change(text: str) -> str | None:
     """Return the text of a check of a change without its word ``change``; None of another check."""
-    match = _OF_CHANGE.fullmatch(text)
-    return None if match is None else f"{match['metric'] or ''}{match['where'] or ''}{match['limit']}"
+    one = read_one(text)
+    return None if one is None else one.of_change
 
 
 def read_checks(texts: Iterable[str]) -> tuple[tuple[Check, ...], tuple[Allowance, ...]]:

@@ -8,7 +8,7 @@ A check states what must hold::
     eo.difference.to_overall<=0.05      scope: between_groups (default), to_overall, to_reference, within_strata
     ks[race]<=0.05                      only for the protected column race
     dp.difference.true_groups<=0.1      of the groups behind noisy ones (``noise``); under_n1: by the table alone
-    decision_covariance<=0.05           with a protected number, per standard deviation (``protected_number``)
+    decision_covariance<=0.05           with a protected number, per standard deviation (``covariance``)
     decision_flips<=0.01                fraction of rows whose decision changes with the group (``individual``)
     tpr.difference.rms_of_classes<=0.1  over the classes of a label (``task=multiclass``); mean_of_classes too
     accuracy.min>=0.7                   the worst group: min or max
@@ -27,17 +27,16 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
+from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
-from fairfix.data.canonical import canonical_group
 from fairfix.data.choices import GateOn, Undecided
-from fairfix.data.names import did_you_mean, written_attribute
+from fairfix.data.names import did_you_mean
 from fairfix.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -72,16 +71,11 @@ SEVERITIES: Mapping[str, Severity] = {
 """Level of a verdict where a format has levels; the worst verdict first."""
 
 OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
-"""Operator -> the same in the other direction."""
 
 AT_ANY_LIMIT = frozenset(
     ("not_computed", "not_shown", "not_comparable", "few_common_rows", "fit_only", "not_proven")
 )
 """Codes of checks that are undecided whatever the limit is, also where there is a value."""
-
-_SUBJECT = r"\s*(?P<subject>(?P<metric>\w+)(?P<rest>(?:\.\w+)*)\s*(?:\[(?P<where>.*)\])?)\s*"
-_EXPRESSION = re.compile(_SUBJECT + r"(?P<op>>=|<=|>|<)\s*(?P<limit>[^\s<>=]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -95,6 +89,8 @@ class Check:
     operator: str
     limit: float
     """The check holds where ``value operator limit``."""
+    each: bool = False
+    """Whether it is about each protected column by itself, and not about their intersections."""
 
     @classmethod
     def parse(cls, text: str, *, directed: bool = True) -> Check:
@@ -105,17 +101,20 @@ class Check:
         UsageError
             The text is no check, names something that does not exist, or, where ``directed``, demands what is worse.
         """
-        match = _EXPRESSION.fullmatch(text)
-        if match is None:
-            raise UsageError(
-                f"cannot read the check {text!r}; write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
-            )
+        one = read_one(text)
+        if one is None or not one.operator:
+            right = turned(text)
+            like = f"write '{right}'" if right else "write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
+            error = UsageError(f"cannot read the check {text!r}; {like}")
+            raise error.proposing(*([(text, right)] if right else []))
         try:
-            check = cls(text.strip(), _subject(match), match["op"], _limit(match["limit"]))
+            of = compared(one)
+            check = cls(text.strip(), of, one.operator, one.limit_on(of), one.each)
             if directed:
-                _require_direction(check, match)
+                _require_direction(check, one)
         except UsageError as error:
-            raise UsageError(f"check {text!r}: {error}").proposing(*_instead(text, match)) from None
+            instead = error.instead or _instead(one)
+            raise UsageError(f"check {text!r}: {error}").proposing(*instead) from None
         return check
 
     @property
@@ -178,54 +177,43 @@ def rule(judged: dict[str, Any], ruling: Ruling) -> None:
 
 def named(text: str) -> Comparison:
     """Return what a check without its limit looks at: ``dp.difference[race]``; ``UsageError`` where it is nothing."""
-    match = re.fullmatch(_SUBJECT, text)
-    if match is None:
+    one = read_one(text)
+    if one is None or one.operator:
         raise UsageError(f"cannot read {text!r}; write it like 'dp.difference' or 'ks[race]'")
-    return _subject(match)
+    return compared(one)
 
 
-def _subject(match: re.Match[str]) -> Comparison:
-    attribute, _, group = (part.strip() for part in (match["where"] or "").partition("="))
-    metric, parts = _metric(match["metric"]), match["rest"].split(".")[1:]
-    comparison = _of_one_group(metric, parts) if group else _comparison(metric, parts)
-    return replace(comparison, attribute=written_attribute(attribute), group=canonical_group(group) or None)
+def compared(one: Condition) -> Comparison:
+    """Return what a condition is about; UsageError where it is nothing."""
+    metric, parts = _metric(one.metric), list(one.parts)
+    comparison = _of_one_group(metric, parts) if one.group else _comparison(metric, parts)
+    return replace(comparison, attribute=one.attribute, group=one.group)
 
 
-def _instead(text: str, match: re.Match[str]) -> list[tuple[str, str]]:
+def _instead(one: Condition) -> list[tuple[str, str]]:
     """Return the check that is meant by a metric without a kind, or by a name such as ``dp_difference``."""
-    metric, ending, rest = match["metric"], "", match["rest"]
+    metric, ending = one.metric, ""
     if metric not in ALIASES and metric not in METRICS:
         metric, _, ending = metric.rpartition("_")
-    kind = ending if ending in KINDS else "difference" if match["op"].startswith("<") else "ratio"
-    if rest or ALIASES.get(metric, metric) not in METRICS or (ending and ending not in KINDS):
+    kind = ending if ending in KINDS else "difference" if one.operator.startswith("<") else "ratio"
+    if one.parts or ALIASES.get(metric, metric) not in METRICS or (ending and ending not in KINDS):
         return []
-    written = metric + f".{kind}" + text.strip()[len(match["metric"]) :]
+    written = metric + f".{kind}" + one.text()[len(one.metric) :]
     with suppress(UsageError):
         Check.parse(written)
-        return [(text, written)]
+        return [(one.written, written)]
     return []
 
 
-def _require_direction(check: Check, match: re.Match[str]) -> None:
+def _require_direction(check: Check, one: Condition) -> None:
     """Raise where a condition demands what is worse, and give the right one; not for what cannot exist."""
     of, worse = check.comparison, check.comparison.worse
     if not (of.group or of.exists) or not worse or (worse == "larger") == check.operator.startswith("<"):
         return
-    subject, sign, limit = match["subject"].strip(), match["op"], match["limit"]
+    right = one.text(operator=MIRRORED[one.operator])
     raise UsageError(
-        f"a check states what must hold, and {of.id} is worse where it is {worse}; "
-        f"write `check={subject}{MIRRORED[sign]}{limit}`"
+        f"a check states what must hold, and {of.id} is worse where it is {worse}; write `check={right}`"
     )
-
-
-def _limit(limit: str) -> float:
-    try:
-        value = float(limit)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(f"the limit {limit!r} is not a number")
-    return value
 
 
 def _metric(name: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fairfix.auditing.metrics import CLASS_METRICS, METRICS, Better, Metric
+from fairfix.data.names import quoted_name
 
 KINDS = ("difference", "ratio", "covariance", "min", "max")
 
@@ -74,6 +75,15 @@ ENDS = {"min": "smallest", "max": "largest"}
 """The kinds that take the value of one group, in words."""
 
 
+EACH = "each"
+"""The word for each attribute by itself, in place of a name."""
+
+
+def written(name: str) -> str:
+    """Return the name of an attribute or a group as it is written in brackets."""
+    return f'"{EACH}"' if name == EACH else quoted_name(name, "[]=*")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What a number compares, or of which single group it is."""
@@ -110,8 +120,8 @@ class Comparison:
 
     def text(self, more: str = "") -> str:
         """Return the text form with the attribute and the group; ``more`` stands behind the comparison."""
-        where = f"{self.attribute}{f'={self.group}' if self.group else ''}"
-        return f"{'.'.join(filter(None, (self.id, more)))}[{where}]"
+        names = (written(one) for one in (str(self.attribute), self.group) if one)
+        return f"{'.'.join(filter(None, (self.id, more)))}[{'='.join(names)}]"
 
     def to(self, scope: str) -> Comparison:
         """Return the comparison in another scope."""

@@ -126,7 +126,7 @@ NEEDS: Mapping[str, str] = {
     "second pass": "all rows, not only counts",
     "individual": "`individual`",
     "model": "a model file (`model`), which scores changed rows",
-    "number": "a protected number, in the evaluation of a repair by the method ramp (`protected_number`)",
+    "number": "a protected number, in the evaluation of a repair by the method ramp (`constraint=covariance[COLUMN]`)",
     "copies": "counterfactual copies of people (`counterfactuals`), with a model file or their scores",
 }
 """What data must have, in words."""
@@ -435,6 +435,7 @@ _ENTRIES: tuple[Metric, ...] = (
         interval="covariance with a number",
         kinds=(),
         scopes=("with_number",),
+        aliases=("covariance",),
         of="decisions",
         titles={"with_number": "covariance with decisions per standard deviation"},
     ),

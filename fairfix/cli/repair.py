@@ -250,6 +250,16 @@ def _apply_method_table(ctx: click.Context) -> None:
             ctx.params[part.name] = str(part.default)
 
 
+def _is_given(ctx: click.Context, name: str, constraint: str | None) -> bool:
+    """Tell whether something says the slack; a limit on the command line has precedence over the configuration."""
+    from fairfix.auditing.grammar import read
+
+    sources = [ctx.get_parameter_source(one) for one in (name, "constraint")]
+    if sources[0] is ParameterSource.DEFAULT_MAP and sources[1] is not ParameterSource.DEFAULT_MAP:
+        return not any(one.operator for one in read(constraint or ""))
+    return sources[0] not in (None, ParameterSource.DEFAULT)
+
+
 @click.command("repair", cls=RepairCommand)
 @options_of(RepairRequest, several=True)
 @option(
@@ -296,6 +306,8 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     from fairfix.tasks.repair import hyper_parameters, run_repair
 
     parameters = {name: given[name] for name in hyper_parameters() if name in given}
+    if not _is_given(ctx, "slack", parameters.get("constraint")):
+        parameters.pop("slack")
     if ":" in (parameters.get("learner") or ""):  # a file that was found may have said it
         raise UsageError(
             f"`learner={parameters['learner']}` would run the code that it names, which the command line never does; "

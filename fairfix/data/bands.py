@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.names import quoted_name, unquoted
 from fairfix.errors import ColumnError, UsageError
 
 if TYPE_CHECKING:
@@ -48,14 +49,16 @@ class NumbersAsGroupsError(ColumnError):
     """A column of groups has too many different numbers, and nothing says how to cut it."""
 
     def __init__(self, column: str, example: str = "") -> None:
-        exact = f"`bands={column}={example}`" if example else f"`bands={column}=NUMBER,NUMBER,...`"
+        key = quoted_name(column, "=")
+        exact = f"`bands={key}={example}`" if example else f"`bands={key}=NUMBER,NUMBER,...`"
+        number = f"covariance[{quoted_name(column, '[]=')}]"
         super().__init__(
             f"column {column!r} has more than {MOST_NUMBERS} different numbers, which does not look like groups; cut "
-            f"it into bands with {exact} or `bands={column}=quartiles`, or treat each number as a group with "
-            f"`bands={column}={EACH}`; a repair by `method=ramp` also takes it uncut, as `protected_number`"
+            f"it into bands with {exact} or `bands={key}=quartiles`, or treat each number as a group with "
+            f"`bands={key}={EACH}`; a repair by `method=ramp` also takes it uncut, as `constraint={number}`"
         )
         self.column = column
-        self.proposing(("", f"bands={column}={example or 'quartiles'}"))
+        self.proposing(("", f"bands={key}={example or 'quartiles'}"))
 
 
 def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edges | str]:
@@ -66,11 +69,12 @@ def parse_bands(bands: str | Iterable[str] | Mapping[str, Any]) -> dict[str, Edg
     out: dict[str, Edges | str] = {}
     if isinstance(bands, Mapping):
         bands = [
-            f"{name}={rule if isinstance(rule, (str, int, float)) else ','.join(map(str, rule))}"
+            f"{quoted_name(name, '=')}={rule if isinstance(rule, (str, int, float)) else ','.join(map(str, rule))}"
             for name, rule in bands.items()
         ]
     for text in [bands] if isinstance(bands, str) else bands:
         name, sign, rule = (part.strip() for part in text.rpartition("="))
+        name = unquoted(name)
         if not (sign and name and rule):
             raise UsageError(f"`bands={text}`: write COLUMN=NUMBER,NUMBER,... or COLUMN=quartiles")
         if name in out:
@@ -110,7 +114,9 @@ def written(edge: float) -> str:
 
 def described(bands: Mapping[str, Sequence[float]]) -> str:
     """Return bands as a user writes them: ``age=25,40``; none where there are none."""
-    rules = (f"{name}={','.join(map(written, edges)) or EACH}" for name, edges in bands.items())
+    rules = (
+        f"{quoted_name(name, '=')}={','.join(map(written, edges)) or EACH}" for name, edges in bands.items()
+    )
     return ", ".join(rules) or "none"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairfix.data.canonical import canonical_text
-from fairfix.data.names import split_names, with_values
+from fairfix.data.names import key_and_rest, split_names, with_values
 from fairfix.errors import UsageError
 
 MISSING = "(missing)"
@@ -37,13 +37,12 @@ def parse_merge(parts: Iterable[str]) -> dict[str, dict[str, str]]:
     """Read ``COLUMN=NAME,NAME`` of each part; a name with a comma or blanks at its ends is in double quotes."""
     out: dict[str, dict[str, str]] = {}
     for part in parts:
-        first, *others = split_names(part)
-        column, sign, name = first.partition("=")
-        if not sign or not column.strip():
+        column, sign, listed = key_and_rest(part)
+        if not sign or not column:
             raise UsageError(
                 f"`merge={part}`: write COLUMN=NAME,NAME,... such as race=Black,African American"
             )
-        names, own = [canonical_text(one) for one in (name, *others)], out.setdefault(column.strip(), {})
+        names, own = [canonical_text(one) for one in split_names(listed)], out.setdefault(column, {})
         for one in names:
             if own.get(one, names[0]) != names[0]:
                 raise UsageError(f"`merge={part}`: {one!r} is already merged into {own[one]!r}; name it once")

@@ -9,6 +9,9 @@ from typing import Any
 from fairfix.data.canonical import canonical_text
 from fairfix.errors import UsageError
 
+QUOTED = r'"(?:[^"]|"")*"'
+"""A name in double quotes, in which a double quote is doubled."""
+
 LISTED = re.compile(r'\s*([^,"=]*=)?"((?:[^"]|"")*)"\s*(?:,|$)|([^,]*)(?:,|$)')
 """A name of a list with commas: in double quotes, which may follow KEY=, or up to the next comma."""
 
@@ -40,10 +43,25 @@ def joined_names(names: Iterable[str]) -> str:
     return ",".join(map(quoted_name, names))
 
 
-def quoted_name(name: str) -> str:
-    """Return a name as one of a list with commas: in double quotes if it would be read as something else."""
-    plain = "," not in name and '"' not in name and name == name.strip()
+def quoted_name(name: str, signs: str = "") -> str:
+    """Return a name as one of a list: in double quotes if it has a comma, a quote or one of the ``signs``."""
+    plain = name == name.strip() and not set(name).intersection(f',"{signs}')
     return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def unquoted(text: str) -> str:
+    """Return the name that a text is, with or without double quotes around it."""
+    name = text.strip()
+    return name[1:-1].replace('""', '"') if re.fullmatch(QUOTED, name) else name
+
+
+def key_and_rest(text: str) -> tuple[str, str, str]:
+    """Return ``KEY``, ``=`` and the rest of ``KEY=REST``, as :meth:`str.partition` does; a key may be in quotes."""
+    match = re.match(rf"\s*({QUOTED})\s*(=|$)", text)
+    if match is None:
+        key, sign, rest = text.partition("=")
+        return key.strip(), sign, rest
+    return unquoted(match[1]), match[2], text[match.end() :]
 
 
 def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tuple[str, tuple[str, ...]]:
@@ -54,10 +72,12 @@ def column_and_values(text: str, columns: Sequence[str], parameter: str) -> tupl
     if compared := column_and_threshold(text, columns):
         return compared[0], ()
     places = [at for at, sign in enumerate(text) if sign == "="]
-    if text in columns or not places:
+    if text in columns:
         return text, ()
-    at = next((at for at in reversed(places) if text[:at].strip() in columns), places[0])
-    column, listed = text[:at].strip(), text[at + 1 :]
+    at = next((at for at in reversed(places) if text[:at].strip() in columns), -1)
+    column, sign, listed = (text[:at].strip(), "=", text[at + 1 :]) if at >= 0 else key_and_rest(text)
+    if not sign:
+        return column if text.lstrip().startswith('"') else text, ()
     names = [canonical_text(value) for value in split_names(listed)]
     if not listed.strip() or not column:
         raise UsageError(f"`{parameter}={text}`: write COLUMN=VALUE, such as {column or 'class'}=yes")
@@ -73,7 +93,8 @@ def column_and_threshold(text: str, columns: Sequence[str]) -> tuple[str, str] |
     if text in columns or match is None:
         return None
     column, sign, number = match.groups()
-    return (column.strip(), sign + number) if column.strip() in columns or "=" not in column else None
+    name = unquoted(column)
+    return (name, sign + number) if name in columns or "=" not in column or name != column.strip() else None
 
 
 def kept_threshold(text: str) -> str:
@@ -98,7 +119,7 @@ def of_column(text: str, columns: Sequence[str], column: str, parameter: str) ->
 
 def with_values(column: str, levels: Iterable[str]) -> str:
     """Return what :func:`column_and_values` reads: ``class=good``."""
-    return f"{column}={joined_names(levels)}"
+    return f"{quoted_name(column, '=')}={joined_names(levels)}"
 
 
 def attribute_name(columns: Iterable[str]) -> str:

@@ -25,6 +25,7 @@ from fairfix.data.spec import Rule
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.flips import Comparable
+from fairfix.methods.constraint import Constrained
 from fairfix.methods.problem import RepairProblem, only_label, require_rows
 from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
@@ -127,7 +128,7 @@ class Solver:
 
 
 @dataclass(frozen=True)
-class Repairer:
+class Repairer(Constrained):
     """Turns a problem into a repaired predictor. Holds hyper-parameters only; ``fit`` changes nothing here."""
 
     name: ClassVar[str]
@@ -158,6 +159,8 @@ class Repairer:
     def __post_init__(self) -> None:
         for name, rule in self.rules():
             rule.check(self.name, name, getattr(self, name))
+        if self.criteria:
+            self.take_limit()
         if self.solvers:
             self.check_reads(type(self.solver_in_force))
 
@@ -191,6 +194,8 @@ class Repairer:
             name, value = part.name, getattr(self, part.name)
             if name == "slack" or value == part.default or f"`{name}={value}`" == solver.option:
                 continue
+            if name == "constraint" and not any(name in one.reads for one in self.solvers.values()):
+                continue
             users = {one.option for one in self.solvers.values() if one.reads.get(name, only())(value)}
             if solver.option not in users:
                 users -= {"`solver=auto`"}  # which takes the place of others
@@ -217,11 +222,6 @@ class Repairer:
     def alike(self, protected: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return the attributes, by their columns, whose groups the slack holds alike: by default the cells of all."""
         return (tuple(protected),)
-
-    @property
-    def least_ratio(self) -> float | None:
-        """The least ratio of the rates of two groups that is held in place of a slack; None where a slack is."""
-        return None
 
     @property
     def rises(self) -> bool:
@@ -252,11 +252,6 @@ class Repairer:
     def membership(self) -> Mapping[str, str]:
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return {}
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Protected columns of numbers, which decisions may not go with; none where groups are recorded."""
-        return ()
 
     def without_copies(self, features: Sequence[str] | None) -> str:
         """Return why counterfactual copies are refused, and what would heed them; empty where they are heeded."""
@@ -420,6 +415,7 @@ class Repairer:
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)
+        self.check_attribute(groups.columns)
         if not (self.membership or self.numbers):
             require_two(groups.columns, groups.names)
         require_rows(problem)

@@ -120,7 +120,14 @@ class LogLoss(Learning):
         "equalized odds": {"constraint": "equalized_odds"},
     }
 
-    constraint: str = param("demographic_parity", "constraint to meet in expectation", choices=tuple(EVENTS))
+    criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
+
+    constraint: str = param(
+        "demographic_parity",
+        "constraint to meet in expectation: demographic_parity, equal_opportunity, predictive_equality or "
+        "equalized_odds, or a condition such as tpr.difference<=0.02",
+        text=True,
+    )
     group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",
@@ -140,7 +147,7 @@ class LogLoss(Learning):
         super().__post_init__()
         if self.holds == "given-label" and not self.about_labels:
             raise UsageError(
-                f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.constraint} is "
+                f"{self.name}: `holds=given-label` applies to constraints about labels, and {self.goal} is "
                 "not one; leave it out, or choose another `constraint`"
             )
         if self.holds == "given-label" and self.group == "unused":
@@ -171,7 +178,7 @@ class LogLoss(Learning):
     @property
     def about_labels(self) -> bool:
         """Whether the constraint is about rows of a label."""
-        return EVENTS[self.constraint] != (None,)
+        return EVENTS[self.goal] != (None,)
 
     @property
     def estimates(self) -> bool:
@@ -194,7 +201,7 @@ class LogLoss(Learning):
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds."""
-        return between_groups(self.constraint)
+        return between_groups(self.goal)
 
     def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
         """Return what selection makes large: minus the log loss."""
@@ -205,7 +212,7 @@ class LogLoss(Learning):
         game = (EstimatedGame if self.estimates else Game)(self, problem, label_of(problem))
         game.check_events()
         l2, tried = game.penalty()
-        base = _unconstrained(problem, self.constraint, self.basis, self.setting("intercept"), l2)
+        base = _unconstrained(problem, self.goal, self.basis, self.setting("intercept"), l2)
         best = game.solve(l2, self.slack, start=base if self.estimates else None)
         if game.design.differs and self.slack < 1.0:
             best = game.settled(best)
@@ -252,7 +259,7 @@ class LogLoss(Learning):
         """Yield the penalty and the multipliers."""
         yield Quantity("l2", l2, "half of it is the weight of the squared coefficients in the penalty")
         own = best.prices.reshape(-1, len(groups.levels))
-        for label, prices in zip(EVENTS[self.constraint], own, strict=True):
+        for label, prices in zip(EVENTS[self.goal], own, strict=True):
             where = "" if label is None else f" among rows with label {label:g}"
             for name, price in zip(groups.names, prices, strict=True):
                 yield Quantity("multiplier", price, f"dual value of the group's rate{where}", name)
@@ -274,7 +281,7 @@ class Game:
     @cached_property
     def inside(self) -> list[Bools]:
         """Rows of each event of the constraint."""
-        events = EVENTS[self.method.constraint]
+        events = EVENTS[self.method.goal]
         return [np.full(self.y.size, True) if label is None else self.y == label for label in events]
 
     @property
@@ -292,7 +299,7 @@ class Game:
     @property
     def gap(self) -> str:
         """Words for the gap that the slack bounds."""
-        of = Comparison.parse(between_groups(self.method.constraint))
+        of = Comparison.parse(between_groups(self.method.goal))
         return (of if self.problem.strata is None else of.to("within_strata")).title
 
     def gap_of(self, rates: Floats) -> float:
@@ -371,7 +378,7 @@ class Game:
         """Return ``c`` by label and group, shape (2, K)."""
         c = np.zeros((2, len(self.groups.levels)))
         own = (best.prices / best.shares).reshape(-1, c.shape[1])
-        for label, price in zip(EVENTS[self.method.constraint], own, strict=True):
+        for label, price in zip(EVENTS[self.method.goal], own, strict=True):
             c[slice(None) if label is None else label] = price
         return c
 
@@ -382,7 +389,7 @@ class Game:
 
     def check_events(self) -> None:
         """Raise where a group has no rows in an event."""
-        groups, constraint = self.groups, self.method.constraint
+        groups, constraint = self.groups, self.method.goal
         for label, mass in zip(EVENTS[constraint], self.masses(self.problem.table.weight), strict=True):
             if not mass.all():
                 name = groups.names[int(np.argmin(mass))]
@@ -409,7 +416,7 @@ class Game:
             note = (
                 f"cross validation could not choose l2, so it is {at:g}: without one of the {FOLDS} folds, some "
                 "group lacks the rows "
-                f"that {self.method.constraint} needs, or a log loss is infinite"
+                f"that {self.method.goal} needs, or a log loss is infinite"
             )
             return at, (Note(note, "chosen"),)
         note = f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation"
@@ -497,7 +504,7 @@ class EstimatedGame(Game):
     @cached_property
     def _coded(self) -> tuple[Ints, Ints, Ints]:
         """The class of each row, shape (n,); of each class the group and the cell, -1 for none, shape (C,) each."""
-        events, many = EVENTS[self.method.constraint], len(self.groups.levels)
+        events, many = EVENTS[self.method.goal], len(self.groups.levels)
         code, there = _classes(self.problem, self.method.about_labels)
         label = (there // many).tolist() if self.method.about_labels else [None] * there.size
         event = np.array([events.index(own) if own in events else -1 for own in label])

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
+from fairfix.auditing.grammar import Condition, read
 from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import in_percent
 from fairfix.report.answer import judged
@@ -187,7 +188,7 @@ def _of_criterion(result: Json, table: Sequence[Json]) -> list[Json]:
     rows = [row for one in wanted for row in table if row["id"] == one]
     if name == WITH_NUMBER:
         return rows
-    if result["parameters"].get("attributes") == "each":
+    if any(one.each for one in _conditions(result["parameters"])):
         return [row for row in rows if row["attribute"] in result["data"]["columns"]["protected"]]
     return [row for row in rows if row["attribute"] == _crossed(result)][:1] or rows[:1]
 
@@ -265,22 +266,25 @@ class Limit:
 
 def _limit(parameters: Json) -> Limit:
     """Return what the criterion is to keep to: a least ratio, a bound on losses, or the slack."""
-    if ratio := parameters.get("min_ratio"):
-        return Limit(float(ratio), "smallest allowed ratio", "the ratio", least=True)
+    conditions = _conditions(parameters)
     if parameters.get("constraint") == "minimax":
         return Limit(math.nan, "", "")
-    if parameters.get("constraint") == "bounded_group_loss":
-        asked = parameters["bound"] if parameters["loss"] in AUDITED else None
-        words = "largest allowed loss", "the loss"
-    else:
-        asked, words = parameters.get("slack"), ("allowed gap", "the gap")
-    one_sided = parameters.get("sides") == "one"
-    if one_sided:
-        words = "allowed gap", "the gap"
-    try:
-        return Limit(float(str(asked)), *words, one_sided=one_sided)
-    except ValueError:  # there is none, or one for each group
+    words = "allowed gap", "the gap"
+    if any(one.group for one in conditions) or "slack" not in parameters:  # none, or one for each group
         return Limit(math.nan, *words)
+    for one in conditions:
+        if one.operator == ">=":
+            return Limit(float(one.limit), "smallest allowed ratio", "the ratio", least=True)
+        if one.operator:
+            asked = float(one.limit) if parameters["loss"] in AUDITED else math.nan
+            return Limit(asked, "largest allowed loss", "the loss")
+    one_sided = any("worse_than_overall" in one.parts for one in conditions)
+    return Limit(float(parameters["slack"]), *words, one_sided=one_sided)
+
+
+def _conditions(parameters: Json) -> list[Condition]:
+    """Return the conditions that a repair was to hold."""
+    return read(str(parameters.get("constraint") or ""))
 
 
 def _unmeasured(result: Json) -> str:

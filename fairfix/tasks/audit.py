@@ -16,6 +16,7 @@ from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.canonical import canonical_group
+from fairfix.data.names import key_and_rest, unquoted
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
@@ -280,12 +281,12 @@ def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -
 
 def _reference(text: str, protected: Sequence[str]) -> tuple[str, str]:
     """Read ``race=White``; the attribute may be left out when there is only one."""
-    attribute, sign, group = text.partition("=")
+    attribute, sign, group = key_and_rest(text)
     if sign:
-        return attribute.strip(), canonical_group(group.strip())
+        return attribute, canonical_group(unquoted(group))
     if len(protected) != 1:
         raise UsageError(f"`reference={text}`: name the attribute too, as ATTRIBUTE=GROUP")
-    return protected[0], canonical_group(text.strip())
+    return protected[0], canonical_group(attribute)
 
 
 # ---------------------------------------------------------------------- data

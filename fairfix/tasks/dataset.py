@@ -19,7 +19,7 @@ from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean
+from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name
 from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -393,7 +393,7 @@ def _with_bands(data: Dataset, column: str) -> str:
         return ""
     cut = replace(
         request,
-        bands=(*map(str, request.bands), f"{column}=quartiles"),
+        bands=(*map(str, request.bands), f"{quoted_name(column, '=')}=quartiles"),
         explicit=request.explicit | {"bands"},
     )
     needed = {"score_needed": isinstance(request, AuditRequest), "protected_needed": True}

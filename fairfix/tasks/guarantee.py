@@ -74,9 +74,7 @@ AGAIN = 1.1
 
 NAME_IT = {
     "slack": "set the largest allowed gap with `slack`, such as `slack=0.05`",
-    "group_slack": "set the largest allowed gap of each group with `group_slack`",
-    "min_ratio": "set a smaller `min_ratio`, such as `min_ratio=0.8`",
-    "bound": "set the largest allowed loss with `bound`",
+    "constraint": "set another limit in `constraint`, such as dp.ratio>=0.8 or square_loss.max<=0.2",
 }
 """By the parameter that asks, what to ask instead."""
 
@@ -554,7 +552,7 @@ def require_plain(table: Table) -> None:
 def check_bands(bands: Iterable[object]) -> None:
     """Raise where groups are cut at quantiles of the very rows; entries are ``COLUMN=EDGES``."""
     for one in map(str, bands):
-        name, _, edges = one.partition("=")
+        name, _, edges = one.rpartition("=")
         if edges and edges.strip()[-1:].isalpha() and edges.strip() != "values":
             raise UsageError(
                 f"`guarantee`: `bands={one}` sets the edges of {name!r} from the {edges.strip()} of these rows, so "

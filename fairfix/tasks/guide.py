@@ -16,11 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfix.auditing.grammar import of_numbers
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import (
     column_and_values,
     joined_names,
+    key_and_rest,
     nearest,
     of_column,
     quoted_name,
@@ -226,7 +228,7 @@ def _settings(
     for role in VALUED:
         if role in given:
             settings[role] = of_column(getattr(request, role), source.columns, given[role][0], role)
-    if "protected" not in given and not getattr(request, "parameters", {}).get("protected_number"):
+    if "protected" not in given and not _of_numbers(request):
         kinds = {f.name: f.type for f in source.schema}
         numbers = [n for n, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
         texts = [n for n in roles["protected"] if n not in numbers]
@@ -250,6 +252,11 @@ def _settings(
             joined = isinstance(value, (list, tuple)) and isinstance(request.data, str)
             settings[name] = joined_names(map(str, value)) if joined else value
     return settings
+
+
+def _of_numbers(request: DataRequest) -> bool:
+    """Tell whether a repair takes numbers in place of groups, as ``covariance[age]`` does."""
+    return of_numbers(str(getattr(request, "parameters", {}).get("constraint") or ""))
 
 
 def _command(
@@ -355,9 +362,9 @@ OF_COLUMNS = ("bands", "merge", "features", "exclude", "reference")
 
 def _with_near(text: str, columns: Sequence[str]) -> str:
     """Return ``COLUMN`` or ``COLUMN=...`` with the nearest column in place of one that is not there."""
-    name, sign, rest = text.partition("=")
+    name, sign, rest = key_and_rest(text)
     near = [] if text in columns or name in columns else nearest(name, columns)
-    return f"{near[0]}{sign}{rest}" if near else text
+    return f"{quoted_name(near[0], '=')}{sign}{rest}" if near else text
 
 
 def _usual(method: str | None) -> dict[str, str]:

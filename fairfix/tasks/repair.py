@@ -26,6 +26,7 @@ from fairfix.individual.counterfactuals import Counterfactuals, read_counterfact
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
+from fairfix.methods.constraint import two_limits
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
@@ -158,7 +159,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
         label_needed=repairer.uses_labels,
     )
     check_columns(data.source, data.reading, repairer.membership.values())
-    check_columns(data.source, data.reading, repairer.numbers, "protected_number", "numbers")
+    check_columns(data.source, data.reading, repairer.numbers, "constraint", "numbers")
     noise = _noise(request, repairer)
     data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
     choice = _learned_from(request, data, repairer, noise)
@@ -327,7 +328,9 @@ def chosen_method(
     choices: dict[str, tuple[Any, ...]] = {}
     for one in (rule for rule in rules if rule in given):
         rule, value = rules[one], given[one]
-        if isinstance(value, str):
+        if one == "constraint" and isinstance(value, (list, tuple)):
+            value = ", ".join(map(str, value))
+        elif isinstance(value, str):
             value = rule.split(value)
         elif rule.listed and isinstance(value, Mapping):
             value = joined_names(f"{key}={entry}" for key, entry in value.items())
@@ -344,6 +347,8 @@ def chosen_method(
         if others:
             choices[one] = tuple(dict.fromkeys(parsed))
     repairer = method(**fixed)
+    if "slack" in fixed and repairer.criteria and not repairer.wanted.takes_slack:
+        raise UsageError(two_limits(fixed["constraint"], fixed["slack"]))
     repairer.variants(choices)  # checks every value before any data is read
     return repairer, choices
 

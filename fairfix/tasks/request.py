@@ -32,7 +32,7 @@ from fairfix.data.choices import (
     Task,
     Unseen,
 )
-from fairfix.data.names import did_you_mean, joined_names, with_values
+from fairfix.data.names import did_you_mean, joined_names, quoted_name, with_values
 from fairfix.data.noise_spec import NoiseSpec
 from fairfix.errors import UsageError
 from fairfix.tasks.synonyms import PARAMETERS, ours
@@ -145,7 +145,7 @@ def _entries(value: Any) -> list[Any]:
     """Return the entries of a parameter with several values; those of a mapping as ``name=value`` or ``name=a,b``."""
     if isinstance(value, Mapping):
         return [
-            f"{k}={v if isinstance(v, (str, int, float)) else joined_names(map(str, v))}"
+            f"{quoted_name(str(k), '=')}={v if isinstance(v, (str, int, float)) else joined_names(map(str, v))}"
             for k, v in value.items()
         ]
     return [value] if isinstance(value, (str, int, float)) else list(value)
@@ -750,13 +750,6 @@ def of_counts(request: Made) -> Made:
 
 def check_together(request: Request) -> None:
     """Raise a UsageError where parameters do not go together; it names both, and says why."""
-    if getattr(request, "parameters", {}).get("protected_number"):
-        for name in ("strata", "bands"):
-            if request.has(name):
-                raise UsageError(
-                    f"`protected_number`: leave out `{name}`; numbers are no groups, and for groups of them name the "
-                    "column with `protected` and its `bands` in place of `protected_number`"
-                )
     for name, excluded, why in EXCLUDES:
         for other in excluded:
             if request.has(name) and request.has(other):

@@ -99,6 +99,11 @@ class Guarantee:
         return one.bound >= one.asked if self.is_ratio else one.bound <= one.asked
 
     @property
+    def _asked_with(self) -> str:
+        """What was asked, in words."""
+        return "limit" if self.parameter == "constraint" else self.parameter
+
+    @property
     def by(self) -> str:
         """How the bound is known, in words."""
         return BY[self.way].format(tail=self.tail)
@@ -136,7 +141,7 @@ class Guarantee:
             return f"{text[0].upper()}{text[1:]}."
         one = self.nearest
         of_group = f" for {one.group!r}" if one.group else ""
-        name = self.parameter.replace("_", " ")
+        name = self._asked_with
         return f"not proven within the {name} {one.asked:g}{of_group}: {text}. {self._remedy}"
 
     @property
@@ -151,7 +156,7 @@ class Guarantee:
     @property
     def _remedy(self) -> str:
         """What would make it proven."""
-        allow = f"allow {'less' if self.is_ratio else 'more'} `{self.parameter}`"
+        allow = "allow more `slack`" if self.parameter == "slack" else "set another limit in `constraint`"
         if self.needed is None:
             return f"More rows with the same values would not prove it; {allow}"
         groups, many = self.needed
@@ -173,7 +178,7 @@ class Guarantee:
             if one.inner is not None and one.inner != one.asked
         ]
         if given:
-            name = self.parameter.replace("_", " ")
+            name = self._asked_with
             inner = (
                 f"to meet the guarantee, the repair was fitted with a {name} of {_listed(given)}; what it "
                 f"reports about its {name} and "
@@ -184,7 +189,7 @@ class Guarantee:
 
     def state(self) -> dict[str, Any]:
         """Return the JSON form."""
-        one, asked = self.nearest, "min_ratio" if self.is_ratio else "slack"
+        one, asked = self.nearest, "least_ratio" if self.is_ratio else "slack"
         out: dict[str, Any] = {
             "confidence": self.confidence,
             "criterion": self.criterion,

@@ -52,7 +52,6 @@ PARAMETERS: Mapping[str, str] = {
     "method": "mitigator algorithm technique approach",
     "constraint": "constraints criterion fairness_constraint",
     "slack": "difference_bound tol eps tolerance epsilon max_gap",
-    "min_ratio": "ratio_bound",
     "seed": "random_state random_seed",
     "learner": "base_learner base_model regularization penalty ridge l2 basis hidden batch intercept",
     "group": "protected_as_feature thresholds aware blind",

@@ -20,9 +20,11 @@ from typing import Any, get_args
 
 import click
 import pyarrow as pa
+from fairfix.auditing.comparisons import written
 from fairfix.auditing.metrics import ALIASES, FLIP_SCOPES, METRICS, SCOPES
 from fairfix.cli import COMMANDS
 from fairfix.data.choices import Keep, Probabilities
+from fairfix.data.names import quoted_name
 from fairfix.data.noise_spec import NEEDS
 from fairfix.data.spec import Rule
 from fairfix.methods import available as found_methods
@@ -139,7 +141,7 @@ class Drawer:
                 "",
             )
             return f"{metric}.difference<={self.number(0.1, 0.02, 0.5)}"
-        where = f"[{self.column('group')}]" if draw.random() < 0.2 else ""
+        where = f"[{written(self.column('group'))}]" if draw.random() < 0.2 else ""
         sign = ">=" if kind in (".ratio", ".min") else "<="
         change = ".change" if draw.random() < 0.1 else ""
         sign = draw.choice((sign, sign, ">", "<="))
@@ -322,6 +324,34 @@ def _radii(d: Drawer) -> str:
     )
 
 
+def _constraint(d: Drawer) -> str:
+    """Return what a method is to hold: a name, or a condition, mostly one that it knows."""
+    named = [
+        one for name, method in available().items() if name == d.method or d.wild() for one in method.criteria
+    ]
+    of = d.draw.choice(named or ["selection_rate.difference.between_groups"])
+    limit, column = d.number(0.02, 0.1, 0.5), d.recorded or d.column("group")
+    group = f"{of.removesuffix('.max')}[{written(column)}={written(d.entry(column))}]<={limit}"
+    return d.draw.choice(
+        (
+            *(f"{of}<={limit}", f"{of}<={limit}", f"{of}[each]<={limit}", group, f"{of}<={limit}, {group}"),
+            f"{of.replace('.difference', '.ratio')}>={d.number(0.8, 0.5)}",
+            f"{of.replace('to_overall', 'worse_than_overall')}<={limit}",
+            f"{of}[{written(column)}]<={limit}",
+            *(name for method in available().values() for name in method.criteria.values()),
+        )
+    )
+
+
+def _of_number(chosen: dict[str, str], d: Drawer) -> dict[str, str]:
+    """Return the options of a repair, now and then made ones of a protected number; by a draw of its own."""
+    draw = random.Random(f"{d.case.number} number")
+    if draw.random() >= OF_CLASSES or d.method != "ramp":
+        return chosen
+    out = {name: entry for name, entry in chosen.items() if name not in ("protected", "slack")}
+    return {**out, "constraint": f"covariance[{written(d.column('number'))}]<={draw.choice((0, 0.02, 0.1))}"}
+
+
 def _membership(d: Drawer) -> str:
     names = d.case.frame.parts.get("membership", [])
     named = d.draw.random() < 0.5
@@ -396,20 +426,18 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "assume": lambda d: d.draw.choice(
         (f"eps={d.number(0.0, 0.05, 0.3)}", *(("", "x", "eps") if d.wild() else NEEDS))
     ),
-    "protected_number": lambda d: (
-        d.listed("number", "group", most=2) if d.wild() else d.listed("number", most=2)
-    ),
+    "constraint": _constraint,
     "check": Drawer.check,
     "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "guarantee": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
-    "reference": lambda d: (lambda column: f"{column}={d.entry(column)}")(d.column("group")),
+    "reference": lambda d: (lambda column: f"{quoted_name(column, '=')}={quoted_name(d.entry(column))}")(
+        d.column("group")
+    ),
     "comparable": lambda d: (lambda column: f"{column}={d.entry(column)},{d.entry(column)}")(
         d.column("group", "number")
     ),
     "radius": lambda d: d.number(0.0, 0.1, 1.0),
     "set_": lambda d: d.setting(),
-    "group_slack": _radii,
-    "bound": lambda d: d.number(0.2, 1.0) if d.draw.random() < 0.5 else _radii(d),
     "profile": lambda d: d.draw.choice(
         (
             "ll144",
@@ -521,7 +549,6 @@ SELDOM = {
     "show_settings": 0.1,
     "dry_run": 0.02,
     "strata": 0.4,
-    "protected_number": 0.3,
     "config": 0.0,
     "cluster": 0.2,
     "sql": 0.2,
@@ -596,6 +623,8 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     chosen |= dict.fromkeys(draw.sample(others, min(more, len(others))), "")
     if command == "audit" and not given:
         chosen = _of_classes(chosen, d)
+    if command == "repair" and not given:
+        chosen = _of_number(chosen, d)
     if draw.random() >= d.hostile:
         _reconcile(chosen, params, frozenset(given))
         if draw.random() < 0.8:
@@ -661,10 +690,9 @@ def _reconcile(chosen: dict[str, str], params: dict[str, Any], kept: frozenset[s
         elif "trust_model" in chosen:
             chosen.pop("trust_model")
     if chosen.get("task") != "regression":
-        chosen.pop("bound", None)
         chosen.pop("label_range", None)
-    if "protected_number" in chosen and "protected" not in kept:
-        chosen.pop("protected", None)
+    if "constraint" in chosen and "constraint" not in kept and "slack" not in kept:
+        chosen.pop("slack", None)
 
 
 def _bear_gaps(chosen: dict[str, str], params: dict[str, Any], of: Frame, kept: frozenset[str]) -> None:

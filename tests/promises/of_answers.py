@@ -235,8 +235,8 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
     ratio = (
         float(rng.choice([0.6, 0.8, 0.9])) if constraint != "equalized_odds" and rng.random() < 0.4 else 0.0
     )
-    words = ["--method", "ramp", "--constraint", constraint]
-    words += ["--min-ratio", ratio] if ratio else ["--slack", slack]
+    words = ["--method", "ramp", "--constraint", f"{constraint}.ratio>={ratio}" if ratio else constraint]
+    words += [] if ratio else ["--slack", slack]
     words += ["--decisions", str(rng.choice(["randomized", "deterministic"]))]
     done = shell.run("repair", *TEXT, shell.write(frame), "--protected", "race", *words, "-o", "r.fairfix")
     if done.status == 2:
@@ -301,7 +301,7 @@ BOUNDS: dict[str, tuple[Any, ...]] = {
     "ramp": (),
     "ramp, equal opportunity": ("--constraint", "equal_opportunity"),
     "ramp, equalized odds": ("--constraint", "equalized_odds"),
-    "ramp, four-fifths": ("--min-ratio", 0.8),
+    "ramp, four-fifths": ("--constraint", "dp.ratio>=0.8"),
 }
 """Contenders, and the options that make each."""
 

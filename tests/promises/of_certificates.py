@@ -93,13 +93,13 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = pd.DataFrame({"id": np.arange(code.size), "group": [f"g{k}" for k in code], "score": score})
     gamma, slack = float(rng.choice([0.01, 0.3, 2.0])), float(rng.choice([0.0, 0.02, 0.2]))
     ratio = float(rng.choice([0.0, 0.5, 0.8]))
-    bound: tuple[Any, ...] = ("--min-ratio", ratio) if ratio else ("--slack", slack)
+    bound: tuple[Any, ...] = ("--constraint", f"dp.ratio>={ratio}") if ratio else ("--slack", slack)
     protected, parts = {"group": code}, np.eye(groups)[code]
     way = "ratio" if ratio else str(rng.choice(["crossed", "each", "covariance", "membership"]))
     if way == "each":  # two columns, each alone, that hang together
         protected["side"] = (rng.random(code.size) < 0.3 + 0.3 * (code == 0)).astype(int)
         frame["side"] = [f"s{k}" for k in protected["side"]]
-        bound += ("--attributes", "each")
+        bound = ("--constraint", f"dp[each]<={slack}")
     if way == "covariance":
         gamma = float(rng.choice([0.0, gamma]))
         bound += ("--constraint", "covariance")

@@ -144,10 +144,11 @@ class Truth:
 
 def bounded(bounds: Floats, names: list[str]) -> tuple[str, ...]:
     """Return the options for bounds of groups."""
-    told = (
-        f"{bounds[0]!r}" if np.ptp(bounds) == 0 else ",".join(map("{}={!r}".format, names, bounds.tolist()))
-    )
-    return ("--constraint", "bounded_group_loss", "--bound", told.replace("np.float64(", "").replace(")", ""))
+    told = f"square_loss.max<={float(bounds[0])!r}"
+    if np.ptp(bounds):
+        each = zip(names, bounds.tolist(), strict=True)
+        told = ", ".join(f"square_loss[group={name}]<={bound!r}" for name, bound in each)
+    return ("--constraint", told)
 
 
 @promise(
@@ -165,7 +166,7 @@ def bounds_are_held_or_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     done = world.repaired(shell, *bounded(bounds, truth.names), "--learner", f"linear(l2={l2})")
     where = f"unit {world.unit:.1e}, {factor} times the least bound, {len(truth.names)} groups"
     if done.status == 2:
-        found = "no linear model (square loss) holds --bound" in done.err and factor < 1
+        found = "no linear model (square loss) meets --constraint" in done.err and factor < 1
         named = re.search(r"every group can meet is ([-+\d.e]+)", done.err)
         if named and found:
             least = truth.least(shape)

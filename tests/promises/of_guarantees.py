@@ -111,7 +111,7 @@ def _asked(
     if done.status == 2:
         return None, confidence
     told = done.result["guarantee"]
-    least = told.get("min_ratio")
+    least = told.get("least_ratio")
     assert told["holds"] == (told["bound"] <= told["slack"] if least is None else told["bound"] >= least)
     assert done.status == (0 if told["holds"] else 3), (done.status, told)
     return told, confidence
@@ -129,11 +129,10 @@ def _of_ramp(rng: np.random.Generator, shell: Shell, constraint: str, *, ratio: 
         more = ["--decisions", "deterministic"]
     elif rng.random() < 0.25:
         more = ["--gamma", "0,0.05,0.3"]
-    more += ["--constraint", constraint]
     if ratio:
-        more += ["--min-ratio", rng.choice([0.5, 0.8, 0.9])]
+        more += ["--constraint", f"{constraint}.ratio>={rng.choice([0.5, 0.8, 0.9])}"]
     else:
-        more += ["--slack", round(float(rng.choice([0.02, 0.05, 0.1, 0.2])), 3)]
+        more += ["--constraint", constraint, "--slack", round(float(rng.choice([0.02, 0.05, 0.1, 0.2])), 3)]
     told, _ = _asked(rng, shell, frame, "ramp", *more)
     if told is None:
         return NOT_SAID
@@ -221,7 +220,7 @@ def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
         float(rng.choice([0.05, 0.1, 0.2])),
         rng.choice(["demographic_parity", "equal_opportunity"]),
     )
-    more = ("--protected", "sex", "--attributes", "each", "--constraint", constraint, "--slack", slack)
+    more = ("--protected", "sex", "--constraint", f"{constraint}[each]<={slack}")
     told, _ = _asked(rng, shell, frame, "ramp", *more, "--gamma", rng.choice([0.05, 0.5]))
     if told is None:
         return NOT_SAID
@@ -255,7 +254,7 @@ def guarantee_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     loss = str(rng.choice(["square", "absolute", "quantile"] if real else ["logistic", "square"]))
     about = {"square": 1.2 + far**2 / 80, "absolute": 1.0, "quantile": 0.5, "logistic": 0.68}[loss]
     bound = round((about if real or loss == "logistic" else 0.24) * float(rng.choice([1.0, 1.1, 1.3])), 4)
-    more: tuple[object, ...] = ("--constraint", "bounded_group_loss", "--loss", loss, "--bound", bound)
+    more: tuple[object, ...] = ("--constraint", f"bounded_group_loss<={bound}", "--loss", loss)
     if real:
         more = (
             *more,

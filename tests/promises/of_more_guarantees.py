@@ -146,11 +146,11 @@ def guarantee_of_each_slack(rng: np.random.Generator, shell: Shell) -> Tried:
     world = World.drawn(rng)
     frame = world.people(rng, _few_or_many(rng, 300, 6_000))
     names = sorted(frame["race"].unique())
-    slacks = ",".join(f"{name}={rng.choice([0.03, 0.1, 0.3])}" for name in names)
+    slacks = ", ".join(f"ks.to_overall[race={name}]<={rng.choice([0.03, 0.1, 0.3])}" for name in names)
     more = ["--group", "used", "--features", rng.choice(["score", "x,x2"])]
     if rng.random() < 0.3:
         more = ["--features", "score"]
-    told, _ = _asked(rng, shell, frame, "fair-regression", "--group-slack", slacks, *more)
+    told, _ = _asked(rng, shell, frame, "fair-regression", "--constraint", slacks, *more)
     if told is None:
         return NOT_SAID
     everybody, _ = _seen(world.people(rng, FRESH), np.ones(FRESH), frame)
@@ -195,7 +195,15 @@ def guarantee_of_numbers(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = people(_few_or_many(rng, 200, 12_000))
     names = [f"x{at}" for at in range(len(kinds))]
     more = ["--slack", rng.choice([0.01, 0.03, 0.1]), "--gamma", rng.choice([0.05, 0.5])]
-    words = ("--protected-number", ",".join(names), "--id", "id", "--guarantee", 0.95, *more)
+    words = (
+        "--constraint",
+        ", ".join(f"covariance[{name}]" for name in names),
+        "--id",
+        "id",
+        "--guarantee",
+        0.95,
+        *more,
+    )
     done = shell.run("repair", shell.write(frame), "--method", "ramp", *words, "-o", "r.fairfix")
     if done.status == 2:
         return NOT_SAID
@@ -388,7 +396,8 @@ def rows_that_prove(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = world.people(rng, _few_or_many(rng, 150, 3_000))
     kind = str(rng.choice(list(ASKED)))
     method, limits = ASKED[kind]
-    more = (*method, "--min-ratio" if kind == "ratio" else "--slack", rng.choice(limits))
+    limit = rng.choice(limits)
+    more = (*method, *(("--constraint", f"dp.ratio>={limit}") if kind == "ratio" else ("--slack", limit)))
     told, _ = _asked(rng, shell, frame, *more)
     if told is None or told["holds"] or "needed" not in told:
         return NOT_SAID

@@ -80,7 +80,7 @@ def covariance_with_a_number(rng: np.random.Generator, shell: Shell) -> Tried:
         frame, more = frame.assign(weight=np.exp(rng.normal(0, 0.5, rows))), ["--weight", "weight"]
     where = shell.folder / "r.fairfix"
     done = shell.run(
-        *("repair", shell.write(frame), "--method", "ramp", "--protected-number", "x", "--slack", slack),
+        *("repair", shell.write(frame), "--method", "ramp", "--constraint", f"covariance[x]<={slack}"),
         *("--gamma", gamma, "--id", "id", *more, "-o", where, "--format", "text"),
     )
     if done.status == 2:
@@ -138,10 +138,8 @@ def certificate_of_the_ramp_by_numbers(rng: np.random.Generator, shell: Shell) -
             path,
             "--method",
             "ramp",
-            "--protected-number",
-            "x,other",
-            "--slack",
-            slack,
+            "--constraint",
+            f"covariance[x]<={slack}, covariance[other]<={slack}",
             "--gamma",
             gamma,
         ),

@@ -412,7 +412,7 @@ FILES = [
             "8": (0, 1, 2), "31": QUESTIONED, **{str(i): QUESTIONED for i in range(102, 119)},
             "128": above(0.5, 0, 1, 2),
         },
-        HEADLESS, (0, 1, 2), knows={"protected-number": "8"}, repairs=("fair-regression",), real=True,
+        HEADLESS, (0, 1, 2), knows={"constraint": "covariance[8]"}, repairs=("fair-regression",), real=True,
     ),
     Real(
         "crx", "crx.data", "--protected 1 --label 16", "1", "16", ("+",),

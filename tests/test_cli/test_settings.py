@@ -99,4 +99,4 @@ def test_what_is_no_setting_is_refused(given: list[str], line: list[str], tmp_pa
 def test_messages_name_a_setting_as_it_is_typed() -> None:
     for name in SETTINGS:
         assert as_options(f"leave out `{name}=a b`") == f"leave out {shlex.join(['--set', f'{name}=a b'])}"
-    assert option_words("min_ratio", "0.8") == ["--min-ratio", "0.8"]
+    assert option_words("score_scale", "raw") == ["--score-scale", "raw"]

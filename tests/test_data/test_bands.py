@@ -200,7 +200,7 @@ def test_too_many_numbers_are_no_groups(many: int, kind: Any) -> None:
         counted(column)
     named = str(refused.value).split("`")[1::2]
     offers = [part.removeprefix("bands=") for part in named if part.startswith("bands=")]
-    assert named[-1] == "protected_number"
+    assert named[-1] == "constraint=covariance[g]"
     assert len(offers) == 3
     for offer, groups in zip(offers, (4, 4, many), strict=True):
         rules = parse_bands([offer])

@@ -60,7 +60,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
         {"x": x, "g": [f"g{k}" for k in code], "y": x * (1 - 1.5 * code) + 0.1 * rng.normal(size=120)}
     )
     pq.write_table(table, tmp_path / "d.parquet")
-    method = "--method fair-regression --constraint bounded_group_loss --bound 0.75 --holdout 0.2 --quiet"
+    method = "--method fair-regression --constraint bounded_group_loss<=0.75 --holdout 0.2 --quiet"
     words = f"repair {tmp_path}/d.parquet --protected g --label y --task regression --features x {method}"
     files = f"-o {tmp_path}/r.fairfix --out json={tmp_path}/r.json --out html={tmp_path}/r.html"
     shown = {}

@@ -59,14 +59,14 @@ plain_rows = scored
 class FourFifths(Ramp):
     """The ramp that holds a ratio."""
 
-    min_ratio: float = param(0.8, "the ratio", at_least=0.0, at_most=1.0)
+    constraint: str = param("dp.ratio>=0.8", "the ratio", text=True)
 
 
 @dataclass(frozen=True)
 class EachColumn(Ramp):
     """The ramp that holds the groups of each of two columns alike."""
 
-    attributes: str = param("each", "whose groups", choices=("crossed", "each"))
+    constraint: str = param("dp[each]", "whose groups", text=True)
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,14 @@ class SoftGroups(Ramp):
 class SoftRates(SoftGroups):
     """The same with equal true positive rates."""
 
-    constraint: str = param(
-        "equal_opportunity", "", choices=("demographic_parity", "equal_opportunity", "equalized_odds")
-    )
+    constraint: str = param("equal_opportunity", "", text=True)
 
 
 @dataclass(frozen=True)
 class Numbers(Ramp):
     """The ramp of a protected number."""
 
-    protected_number: str = param("x", "the columns", text=True, listed=True)
+    constraint: str = param("covariance[x]", "the column", text=True)
 
 
 @dataclass(frozen=True)

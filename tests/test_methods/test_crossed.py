@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 WAYS: list[dict[str, Any]] = [
     {},
     {"slack": 0.05, "gamma": 0.2, "shape": "centred"},
-    {"constraint": "equal_opportunity", "calibrate": "none"},
-    {"constraint": "predictive_equality", "calibrate": "none", "slack": 0.02},
+    {"constraint": "equal_opportunity[each]", "calibrate": "none"},
+    {"constraint": "predictive_equality[each]", "calibrate": "none", "slack": 0.02},
 ]
-EACH: dict[str, Any] = {"protected": ["race", "sex"], "method": "ramp", "attributes": "each"}
+EACH: dict[str, Any] = {"protected": ["race", "sex"], "method": "ramp", "constraint": "dp[each]"}
 CORNER = ("c", "m")
 
 
@@ -61,7 +61,7 @@ def test_an_intersection_without_rows_pays_the_sum_of_its_groups(
     way: dict[str, Any], strata: tuple[str, ...]
 ) -> None:
     """Its line is that of the three other corners of each square, added up; and that is what is predicted."""
-    made = fairfix.repair(people(0), **EACH, strata=strata, **way).repaired
+    made = fairfix.repair(people(0), **EACH | way, strata=strata).repaired
     score = np.linspace(0.001, 0.999, 999)
     inside = ("n",) if strata else ()
 
@@ -76,7 +76,7 @@ def test_an_intersection_without_rows_pays_the_sum_of_its_groups(
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[2]])
 def test_what_is_saved_and_exported_has_the_intersection(way: dict[str, Any], tmp_path: Path) -> None:
     """The artifact, the query and the program give people of the intersection what the rule gives them."""
-    made = fairfix.repair(people(1), **EACH, **way).repaired
+    made = fairfix.repair(people(1), **EACH | way).repaired
     rows = corner(np.linspace(0.01, 0.99, 50))
     expected = made.predict(rows)["p_positive"].to_numpy()
     assert 0 < expected.mean() < 1
@@ -110,7 +110,7 @@ def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
     assert (np.diff(given) >= 0).all()
     X = data[["race", "sex", "score"]]
     model = RepairedClassifier(
-        LogisticRegression(), ["race", "sex"], attributes="each", drop_protected=True
+        LogisticRegression(), ["race", "sex"], constraint="dp[each]", drop_protected=True
     ).fit(X, data.label)
     chance = model.predict_proba(corner(np.linspace(0.01, 0.99, 50))[["race", "sex", "score"]])[:, 1]
     own = line(model.predictor_, CORNER)
@@ -121,9 +121,9 @@ def test_counts_and_estimators_have_it_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "way",
     [
-        {"attributes": "crossed"},
+        {"constraint": "dp"},
         {"decisions": "deterministic"},
-        {"constraint": "equal_opportunity"},
+        {"constraint": "equal_opportunity[each]"},
         {"gamma": 0},
     ],
 )

@@ -23,7 +23,7 @@ from fairfix.methods.ramp import Ramp
 from fairfix.report.repairs import _between_fifths
 
 BETWEEN = "selection_rate.difference.between_groups [{}]"
-GIVEN = {"method": "ramp", "protected_number": "age", "id": "id"}
+GIVEN = {"method": "ramp", "constraint": "covariance[age]", "id": "id"}
 
 
 def frame(seed: int = 0, rows: int = 1500) -> pd.DataFrame:
@@ -69,7 +69,14 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
     """The slack is held on the rows of the fit, and the proof is the covariance of held-out rows."""
     data, artifact, decided = (str(tmp_path / name) for name in ("data.csv", "r.fairfix", "decided.csv"))
     frame().to_csv(data, index=False)
-    words = ["--method", "ramp", "--protected-number", "age,income", "--slack", "0.02", "--id", "id"]
+    words = [
+        "--method",
+        "ramp",
+        "--constraint",
+        "covariance[age]<=0.02, covariance[income]<=0.02",
+        "--id",
+        "id",
+    ]
     check = ["--check", "decision_covariance[age]<=0.15", "--check", "decision_covariance[income]<=0.0001"]
     status = run(
         [
@@ -142,7 +149,9 @@ def test_the_slack_is_held_with_weights_at_every_width(gamma: float, slack: floa
     data = frame(rows=400)
     data["weight"] = np.random.default_rng(1).integers(1, 4, len(data)).astype(float)
     table, predictor = fit(
-        Ramp(protected_number="age,income", slack=slack, gamma=gamma), data, weight="weight"
+        Ramp(constraint="covariance[age], covariance[income]", slack=slack, gamma=gamma),
+        data,
+        weight="weight",
     )
     repeated = data.loc[np.repeat(data.index, data["weight"].astype(int))]
     chance = predictor.predict(table)[repeated.index]
@@ -162,9 +171,10 @@ def test_the_slack_is_held_with_weights_at_every_width(gamma: float, slack: floa
 def test_units_and_zero_of_a_number_do_not_matter(column: str, change: Any) -> None:
     """The rule is the same in days and years, dollars and cents, and from any origin."""
     data = frame(rows=500)
-    table, plain = fit(Ramp(protected_number="age,income", slack=0.01), data)
+    table, plain = fit(Ramp(constraint="covariance[age], covariance[income]", slack=0.01), data)
     other, same = fit(
-        Ramp(protected_number="age,income", slack=0.01), data.assign(**{column: change(data[column])})
+        Ramp(constraint="covariance[age], covariance[income]", slack=0.01),
+        data.assign(**{column: change(data[column])}),
     )
 
     np.testing.assert_allclose(same.predict(other), plain.predict(table), atol=1e-6)
@@ -177,7 +187,7 @@ def test_a_number_of_two_values_is_two_groups(slack: float) -> None:
     data["age"] = (data["age"] > 60) * 7.0 + 1.0
     data["group"] = np.where(data["age"] > 1, "old", "young")
     share = (data["age"] > 1).mean()
-    table, number = fit(Ramp(protected_number="age", slack=slack), data)
+    table, number = fit(Ramp(constraint="covariance[age]", slack=slack), data)
     recorded, groups = fit(
         Ramp(constraint="covariance", slack=slack * np.sqrt(share * (1 - share))), data, "group"
     )
@@ -191,8 +201,8 @@ def test_a_few_wild_numbers_neither_void_the_bound_nor_move_thresholds() -> None
     data = frame(rows=1000)
     wild = data.copy()
     wild.loc[:4, "income"] = [1e9, 1e12, 1e30, -1e9, 1e200]
-    table, plain = fit(Ramp(protected_number="income"), data)
-    _, made = fit(Ramp(protected_number="income"), wild)
+    table, plain = fit(Ramp(constraint="covariance[income]"), data)
+    _, made = fit(Ramp(constraint="covariance[income]"), wild)
     many = plain.predict(table)
 
     assert np.abs(made.predict(table) - many).mean() < 0.02
@@ -228,9 +238,10 @@ def test_ends_leave_less_than_one_row_in_a_hundred_beyond_each() -> None:
 def test_columns_that_tell_the_same_are_solved() -> None:
     """Age in years and in days are one constraint, asked for twice."""
     data = frame(rows=600)
-    table, once = fit(Ramp(protected_number="age", slack=0.01), data)
+    table, once = fit(Ramp(constraint="covariance[age]", slack=0.01), data)
     other, twice = fit(
-        Ramp(protected_number="age,income", slack=0.01), data.assign(income=365.25 * data["age"])
+        Ramp(constraint="covariance[age], covariance[income]", slack=0.01),
+        data.assign(income=365.25 * data["age"]),
     )
 
     assert twice.trace.converged
@@ -261,33 +272,36 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
     ("given", "told"),
     [
         ({"gamma": 0.0}, "use a `gamma` above 0"),
-        ({"constraint": "equal_opportunity"}, "leave out `constraint`"),
-        ({"min_ratio": 0.8}, "leave out `min_ratio`"),
-        ({"attributes": "each"}, "leave out `attributes`"),
+        ({"constraint": "covariance[age], tpr.difference"}, "each column of numbers once"),
+        ({"constraint": "covariance[age]<=0.1, covariance[income]<=0.2"}, "the same limit"),
+        ({"constraint": "covariance[age]<=0.1", "slack": 0.2}, "has a limit, so leave out `slack=0.2`"),
+        ({"constraint": "covariance[each]"}, r"\[each\] cannot be combined with covariance"),
         ({"rho": "mean"}, "leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
         ({"solver": "sgd"}, "needs `solver=exact`"),
-        ({"noise": "membership:age,income"}, "leave out `protected_number`"),
-        ({"protected_number": "age,age"}, "name each column once"),
-        ({"protected_number": "age,"}, "name each column once"),
-        ({"protected_number": "score"}, "has another role"),
-        ({"protected_number": "nobody"}, "no column 'nobody'"),
-        ({"protected_number": "name"}, "column 'name' has type .*string; it must contain numbers"),
-        ({"protected_number": "same"}, "column 'same' has the number 3 in all rows"),
-        ({"protected_number": "gaps"}, r"missing number \(gaps\) in 2 of 200 rows; .*`missing=drop`"),
-        ({"protected_number": "endless"}, "column 'endless' is infinite in 1 of"),
+        ({"noise": "membership:age,income"}, "leave out `constraint`"),
+        ({"constraint": "covariance[age], covariance[age]"}, "each column of numbers once"),
+        ({"constraint": "covariance[age],"}, "cannot read"),
+        ({"constraint": "covariance[score]"}, "has another role"),
+        ({"constraint": "covariance[nobody]"}, "no column 'nobody'"),
+        ({"constraint": "covariance[name]"}, "column 'name' has type .*string; it must contain numbers"),
+        ({"constraint": "covariance[same]"}, "column 'same' has the number 3 in all rows"),
+        (
+            {"constraint": "covariance[gaps]"},
+            r"missing number \(gaps\) in 2 of 200 rows; .*`missing=drop`",
+        ),
+        ({"constraint": "covariance[endless]"}, "column 'endless' is infinite in 1 of"),
         (
             {"protected": "name"},
-            "`protected_number` cannot be combined with `protected`; leave one of them out",
+            "cannot be combined with `protected`; .* write dp.covariance",
         ),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
-        ({"strata": "name"}, "`protected_number`: leave out `strata`"),
-        ({"bands": "age=40"}, "`protected_number`: leave out `bands`"),
-        ({"constraint": "equal_opportunity"}, "limits a covariance with numbers.*leave out `constraint`"),
+        ({"strata": "name"}, "`strata` needs `protected`"),
+        ({"bands": "age=40"}, "`bands=age`: it is not a group column"),
         ({"calibrate": "isotonic"}, "limits a covariance with numbers.*leave out `calibrate`"),
-        ({"protected_number": "negative"}, "column 'negative' has the number 0 in all rows"),
+        ({"constraint": "covariance[negative]"}, "column 'negative' has the number 0 in all rows"),
     ],
 )
 def test_what_does_not_go_with_numbers_is_refused(given: dict, told: str) -> None:
@@ -307,7 +321,7 @@ def test_rows_without_a_number_are_dropped_where_that_is_asked() -> None:
     """Every row is accounted for, and the rest are repaired as if the others had not been there."""
     data = frame(rows=300).astype({"age": float})
     data.loc[[3, 50], "age"], data.loc[[50, 77, 78], "income"] = np.nan, np.nan
-    given = {**GIVEN, "protected_number": ["age", "income"], "missing": "drop"}
+    given = {**GIVEN, "constraint": ["covariance[age]", "covariance[income]"], "missing_group": "drop"}
     result = fairfix.repair(data, **given)
 
     assert result.content["data"]["rows"] == {
@@ -326,7 +340,7 @@ def test_a_fit_in_python_names_a_missing_number() -> None:
     """Who fits a problem without a request is told as well."""
     with pytest.raises(DataError, match="column 'age' is missing in 1 of 300 rows to fit on"):
         fit(
-            Ramp(protected_number="age"),
+            Ramp(constraint="covariance[age]"),
             frame(rows=300).assign(age=lambda rows: rows["age"].where(rows["id"] != 4)),
         )
 
@@ -335,8 +349,8 @@ def test_counts_hold_no_numbers(tmp_path: Path) -> None:
     """A repair from counts says what it lacks."""
     data = frame(rows=200).assign(group=lambda rows: np.where(rows["age"] > 50, "x", "y"))
     fairfix.count(data, protected="group").save(tmp_path / "a.counts")
-    with pytest.raises(UsageError, match="counts have no values of `protected_number`; repair from `data`"):
-        fairfix.repair(str(tmp_path / "a.counts"), method="ramp", protected_number="age")
+    with pytest.raises(UsageError, match="counts have no values of age; repair from `data`"):
+        fairfix.repair(str(tmp_path / "a.counts"), method="ramp", constraint="covariance[age]")
 
 
 def test_the_note_tells_by_what_ends_are_cut_and_how_many_rows_lie_beyond() -> None:
@@ -364,11 +378,13 @@ def test_a_column_with_a_comma_in_its_name_is_named_in_quotes(
     data = frame(rows=300).rename(columns={"age": "age, years"})
     data.to_csv(tmp_path / "d.csv", index=False)
     line = f"repair {tmp_path / 'd.csv'} --output {tmp_path / 'a.fairfix'} --method ramp --id id --format json".split()
-    assert run([*line, "--protected-number", '"age, years",income']) == 0
+    assert run([*line, "--constraint", 'covariance["age, years"], covariance[income]']) == 0
     shell = json.loads(capsys.readouterr().out)
-    python = fairfix.repair(data, **{**GIVEN, "protected_number": ["age, years", "income"]})
+    python = fairfix.repair(
+        data, **{**GIVEN, "constraint": ['covariance["age, years"]', "covariance[income]"]}
+    )
 
-    assert shell["parameters"]["protected_number"] == '"age, years",income'
+    assert shell["parameters"]["constraint"] == 'covariance["age, years"], covariance[income]'
     assert python.repaired.predictor.columns == ("age, years", "income")
 
 

@@ -113,8 +113,9 @@ def test_the_audit_finds_the_ratio_on_the_fit_rows(
     """No group's rate is below the share of another's, to rounding, and a larger share costs objective."""
     table = table_of(frame(), weight=weight, strata=strata)
     ratios, objectives = [], []
+    rate = given.get("constraint", "dp")
     for least in (0.3, 0.8, 1.0):
-        repairer = Ramp(min_ratio=least, **given)
+        repairer = Ramp(**given | {"constraint": f"{rate}.ratio>={least}"})
         predictor = fit(repairer, table)
         assert predictor.trace.converged
         ratios.append(gap(repairer, table, predictor.predict(table)))
@@ -152,8 +153,8 @@ def test_each_column_keeps_the_slack_and_their_cells_need_not(
     """The audit finds each column's groups within the slack; that costs less than the same between all cells."""
     table = crossed(weight, strata)
     for slack in (0.0, 0.03):
-        repairer = Ramp(constraint=constraint, gamma=gamma, slack=slack, attributes="each")
-        predictor, whole = fit(repairer, table), fit(replace(repairer, attributes="crossed"), table)
+        repairer = Ramp(constraint=f"{constraint}[each]", gamma=gamma, slack=slack)
+        predictor, whole = fit(repairer, table), fit(replace(repairer, constraint=constraint), table)
         chance = predictor.predict(table)
         each = {name: gap(repairer, table, chance, name) for name in ("race", "sex", "race x sex")}
 
@@ -170,7 +171,7 @@ def test_each_column_keeps_the_slack_and_their_cells_need_not(
 def test_one_column_is_each_column(gamma: float) -> None:
     """With one protected column there is nothing to cross, and the rule is the same to the bit."""
     table = table_of(frame())
-    one, each = (fit(Ramp(gamma=gamma, attributes=name), table).state() for name in ("crossed", "each"))
+    one, each = (fit(Ramp(gamma=gamma, constraint=name), table).state() for name in ("dp", "dp[each]"))
 
     assert {n: a.tobytes() for n, a in one[1].items()} == {n: a.tobytes() for n, a in each[1].items()}
 
@@ -413,7 +414,7 @@ def test_deterministic_thresholds_say_what_they_cost(constraint: str) -> None:
     [
         {"constraint": "equalized_odds"},
         {"constraint": "predictive_equality"},
-        {"constraint": "predictive_equality", "min_ratio": 0.8},
+        {"constraint": "predictive_equality.ratio>=0.8"},
     ],
 )
 def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]) -> None:
@@ -426,7 +427,7 @@ def test_rounding_leaves_out_rates_that_a_group_lacks(parameters: dict[str, Any]
     chance, group, label = rounded.predict(table), data["race"].to_numpy(), data["label"].to_numpy()
     rates = np.array([chance[(group == name) & (label == 0)].mean() for name in ("g0", "g1")])
     said = next(note for note in rounded.trace.notes if note.startswith("deterministic"))
-    if "min_ratio" in parameters:
+    if "ratio" in parameters["constraint"]:
         assert f"the smallest ratio of the constrained rates is {rates.min() / rates.max():.2g}," in said
     elif parameters["constraint"] == "predictive_equality":
         assert f"the largest gap in the constrained rates is {np.ptp(rates):.2g}," in said
@@ -464,7 +465,7 @@ def test_a_cell_without_the_label_is_no_group_of_its_own() -> None:
     data.loc[(data["race"] == "g2") & (data["sex"] == "f"), "label"] = 0
     columns = Columns(("race", "sex"), label="label", score="score")
     table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
-    chance = fit(Ramp(constraint="equal_opportunity", attributes="each"), table).predict(table)
+    chance = fit(Ramp(constraint="equal_opportunity[each]"), table).predict(table)
     ones = data["label"].to_numpy() == 1
     for column in columns.protected:
         rates = [chance[ones & (data[column] == name)].mean() for name in data[column].unique()]
@@ -472,7 +473,7 @@ def test_a_cell_without_the_label_is_no_group_of_its_own() -> None:
     data.loc[data["race"] == "g2", "label"] = 0
     table = read_table(pa.table(data), Reading(columns, thresholds=(0.5,)))
     with pytest.raises(DataError, match="group 'g2' has no rows with label 1"):
-        fit(Ramp(constraint="equal_opportunity", attributes="each"), table)
+        fit(Ramp(constraint="equal_opportunity[each]"), table)
 
 
 def test_unlabelled_rows_join_the_rates() -> None:
@@ -600,8 +601,8 @@ def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.Capt
         "race",
         "--method",
         "ramp",
-        "--min-ratio",
-        "0.8",
+        "--constraint",
+        "dp.ratio>=0.8",
         "-o",
         str(artifact),
         "--no-config",
@@ -643,15 +644,15 @@ def test_each_column_alone_from_the_shell(
     words = [
         "--method",
         "ramp",
-        "--attributes",
-        "each",
+        "--constraint",
+        "dp.difference[each]<=0.02",
         "--decisions",
         decisions,
         "--id",
         "id",
         "--no-config",
     ]
-    words += ["--protected", "race,sex", "--slack", "0.02", "-o", str(artifact)]
+    words += ["--protected", "race,sex", "-o", str(artifact)]
     status = run(["repair", str(data), *words, "--check", "dp.difference[sex]<=0.3"])
     text = " ".join(capsys.readouterr().out.split())
     loaded = Repaired.load(artifact)
@@ -697,18 +698,18 @@ def test_each_column_alone_from_the_shell(
         ({"rho": 1.5}, "rho must be at most 1"),
         ({"rho": 0.3, "constraint": "covariance"}, "finds its own rates"),
         ({"rho": "mean", "constraint": "equal_opportunity"}, "is a selection rate"),
-        ({"constraint": "fairness"}, "constraint must be one of"),
-        ({"min_ratio": 1.2}, "min_ratio must be at most 1"),
-        ({"min_ratio": 0.8, "slack": 0.1}, "`min_ratio=0.8` replaces `slack=0.1`; leave out one"),
-        ({"min_ratio": 0.8, "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"min_ratio": 0.8, "constraint": "covariance"}, "which covariance does not; use `constraint="),
-        ({"min_ratio": 0.8, "solver": "sgd"}, "it needs `solver=exact`"),
-        ({"attributes": "each", "solver": "sgd"}, "it needs `solver=exact`"),
-        ({"attributes": "each", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
-        ({"attributes": "each", "min_ratio": 0.8}, "cannot be combined with `min_ratio=0.8`; use a `slack`"),
+        ({"constraint": "fairness"}, "write one of demographic_parity"),
+        ({"constraint": "dp.ratio>=1.2"}, "is at most 1, and the limit is 1.2"),
+        ({"constraint": "dp.ratio>=0.8", "slack": 0.1}, "has a limit, so leave out `slack=0.1`"),
+        ({"constraint": "dp.ratio>=0.8", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
+        ({"constraint": "eo.ratio>=0.8"}, "no constraint on equalized_odds.ratio"),
+        ({"constraint": "dp.ratio>=0.8", "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"constraint": "dp[each]", "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"constraint": "dp[each]", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
+        ({"constraint": "dp.ratio[each]>=0.8"}, "cannot be combined with a ratio"),
         (
-            {"attributes": "each", "constraint": "equalized_odds"},
-            "be combined with `constraint=equalized_odds`; use",
+            {"constraint": "equalized_odds[each]"},
+            "be combined with equalized_odds; use",
         ),
         ({"shape": "round"}, "shape must be one of"),
     ],

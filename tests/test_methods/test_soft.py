@@ -250,8 +250,8 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
     [
         ({"gamma": 0.0}, "use a `gamma` above 0"),
         ({"constraint": "covariance"}, "leave out `constraint`"),
-        ({"min_ratio": 0.8}, "leave out `min_ratio`"),
-        ({"attributes": "each"}, "leave out `attributes`"),
+        ({"constraint": "dp.ratio>=0.8"}, "leave out `constraint`"),
+        ({"constraint": "dp[each]"}, "leave out `constraint`"),
         ({"rho": "mean"}, "for groups that are not recorded.*leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),

@@ -67,7 +67,11 @@ REPAIRS: dict[str, dict[str, Any]] = {
         "noise": {"membership": {"a": "in_a", "other": "in_other"}},
         "constraint": "equalized_odds",
     },
-    "ramp of protected numbers": {"method": "ramp", "protected": (), "protected_number": ["far", "near"]},
+    "ramp of protected numbers": {
+        "method": "ramp",
+        "protected": (),
+        "constraint": ["covariance[far]", "covariance[near]"],
+    },
     "curves of a recalibrated score": {
         "method": "ramp",
         "constraint": "equal_opportunity",

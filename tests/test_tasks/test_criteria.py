@@ -59,10 +59,13 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
     method, seen = available()[name], set()
     solvers = [{"solver": one} for one in method.solvers] or [{}]
     chosen = [{part: one} for part, rule in method.rules() for one in rule.choices if part != "solver"]
+    names = dict.fromkeys(method.criteria.values())
+    chosen += [{"constraint": one} for one in names if one != "bounded_group_loss"]
     if name == "ramp":
-        chosen += [{"min_ratio": 0.8}, {"protected_number": "age"}, {"noise": "membership:a=p_a,b=p_b"}]
+        chosen += [{"constraint": "dp.ratio>=0.8"}, {"constraint": "covariance[age]"}]
+        chosen += [{"noise": "membership:a=p_a,b=p_b"}]
     if name == "fair-regression":
-        chosen += [{"constraint": "bounded_group_loss", "bound": 0.25, "loss": "square"}]
+        chosen += [{"constraint": "square_loss.max<=0.25"}]
     for solver in solvers:
         slow = solver.get("solver") in SLOW
         for options in ({}, *([] if slow else chosen[first % step :: step])):
@@ -75,7 +78,8 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
 def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[fairfix.RepairResult]:
     """Yield the repairs that a way allows, of the score and of features, and of either label."""
     noise = {"noise": BY_LABEL} if available()[name].knows_noise else {}
-    protected = {} if {"protected_number", "noise"} & set(options) else {"protected": "group"}
+    ungrouped = "noise" in options or "[age]" in options.get("constraint", "")
+    protected = {} if ungrouped else {"protected": "group"}
     learned: list[dict[str, Any]] = [{"features": ["x", "z"]}]
     if not options.keys() - {"solver"}:
         learned.append({"features": ["x", "z"], "group": "used"})

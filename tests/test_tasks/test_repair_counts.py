@@ -47,7 +47,7 @@ SCHEMA = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},
     "ramp with slack": {"method": "ramp", "slack": 0.1},
-    "ramp, four-fifths": {"method": "ramp", "min_ratio": 0.8},
+    "ramp, four-fifths": {"method": "ramp", "constraint": "dp.ratio>=0.8"},
     "ramp, thresholds": {"method": "ramp", "gamma": 0.0},
     "ramp, deterministic": {"method": "ramp", "gamma": 0.0, "decisions": "deterministic"},
     "ramp, covariance": {"method": "ramp", "constraint": "covariance", "slack": 0.01},
@@ -123,7 +123,7 @@ def test_each_column_of_counts_keeps_the_slack() -> None:
     reading = replace(PLAIN, columns=replace(PLAIN.columns, protected=("race", "job")))
     table, asked = (
         read_table(data, reading, columns=()),
-        {"method": "ramp", "attributes": "each", "slack": 0.01},
+        {"method": "ramp", "constraint": "dp[each]<=0.01"},
     )
     by_rows = repairer_of(asked).fit(RepairProblem(table), rng=np.random.default_rng(0))
     rule, lost = rule_of(count(data, reading), asked)

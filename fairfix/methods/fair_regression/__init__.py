@@ -49,6 +49,7 @@ import numpy as np
 
 from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
+from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
@@ -63,6 +64,9 @@ from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
 from fairfix.optim.losses import OF_MEAN, row_loss
+
+LOSSES = {"square_loss": "square", "log_loss": "logistic", "absolute_loss": "absolute"}
+"""Metric of an audit -> the loss that it is the mean of."""
 
 OF_LINEAR = ("direct", "cost-sensitive")
 """Oracles that fit linear models; others fit any learner."""
@@ -107,14 +111,24 @@ class FairRegression(Learning, Searched, Promised):
     }
     rivals: ClassVar = {"": {}, "group seen": {"group": "used"}}
 
+    criteria: ClassVar = {
+        "ks.to_overall": "statistical_parity",
+        **{f"{metric}.max": "bounded_group_loss" for metric in LOSSES},
+    }
+    grammar: ClassVar = {
+        "without_gap": ("bounded_group_loss",),
+        "groups": ("statistical_parity", "bounded_group_loss"),
+    }
+
     constraint: str = param(
         "statistical_parity",
-        "quantity to limit: the distance of each group's scores to those of all rows, or the loss of each group",
-        choices=("statistical_parity", "bounded_group_loss"),
+        "quantity to limit: the distance of each group's scores to those of all rows (statistical_parity, or "
+        "ks.to_overall<=0.02), or the loss of each group (square_loss.max<=0.2, or bounded_group_loss<=0.2 for the "
+        "loss in `loss`); for single groups, such as ks.to_overall[race=Black]<=0.01; several are separated by commas",
+        text=True,
     )
     slack: float = param(0.05, "largest allowed gap, in the method's criterion", at_least=0.0)
     group: str = group_param("auto", "used", "unused")
-    group_slack: str = param("", "slacks of individual groups instead, as GROUP=NUMBER,...", text=True)
     loss: str = param(
         "auto",
         "loss to minimize; auto: logistic for 0/1 labels, square for real ones",
@@ -168,11 +182,6 @@ class FairRegression(Learning, Searched, Promised):
         at_least=1,
         at_most=1e6,
     )
-    bound: str = param(
-        "",
-        "largest loss of a group, for bounded_group_loss: one number, or GROUP=NUMBER,... for some groups",
-        text=True,
-    )
     label_range: str = param(
         "",
         "range of real-valued labels in the population, as LOW,HIGH: a label outside is an error; with "
@@ -185,8 +194,19 @@ class FairRegression(Learning, Searched, Promised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.constraint == "bounded_group_loss" and not self.bound:
-            raise UsageError("fair-regression: bounded_group_loss needs a bound; give `bound=NUMBER`")
+        wanted = self.wanted
+        if self.bounds_losses and not (wanted.limits or wanted.most < math.inf):
+            error = UsageError(
+                f"fair-regression: `constraint={self.constraint}` needs a limit, such as {self.constraint}<=0.2"
+            )
+            raise error.proposing((self.constraint, f"{self.constraint}<=0.2"))
+        if self.bounds_losses and wanted.metric:
+            if self.loss not in ("auto", LOSSES[wanted.metric]):
+                raise UsageError(
+                    f"fair-regression: `constraint={self.constraint}` bounds the {LOSSES[wanted.metric]} loss, so "
+                    f"leave out `loss={self.loss}`"
+                )
+            object.__setattr__(self, "loss", LOSSES[wanted.metric])
         _ = self.label_ends
         if self.quantile_level == 1.0:
             raise UsageError("fair-regression: quantile_level must be below 1, got 1")
@@ -209,7 +229,12 @@ class FairRegression(Learning, Searched, Promised):
     @property
     def solver_in_force(self) -> Solver:
         """The algorithm of the constraint and the solver."""
-        return self.solvers[self.solver if self.constraint == "statistical_parity" else self.constraint](self)
+        return self.solvers[self.goal if self.bounds_losses else self.solver](self)
+
+    @property
+    def bounds_losses(self) -> bool:
+        """Whether losses of groups are bounded, and not distances of scores."""
+        return self.goal == "bounded_group_loss"
 
     @property
     def learns_groups(self) -> bool:
@@ -219,7 +244,7 @@ class FairRegression(Learning, Searched, Promised):
     @property
     def slack_of_all(self) -> float | None:
         """The slack, unless groups have their own, or losses are bounded."""
-        return None if self.group_slack or self.constraint == "bounded_group_loss" else self.slack
+        return None if self.wanted.limits or self.bounds_losses else self.slack
 
     @property
     def uses_labels(self) -> bool:
@@ -236,11 +261,11 @@ class FairRegression(Learning, Searched, Promised):
         return super().needs_rows
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` or ``bound`` holds.
+        """Return the identifier of the audit comparison that the constraint bounds.
 
         An audit has no pinball or Huber loss and no deviance, so the absolute loss is shown beside a bound on them.
         """
-        if self.constraint == "statistical_parity":
+        if not self.bounds_losses:
             return self.criterion
         audited = {"logistic": "log_loss.max", "square": "square_loss.max"}
         return audited.get(self.loss_of(reading), "absolute_loss.max")
@@ -312,21 +337,23 @@ class FairRegression(Learning, Searched, Promised):
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
-        return self._kept(numbers_of(self.group_slack, groups.names, "group_slack", self.slack))
-
-    def _kept(self, numbers: Floats) -> Floats:
-        """Return numbers of groups without what is kept back of them."""
-        return np.maximum(numbers - self.margin, 0.0) if self.margin else numbers
+        return self._kept(groups, self.slack if self.wanted.general else math.inf)
 
     def limits(self, groups: Groups) -> Floats:
         """Return the bound on the loss of each group, shape (K,); infinite where none is asked."""
-        try:
-            level = float(self.bound)
-        except ValueError:
-            return self._kept(numbers_of(self.bound, groups.names, "bound", math.inf))
-        if not level >= 0:
-            raise UsageError(f"`bound={self.bound}`: a loss is at least 0")
-        return self._kept(np.full(len(groups.names), level))
+        return self._kept(groups, self.wanted.most)
+
+    def _kept(self, groups: Groups, usual: float) -> Floats:
+        """Return the limits of groups, ``usual`` where they have none of their own, without what is kept back."""
+        own = self.wanted.limits
+        for name in own:
+            if name not in groups.names:
+                hint = did_you_mean(name, groups.names) or f"; the groups are {', '.join(groups.names)}"
+                raise UsageError(
+                    f"`constraint={self.constraint}`: no group {name!r} of {attribute_name(groups.columns)!r}{hint}"
+                )
+        numbers = np.array([own.get(name, usual) for name in groups.names], dtype=np.float64)
+        return np.maximum(numbers - self.margin, 0.0) if self.margin else numbers
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
@@ -384,12 +411,14 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
     closed = method.solver in ("auto", "closed-form") and method.loss_of(problem.table.reading) in OF_MEAN
     refused = {
         "`strata` need `constraint=statistical_parity` and the closed form; leave out `strata`": (
-            method.constraint != "statistical_parity" or not closed
+            method.bounds_losses or not closed
         ),
         "within strata, the rule must use the group; add `group=used`, or leave out `strata`": (
             not problem.protected_as_feature
         ),
-        "`group_slack` covers all rows and cannot be combined with `strata`; give one `slack`": method.group_slack,
+        "limits of single groups cover all rows and cannot be combined with `strata`; give one `slack`": bool(
+            method.wanted.limits
+        ),
         "`decisions=deterministic` cannot be used with `strata`; leave it out": method.decisions
         != "randomized",
         "counts cannot be used with `strata` here; repair from rows": problem.table.rows.entries is not None,
@@ -397,21 +426,3 @@ def require_strata(method: FairRegression, problem: RepairProblem) -> None:
     for words, holds in refused.items():
         if holds:
             raise UsageError(f"fair-regression: {words}")
-
-
-def numbers_of(text: str, names: tuple[str, ...], parameter: str, default: float) -> Floats:
-    """Return the numbers of ``GROUP=NUMBER,...`` by group, shape (K,); UsageError where a group or a number is none."""
-    out = dict.fromkeys(names, default)
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        name, sign, number = part.rpartition("=")
-        if not sign or name.strip() not in out:
-            raise UsageError(
-                f"`{parameter}` {part!r}: write GROUP=NUMBER with one of the groups {', '.join(names)}"
-            )
-        try:
-            out[name.strip()] = float(number)
-        except ValueError:
-            raise UsageError(f"`{parameter}` {part!r}: {number!r} is not a number") from None
-        if not out[name.strip()] >= 0:
-            raise UsageError(f"`{parameter}` {part!r}: the number must be at least 0")
-    return np.array([*out.values()], dtype=np.float64)

@@ -55,7 +55,7 @@ class GroupLoss(Solver):
     )
     reads: ClassVar = dict.fromkeys(
         (
-            *("group", "bound", "loss", "quantile_level", "label_range", "learner"),
+            *("group", "loss", "quantile_level", "label_range", "learner"),
             *("search", "nu", "rounds"),
         ),
         anything,
@@ -229,7 +229,7 @@ def _refused(
         )
         least += f" (proof: group weights {weights})"
         if not moved:
-            return DataError(f"no {what} meets `bound` on the training rows: {least}; raise it")
+            return DataError(f"no {what} meets `constraint` on the training rows: {least}; raise it")
     far = np.where(np.isfinite(limits), best.losses - limits, -math.inf)
     worst = int(np.argmax(far))
     reached = (
@@ -237,7 +237,7 @@ def _refused(
     )
     before = f"; without moving values into [0, 1] there is none: {least}" if least else ""
     return DataError(
-        f"no {what} was found that meets `bound` on the training rows, which does not prove that there is none: "
+        f"no {what} was found that meets `constraint` on the training rows, which does not prove that there is none: "
         f"{reached}{before}; raise it"
     )
 

@@ -52,7 +52,6 @@ class ClosedForm(Solver):
     needs_rows = ""
     counts_as_groups = True
     reads: ClassVar = {
-        "group_slack": anything,
         "loss": only("auto", *OF_MEAN),
         "decisions": anything,
         "bin_rows": anything,
@@ -225,7 +224,7 @@ class PlugIn(Solver):
     method: FairRegression
     option = "`solver=plug-in`"
     needs_rows = MODELS_GROUPS
-    reads: ClassVar = dict.fromkeys(("group", "group_slack", "loss", "quantile_level", "learner"), anything)
+    reads: ClassVar = dict.fromkeys(("group", "loss", "quantile_level", "learner"), anything)
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Solve the linear program of the rule."""
@@ -335,7 +334,6 @@ class Reduction(Solver):
         (
             *(
                 "group",
-                "group_slack",
                 "loss",
                 "quantile_level",
                 "oracle",

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 class Promised(Repairer):
     """Bounds on losses, and slacks of all or of single groups, as something that can be promised."""
 
-    constraint: str
-    group_slack: str
     label_range: str
+
+    @property
+    @abstractmethod
+    def bounds_losses(self) -> bool:
+        """Whether losses of groups are bounded."""
 
     @abstractmethod
     def loss_of(self, reading: Reading) -> str:
@@ -46,7 +49,7 @@ class Promised(Repairer):
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: losses without an end."""
-        if self.constraint == "bounded_group_loss" and self.ends_on(reading) is None:
+        if self.bounds_losses and self.ends_on(reading) is None:
             return (
                 "the mean loss in the population has a bound only if labels have one; give the range of all labels in "
                 "the population, such as `label_range=0,100`; use possible values, not those of these rows"
@@ -64,15 +67,13 @@ class Promised(Repairer):
     @property
     def asked_by(self) -> str:
         """Name of the parameter in force."""
-        if self.constraint == "bounded_group_loss":
-            return "bound"
-        return "group_slack" if self.group_slack else "slack"
+        return "constraint" if self.bounds_losses or self.wanted.limits else "slack"
 
     def largest_gaps(self, groups: Groups) -> Floats | None:
         """Return the bounds on losses, or the slacks, of each group; the one slack where there is one."""
-        if self.constraint == "bounded_group_loss":
+        if self.bounds_losses:
             return self.limits(groups)
-        return self.slacks(groups) if self.group_slack else super().largest_gaps(groups)
+        return self.slacks(groups) if self.wanted.limits else super().largest_gaps(groups)
 
     def tighter(self, by: Floats) -> Repairer:
         """Return the repairer with so much less of each."""
@@ -84,13 +85,13 @@ class Promised(Repairer):
 
     def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
         """Return a rule of bounded losses with its values kept where they are on the rows of the fit."""
-        return kept_within(rule, fitted) if self.constraint == "bounded_group_loss" else rule
+        return kept_within(rule, fitted) if self.bounds_losses else rule
 
     def losses_of(
         self, rule: RepairedPredictor, fitted: Table, table: Table
     ) -> tuple[str, Floats, float] | None:
         """Return the loss that is bounded, that of each row, and the largest there is; None where none is bounded."""
-        if self.constraint != "bounded_group_loss":
+        if not self.bounds_losses:
             return None
         ends = self.ends_on(table.reading)
         assert ends is not None

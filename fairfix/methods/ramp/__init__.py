@@ -23,14 +23,14 @@ equalized_odds          both of the last                               ``clip((f
                                                                        - v_k (1 - eta)/(1 - pi_k))/gamma, 0, 1)``
 ======================  =============================================  ==========================================
 
-With ``min_ratio`` ``R`` the means of one rate are held in ``[R rho, rho]`` instead of a band of width ``epsilon``.
+With a ratio, ``dp.ratio>=R``, the means of one rate are in ``[R rho, rho]`` instead of a band of width ``epsilon``.
 Since ``rho`` is free that is ``min_k m_k >= R max_k m_k``: the four-fifths rule, for ``R = 0.8``.
 
-With ``attributes = each`` the groups are those of each protected column alone, which overlap: a cell of the crossed
+With ``[each]`` the groups are those of each protected column alone, which overlap: a cell of the crossed
 columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0, 1)``.
 
 With ``noise`` no group is recorded: rows have probabilities of membership, by which rates are weighted
-(:mod:`fairfix.methods.ramp.soft`). With ``protected_number`` what is protected is a column of numbers, whose covariance
+(:mod:`fairfix.methods.ramp.soft`). With ``covariance[age]`` what is protected is a column of numbers, whose covariance
 with decisions is bounded (:mod:`fairfix.methods.ramp.numbers`).
 
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
@@ -62,7 +62,6 @@ import numpy as np
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
 from fairfix.data.counts import Floats
-from fairfix.data.names import split_names
 from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
@@ -95,26 +94,20 @@ class Ramp(Repairer):
         "": {},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
-        "four-fifths": {"min_ratio": 0.8},
+        "four-fifths": {"constraint": "selection_rate.ratio>=0.8"},
     }
+    criteria: ClassVar = {
+        **{between_groups(name): name for name in CRITERIA},
+        "selection_rate.covariance.to_overall": "covariance",
+    }
+    grammar: ClassVar = {"ratios": CRITERIA[:3], "each": True, "numbers": True}
 
     constraint: str = param(
         "demographic_parity",
-        "constraint to meet",
-        choices=(*CRITERIA, "covariance"),
-    )
-    min_ratio: float = param(
-        0.0,
-        "smallest allowed ratio between the rates of two groups, such as 0.8 for the four-fifths rule, instead of a "
-        "largest gap; 0: `slack` bounds the gap",
-        at_least=0.0,
-        at_most=1.0,
-    )
-    attributes: str = param(
-        "crossed",
-        "groups to make equal where several columns are protected: the intersections of all columns (crossed), "
-        "or the groups of each column alone (each)",
-        choices=("crossed", "each"),
+        "constraint to meet: demographic_parity, equal_opportunity, predictive_equality, equalized_odds or covariance, "
+        "or a condition such as tpr.difference<=0.02, dp.ratio>=0.8, dp[each]<=0.02 for each protected column by "
+        "itself, or covariance[age]<=0.02 for a column of numbers, which replaces `protected`",
+        text=True,
     )
     noise: str = param(
         "",
@@ -122,13 +115,6 @@ class Ramp(Repairer):
         "each true group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
         "labels where rates are by label, are independent of the true group; replaces `protected`",
         text=True,
-    )
-    protected_number: str = param(
-        "",
-        "numeric columns, such as age; the covariance of decisions with each is at most `slack`: "
-        "it is measured per standard deviation of the column; replaces `protected`",
-        text=True,
-        listed=True,
     )
     gamma: float = param(
         0.05,
@@ -178,18 +164,7 @@ class Ramp(Repairer):
     @property
     def instead(self) -> str:
         """The parameter that takes the place of recorded groups; empty where there are such."""
-        return "noise" if self.membership else "protected_number" if self.numbers else ""
-
-    @cached_property
-    def numbers(self) -> tuple[str, ...]:
-        """Protected columns of numbers; none where groups are recorded."""
-        names = tuple(split_names(self.protected_number)) if self.protected_number else ()
-        if not all(names) or len(set(names)) < len(names):
-            raise UsageError(
-                f"`protected_number={self.protected_number}`: name each column once, with commas between, such as "
-                "`protected_number=age,income`"
-            )
-        return names
+        return "noise" if self.membership else f"constraint={self.constraint}" if self.numbers else ""
 
     @cached_property
     def membership(self) -> Mapping[str, str]:
@@ -202,14 +177,14 @@ class Ramp(Repairer):
             return ((ATTRIBUTE,),)
         if self.numbers:
             return tuple((name,) for name in self.numbers)
-        return tuple((name,) for name in protected) if self.attributes == "each" else super().alike(protected)
+        return tuple((name,) for name in protected) if self.wanted.each else super().alike(protected)
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield the variants that `compare` shows, also that of each of several columns, and those of soft groups."""
         yield from super().contenders(reading, noise)
         if len(reading.columns.protected) > 1:
-            yield f"{cls.name}, each column", cls(attributes="each")
+            yield f"{cls.name}, each column", cls(constraint="demographic_parity[each]")
         members = {} if noise is None else noise.membership or {}
         if members and not reading.columns.strata and reading.score_scale != "raw":
             for title in ("", "equal opportunity"):
@@ -219,31 +194,27 @@ class Ramp(Repairer):
     @property
     def slack_of_all(self) -> float | None:
         """The slack; None where a ratio takes its place."""
-        return None if self.min_ratio else self.slack
-
-    @property
-    def least_ratio(self) -> float | None:
-        """The ratio that takes the place of a slack; None where there is none."""
-        return self.min_ratio or None
+        return None if self.wanted.least else self.slack
 
     def largest_gaps(self, groups: Groups) -> Floats | None:
         """Return what is asked: what the least ratio lacks to 1, or the slack."""
-        return np.array([1.0 - self.min_ratio]) if self.min_ratio else super().largest_gaps(groups)
+        least = self.wanted.least
+        return np.array([1.0 - least]) if least else super().largest_gaps(groups)
 
     @property
     def asked_by(self) -> str:
         """Name of the parameter in force."""
-        return "min_ratio" if self.min_ratio else "slack"
+        return "constraint" if self.wanted.least else "slack"
 
     def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
         """Return a rule without what it adds up for groups that no row of the fit has, which nothing is shown of."""
-        return only_fitted(rule, fitted) if self.attributes == "each" else rule
+        return only_fitted(rule, fitted) if self.wanted.each else rule
 
     def tighter(self, by: Floats) -> Repairer:
         """Return the repairer with a larger least ratio, or less slack."""
-        if not self.min_ratio:
+        if not (least := self.wanted.least):
             return super().tighter(by)
-        return replace(self, min_ratio=min(self.min_ratio + float(by[0]), 1.0))
+        return replace(self, constraint=self.wanted.with_least(min(least + float(by[0]), 1.0)))
 
     @property
     def granted(self) -> str:
@@ -267,7 +238,7 @@ class Ramp(Repairer):
     @property
     def events(self) -> tuple[int | None, ...]:
         """The labels among whose rows rates are made alike; None for rows of both."""
-        return (None,) if self.constraint == "covariance" else events_of(self.constraint)
+        return (None,) if self.goal == "covariance" else events_of(self.goal)
 
     @property
     def calibration(self) -> str:
@@ -287,14 +258,14 @@ class Ramp(Repairer):
         return self.calibration != "none" or self.rho == "labels"
 
     def bounds_of(self, reading: Reading) -> str:
-        """Return the identifier of the audit comparison that ``slack`` or ``min_ratio`` bounds, strata aside."""
+        """Return the identifier of the audit comparison that the constraint bounds, strata aside."""
         if self.membership:
-            return Comparison.parse(between_groups(self.constraint)).to(TRUE_GROUPS).id
+            return Comparison.parse(between_groups(self.goal)).to(TRUE_GROUPS).id
         if self.numbers:
             return WITH_NUMBER
-        if self.constraint == "covariance":
+        if self.goal == "covariance":
             return "selection_rate.covariance.to_overall"
-        return between_groups(self.constraint, "ratio" if self.min_ratio else "difference")
+        return between_groups(self.goal, "ratio" if self.wanted.least else "difference")
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return why nothing is promised of other people: sgd keeps no rows."""
@@ -313,7 +284,7 @@ class Ramp(Repairer):
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
         if self.numbers:
-            return "counts have no values of `protected_number`; repair from `data`"
+            return f"counts have no values of {' and '.join(self.numbers)}; repair from `data`"
         return super().needs_rows
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:

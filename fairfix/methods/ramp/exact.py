@@ -36,8 +36,8 @@ class Exact(Solver):
     needs_rows = ""
     reads: ClassVar = dict.fromkeys(
         (
-            *("constraint", "min_ratio", "attributes", "noise", "protected_number"),
-            *("gamma", "rho", "shape", "calibrate", "decisions"),
+            *("constraint", "noise", "gamma"),
+            *("rho", "shape", "calibrate", "decisions"),
         ),
         anything,
     )
@@ -67,7 +67,7 @@ class Exact(Solver):
         so all that exact scores can add is ``mean |f - f_bin| |q - chance|``.
         """
         method = self.method
-        by_rates = method.constraint in ("demographic_parity", "covariance")
+        by_rates = method.goal in ("demographic_parity", "covariance")
         if reach is None or not by_rates or method.calibration != "none" or method.rho in ("mean", "labels"):
             return None
         return float(np.average(reach * np.maximum(chance, 1.0 - chance), weights=problem.weight))
@@ -111,7 +111,7 @@ class Exact(Solver):
             math.fsum(part.gap * part.mass for part in parts) / total,
         )
         title = Comparison.parse(self.method.bounds_of(problem.table.reading)).title
-        ratio = self.method.min_ratio
+        ratio = self.method.wanted.least
         held = f"keep the {title} at {ratio:g} or more" if ratio else f"meet the slack in the {title}"
         attributes = self.method.alike(problem.cells.columns)
         if len(attributes) > 1:
@@ -138,7 +138,7 @@ class Exact(Solver):
             gaps.append([(float(m @ cut), float(m.sum())) for m in masses])
         alike = [one for inside in cells.strata().values() for one in self._rates(problem, inside, gaps)]
         worst = f"the largest gap in the constrained rates is {max((np.ptp(one) for one in alike), default=0.0):.2g}"
-        if self.method.min_ratio:
+        if self.method.wanted.least:
             ratios = [one.min() / one.max() for one in alike if one.max() > 0]
             worst = f"the smallest ratio of the constrained rates is {min(ratios, default=math.nan):.2g}"
         cost = shift / sum(float(cell.weights.sum()) for cell in cells.cells)
@@ -160,7 +160,7 @@ class Exact(Solver):
         """
         own = np.array([sums[k] for k in inside])
         groups = np.arange(len(inside))[:, None]
-        if self.method.attributes == "each":
+        if self.method.wanted.each:
             groups = groups_of_each(problem, inside)
         for code in groups.T:
             total = np.zeros((code.max() + 1, *own.shape[1:]))
@@ -181,7 +181,7 @@ class Exact(Solver):
     def _warnings(self, cells: Cells) -> Iterator[Note]:
         """Yield a caution where the scores are badly calibrated and the result depends on that."""
         method = self.method
-        leaves = method.slack > 0 or 0 < method.min_ratio < 1
+        leaves = method.slack > 0 or 0 < method.wanted.least < 1
         hangs = (leaves and method.rho == "joint") or method.about_labels
         if not hangs or method.calibration != "none":
             return

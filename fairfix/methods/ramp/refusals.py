@@ -19,50 +19,41 @@ def check_parameters(method: Ramp) -> None:
     """Raise a UsageError where parameters contradict one another."""
     if 0 < method.gamma < NARROWEST:
         raise UsageError(f"ramp: gamma must be 0 or at least {NARROWEST:g}, got {method.gamma:g}")
-    if method.min_ratio:
+    if method.wanted.least:
         _check_ratio(method)
-    if method.attributes == "each":
+    if method.wanted.each:
         _check_each(method)
     if method.instead:
         _check_ungrouped(method)
-    if method.rho != "joint" and method.constraint in ("equalized_odds", "covariance"):
+    if method.rho != "joint" and method.goal in ("equalized_odds", "covariance"):
         raise UsageError(
-            f"ramp: rho {method.rho!r} cannot be combined with {method.constraint}, which finds its own rates"
+            f"ramp: rho {method.rho!r} cannot be combined with {method.goal}, which finds its own rates"
         )
-    if method.rho in ("mean", "labels") and method.constraint != "demographic_parity":
+    if method.rho in ("mean", "labels") and method.goal != "demographic_parity":
         raise UsageError(
-            f"ramp: rho {method.rho!r} is a selection rate, which {method.constraint} does not constrain"
+            f"ramp: rho {method.rho!r} is a selection rate, which {method.goal} does not constrain"
         )
 
 
 def _check_ratio(method: Ramp) -> None:
     """Raise a UsageError where something does not go with a ratio."""
-    asked = f"ramp: `min_ratio={method.min_ratio:g}`"
-    if method.constraint in ("equalized_odds", "covariance"):
-        raise UsageError(
-            f"{asked} constrains one rate of each group, which {method.constraint} does not; use "
-            "`constraint=demographic_parity`, equal_opportunity or predictive_equality, or leave out `min_ratio`"
-        )
-    if method.slack:
-        raise UsageError(f"{asked} replaces `slack={method.slack:g}`; leave out one of them")
     if method.rho != "joint":
         raise UsageError(
-            f"{asked} cannot be combined with `rho={method.rho}`, since it finds the rates; leave out `rho`"
+            f"ramp: `constraint={method.constraint}` cannot be combined with `rho={method.rho}`, since it finds the "
+            "rates; leave out `rho`"
         )
 
 
 def _check_each(method: Ramp) -> None:
     """Raise a UsageError where something does not go with groups that overlap."""
-    asked = "ramp: `attributes=each` cannot be combined with"
-    if method.constraint in ("equalized_odds", "covariance"):
+    asked = f"ramp: `constraint={method.constraint}`: [each] cannot be combined with"
+    if method.goal in ("equalized_odds", "covariance"):
         raise UsageError(
-            f"{asked} `constraint={method.constraint}`; use demographic_parity, equal_opportunity or "
-            "predictive_equality, or leave out `attributes`"
+            f"{asked} {method.goal}; use demographic_parity, equal_opportunity or predictive_equality, or leave "
+            "out [each]"
         )
-    if method.min_ratio:
-        raise UsageError(
-            f"{asked} `min_ratio={method.min_ratio:g}`; use a `slack`, or leave out `attributes`"
-        )
+    if method.wanted.least:
+        raise UsageError(f"{asked} a ratio; limit the difference, or leave out [each]")
     if method.rho != "joint":
         raise UsageError(
             f"{asked} `rho={method.rho}`, since it finds the rates of each column; leave out `rho`"
@@ -73,11 +64,11 @@ def _check_ungrouped(method: Ramp) -> None:
     """Raise a UsageError where something does not go with soft groups, or with protected numbers."""
     own = method.instead
     accepted: list[tuple[str, object]] = [("calibrate", "none")]
-    accepted += [("constraint", one) for one in (CRITERIA if method.membership else ("covariance",))]
+    accepted += [("constraint", one) for one in CRITERIA]
     accepted += [("calibrate", "isotonic")] if method.membership and method.about_labels else []
     for part in method.parameter_fields():
         name, value = part.name, getattr(method, part.name)
-        usual = value == part.default or name in ("slack", own, "shape")
+        usual = value == part.default or name in ("slack", "shape", own.partition("=")[0])
         if usual or (name == "gamma" and value > 0) or (name, value) in accepted:
             continue
         remedy = "use a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
@@ -113,6 +104,7 @@ def check_rows(method: Ramp, problem: RepairProblem) -> None:
         ("score_scale=raw", table.reading.score_scale == "raw"),
     ):
         if method.instead and given:
+            groups = "; for the covariance with its groups, write dp.covariance" if method.numbers else ""
             raise UsageError(
-                f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out"
+                f"ramp: `{method.instead}` cannot be combined with `{name}`; leave one of them out{groups}"
             )

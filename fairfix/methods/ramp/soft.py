@@ -148,7 +148,7 @@ def _trace(
     method: Ramp, best: PairsSolution, notes: tuple[Note, ...], numbers: Mapping[str, float]
 ) -> FitTrace:
     """Return how the fit went, and what it proves; ``numbers`` are what groups add to a row's threshold."""
-    rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.constraint))
+    rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.goal))
     over, counted = "", ""
     if method.about_labels and method.calibration == "isotonic" and len(method.events) == 1:
         over = f", over the rows with label {method.events[0]}, weighted by the inverse of its probability"
@@ -159,7 +159,7 @@ def _trace(
         f"amount that the group adds to a row's threshold, times the row's probability to be in it{times}, "
     )
     meaning += "on the scale 2 p - 1"
-    centres = zip(rates_of(method.constraint), best.centres.tolist(), strict=True)
+    centres = zip(rates_of(method.goal), best.centres.tolist(), strict=True)
     held = (
         f"meet the slack in the difference of the {rates} weighted by the membership probabilities{counted}"
     )

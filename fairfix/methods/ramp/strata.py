@@ -85,12 +85,12 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.reading)
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
-    each = method.attributes == "each" and len(problem.cells.columns) > 1
+    each = method.wanted.each and len(problem.cells.columns) > 1
     groups = groups_of_each(problem, inside) if each else None
     if method.about_labels:
         overlapping = groups if method.gamma else None  # thresholds have prices for each cell
         _require_labels(method, cells, points, overlapping, [cells_of(problem).levels[k] for k in inside])
-    if method.constraint == "equalized_odds":
+    if method.goal == "equalized_odds":
         solver = _odds_ramps if method.gamma else _odds_steps
         return solver(method, points, lift)
     if groups is not None:
@@ -102,14 +102,14 @@ def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> Stratum
     if method.about_labels:
         return _rate_ramps(method, cells, points, lift)
     ratio = _ratio(method)
-    if method.constraint == "demographic_parity" and not problem.many_fits:
+    if method.goal == "demographic_parity" and not problem.many_fits:
         scores = [p.score + lift if lift else p.score for p in points]
         rate = _rate(method, cells, lift)
         best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
     else:
         ordered = _sorted_cells(problem, method.calibration, stratum)
         lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
-        if method.constraint == "covariance":
+        if method.goal == "covariance":
             best = solve_covariance(lifted, method.gamma, method.slack)
         else:
             best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift), ratio)
@@ -250,10 +250,10 @@ def _steps(
     stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
     if groups is not None:
         best: StepSolution | OverlapSolution = solve_overlaps(stairs, groups, slack)
-    elif method.constraint == "covariance" and slack and len(stairs) > 2:
+    elif method.goal == "covariance" and slack and len(stairs) > 2:
         best = solve_step_covariances(stairs, slack)
     else:
-        if method.constraint == "covariance":
+        if method.goal == "covariance":
             slack = _rates_slack(slack, [stair.total for stair in stairs])
         best = solve_steps(stairs, slack, rate, _ratio(method))
     # points without mass, of which all or none have the label that counts, are decided by their score alone
@@ -295,7 +295,7 @@ def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumF
 
 def _ratio(method: Ramp) -> float:
     """Return the share of the centre from which the lower half of the band is counted; 1 for a difference."""
-    return method.min_ratio or 1.0
+    return method.wanted.least or 1.0
 
 
 def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | None:

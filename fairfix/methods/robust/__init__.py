@@ -67,6 +67,8 @@ class Robust(Learning):
         "(minimax), under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
+    criteria: ClassVar = {of: name for name, of in COMPARISONS.items()}
+    grammar: ClassVar = {"without_limit": ("minimax",), "one_sided": True}
     learns: ClassVar[bool] = True
     knows_noise: ClassVar[bool] = True
     solvers: ClassVar = {
@@ -82,15 +84,12 @@ class Robust(Learning):
     )
     constraint: str = param(
         "demographic_parity",
-        "constraint on the true groups; minimax: the largest error rate of a true group is as small as "
-        "thresholds, or mixtures of models, can make it, without a slack",
-        choices=tuple(COMPARISONS),
-    )
-    sides: str = param(
-        "both",
-        "both: the slack limits the distance in both directions; one: only the worse direction, as in the paper "
-        "(selection and true positive rates below the overall rate, false positive rates above)",
-        choices=("both", "one"),
+        "constraint on the true groups: demographic_parity, equal_opportunity, predictive_equality or equalized_odds, "
+        "or a condition such as tpr.difference.to_overall<=0.02; worse_than_overall in place of to_overall limits only "
+        "the worse direction, as in the paper (selection and true positive rates below the overall rate, false "
+        "positive rates above); minimax: the largest error rate of a true group is as small as thresholds, or mixtures "
+        "of models, can make it, without a slack",
+        text=True,
     )
     solver: str = param(
         "thresholds",
@@ -140,9 +139,9 @@ class Robust(Learning):
     def __post_init__(self) -> None:
         Assumption.parse(self.assume)
         super().__post_init__()
-        if self.constraint != "minimax":
+        if self.goal != "minimax":
             return
-        given = {"slack": (Robust.slack,), "sides": ("both",), "solver": ("thresholds", "oracle")}
+        given = {"slack": (Robust.slack,), "solver": ("thresholds", "oracle")}
         for name, usual in given.items():
             if (value := getattr(self, name)) not in usual:
                 raise UsageError(
@@ -159,20 +158,20 @@ class Robust(Learning):
     @property
     def slack_of_all(self) -> float | None:
         """The slack; none of the least largest error."""
-        return None if self.constraint == "minimax" else self.slack
+        return None if self.goal == "minimax" else self.slack
 
     def without_guarantee(self, reading: Reading) -> str:
         """Return that no number is known before the fit that the least largest error could be promised to keep."""
-        if self.constraint == "minimax":
+        if self.goal == "minimax":
             return "`constraint=minimax` sets no bound; use another `constraint`"
         return ""
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups.
 
-        With ``sides=one`` that counts both directions, and the slack bounds one of them.
+        With ``worse_than_overall`` that counts both directions, and the slack bounds one of them.
         """
-        return COMPARISONS[self.constraint]
+        return COMPARISONS[self.goal]
 
     def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
         """Return the true groups that the assumption in force allows."""
@@ -181,7 +180,7 @@ class Robust(Learning):
     @property
     def parity(self) -> Parity:
         """The constraint, by its type."""
-        return cast("Parity", self.constraint if self.sides == "both" else f"one_sided_{self.constraint}")
+        return cast("Parity", f"one_sided_{self.goal}" if self.wanted.worse else self.goal)
 
     @property
     def demands(self) -> tuple[tuple[str, float], ...]:

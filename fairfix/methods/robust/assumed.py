@@ -43,12 +43,12 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
     if name == "radii" and method.solver == "soft":
         raise UsageError(f"{method.name}: `solver=soft` needs {TABLE}; with radii, use `solver=dro`")
     plain = name == "soft" and not method.assume and method.solver != "soft"
-    if plain and method.constraint != "demographic_parity":
+    if plain and method.goal != "demographic_parity":
         stronger = "`assume=independent`" if members else "`assume=class-conditional` or `assume=eps=NUMBER`"
         assumes_more = f"{stronger} (which assumes more), or " if method.solver == "thresholds" else ""
         raise UsageError(
             f"{method.name}: {'memberships have' if members else 'the noise table has'} no labels, and without labels "
-            f"{method.constraint} can hardly be guaranteed by any rule. "
+            f"{method.goal} can hardly be guaranteed by any rule. "
             f"{'Choose' if members else 'Add a column label to the table, or choose'} "
             f"{assumes_more}`assume=none` (which may accept no one)"
         )

@@ -49,7 +49,7 @@ class OracleMixture(Solver):
     uses_labels = True
     needs_rows = "it fits models to the features of rows; use `solver=thresholds`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "learner", "bins", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "learner", "bins", "survey_confidence"), anything),
         "group": only("unused"),
         "assume": assuming("none", "radii"),
     }
@@ -106,7 +106,7 @@ class OracleMixture(Solver):
             if best.at_end
             else "the largest number allowed, and more might improve it"
         )
-        if self.method.constraint == "minimax":
+        if self.method.goal == "minimax":
             yield Note(
                 "on the training rows and under the assumption, the largest error rate of a true group is at most "
                 f"{best.largest:z.4f}; it is not known whether a mixture of the learner's models has a smaller one",

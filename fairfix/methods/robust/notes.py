@@ -80,12 +80,12 @@ def reliance(
         )
     recorded = "the tables of the report are by recorded group, except numbers named true_groups"
     yield Note(recorded, "recorded_groups")
-    minimax = method.constraint == "minimax"
+    minimax = method.goal == "minimax"
     slack = "" if minimax else f"; the slack is {method.slack:g}"
     yield Note(f"{bounded_in_words(method.demands)} at most {'; '.join(cases)}{slack}", "worst_case")
     if table is not None and not minimax:
         yield Note(_breakdown(method, short, behind, assumed), "breakdown")
-    if isinstance(assumed, Soft) and method.constraint not in ("demographic_parity", "minimax"):
+    if isinstance(assumed, Soft) and method.goal not in ("demographic_parity", "minimax"):
         empty = np.any([vacuous(short.cells, over_labels(one)) for one in behind.tables], axis=0)
         true = tuple(noise.membership or ()) if table is None else table.true
         names = [name for name, bad in zip(true, empty, strict=True) if bad]

@@ -115,16 +115,17 @@ class Postprocessed(Solver):
                 "of a rate",
                 "infeasible",
             )
-        if method.constraint == "minimax":
+        if method.goal == "minimax":
             yield Note(
                 "on the training rows and under the assumption, the largest error rate of a true group is "
                 f"{best.largest_error:z.4f}; no thresholds between the same bins have a smaller one than "
                 f"{best.least_largest_error:z.4f}",
                 "worst_case",
             )
-        if method.sides == "one":
+        if method.wanted.worse:
             yield Note(
-                "only one side is constrained (`sides=one`): groups may be better off than average by any amount",
+                "only one side is constrained (`worse_than_overall`): groups may be better off than average by any "
+                "amount",
                 "one_side",
             )
         if least == most:
@@ -156,7 +157,7 @@ class Thresholds(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "assume", "z", "group", "bins", "learner"),
+                *("constraint", "assume", "z", "group", "bins", "learner"),
                 "survey_confidence",
             ),
             anything,
@@ -201,7 +202,7 @@ class Ideal(Postprocessed):
     reads: ClassVar = {
         **dict.fromkeys(
             (
-                *("constraint", "sides", "group", "bins", "decisions", "learner"),
+                *("constraint", "group", "bins", "decisions", "learner"),
                 "survey_confidence",
             ),
             anything,

@@ -131,7 +131,7 @@ class Dro(TrainedRule):
 
     option = "`solver=dro`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "survey_confidence"), anything),
         "assume": assuming("radii"),
         "learner": named("linear"),
         "group": anything,
@@ -161,7 +161,7 @@ class SoftGroups(TrainedRule):
 
     option = "`solver=soft`"
     reads: ClassVar = {
-        **dict.fromkeys(("constraint", "sides", "survey_confidence"), anything),
+        **dict.fromkeys(("constraint", "survey_confidence"), anything),
         "assume": assuming("none"),
         "learner": named("linear"),
         "group": anything,
