@@ -195,7 +195,7 @@ def test_a_check_without_a_kind_is_answered_with_the_line(
 @pytest.mark.parametrize(
     "typed",
     ["", "--method threshold-optimizer", "--method ExponentiatedGradient", "--method rampp",
-     "--method ramp --constraint dp"],
+     "--method ramp --constraint DemographicParity"],
 )  # fmt: skip
 def test_a_repair_is_answered_with_a_method_that_runs(
     typed: str, folder: Path, capsys: pytest.CaptureFixture[str]
