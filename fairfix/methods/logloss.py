@@ -67,6 +67,10 @@ from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solv
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
+CONSTRAINT = (
+    f"constraint to meet in expectation: {', '.join(CRITERIA)}, or a condition such as tpr.difference<=0.02"
+)
+
 EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
 """Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
 
@@ -122,12 +126,7 @@ class LogLoss(Learning):
 
     criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
 
-    constraint: str = param(
-        "demographic_parity",
-        "constraint to meet in expectation: demographic_parity, equal_opportunity, predictive_equality or "
-        "equalized_odds, or a condition such as tpr.difference<=0.02",
-        text=True,
-    )
+    constraint: str = param("demographic_parity", CONSTRAINT, text=True)
     group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",
