@@ -67,13 +67,8 @@ from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solv
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""
 
-CONSTRAINT = (
-    f"constraint to meet in expectation: {', '.join(CRITERIA)}, or a condition such as tpr.difference<=0.02"
-)
-
 EVENTS = {name: events_of(name)[::-1] for name in CRITERIA}
 """Labels of the events of a constraint, in the order of the multipliers; None: everybody."""
-
 
 LINEAR: Mapping[str, Form] = {
     "linear": Form(
@@ -123,10 +118,11 @@ class LogLoss(Learning):
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
     }
-
     criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
 
-    constraint: str = param("demographic_parity", CONSTRAINT, text=True)
+    constraint: str = param(
+        CRITERIA[0], f"constraint: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
+    )
     group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",

@@ -321,7 +321,7 @@ def test_rows_without_a_number_are_dropped_where_that_is_asked() -> None:
     """Every row is accounted for, and the rest are repaired as if the others had not been there."""
     data = frame(rows=300).astype({"age": float})
     data.loc[[3, 50], "age"], data.loc[[50, 77, 78], "income"] = np.nan, np.nan
-    given = {**GIVEN, "constraint": ["covariance[age]", "covariance[income]"], "missing_group": "drop"}
+    given = {**GIVEN, "constraint": ["covariance[age]", "covariance[income]"], "missing": "drop"}
     result = fairfix.repair(data, **given)
 
     assert result.content["data"]["rows"] == {
