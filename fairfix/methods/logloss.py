@@ -120,9 +120,7 @@ class LogLoss(Learning):
     }
     criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
 
-    constraint: str = param(
-        CRITERIA[0], f"constraint: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
-    )
+    constraint: str = param(CRITERIA[0], f"{', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True)
     group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",
@@ -410,8 +408,7 @@ class Game:
         if math.isinf(best):
             note = (
                 f"cross validation could not choose l2, so it is {at:g}: without one of the {FOLDS} folds, some "
-                "group lacks the rows "
-                f"that {self.method.goal} needs, or a log loss is infinite"
+                f"group lacks the rows that {self.method.goal} needs, or a log loss is infinite"
             )
             return at, (Note(note, "chosen"),)
         note = f"l2 {at:.3g} has the least log loss in {FOLDS}-fold cross validation"
