@@ -305,17 +305,18 @@ def test_solvers_that_know_no_copies_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("solver", "rho"), [("linear", "auto"), pytest.param("network", 10, marks=pytest.mark.slow)]
+    ("learner", "rho"), [("linear", "auto"), pytest.param("network", 10, marks=pytest.mark.slow)]
 )
 def test_a_repair_gives_new_people_the_score_of_their_copies(
-    solver: str, rho: float | str, tmp_path: Path
+    learner: str, rho: float | str, tmp_path: Path
 ) -> None:
     """Through the artifact, on people and copies that it has never seen: about what the held-out rows said."""
     data = people(2500)
     result = fairfix.repair(
         data,
         method="sensei",
-        solver=solver,
+        solver="regularizer",
+        learner=learner,
         rho=rho,
         slack=0.1,
         protected="sex",
