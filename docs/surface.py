@@ -33,11 +33,12 @@ def pairs() -> int:
 
 
 def main() -> int:
-    """Print a line for each command, and the sums."""
-    counts = {name: len(options(name)) for name in COMMANDS}
-    for name, count in counts.items():
-        print(f"{name:10}{count:4}")
-    print(f"options   {sum(counts.values()):4}")
+    """Print a line for each command, and the sums; options that commands share count once among the different ones."""
+    names = {name: options(name) for name in COMMANDS}
+    for name, own in names.items():
+        print(f"{name:10}{len(own):4}")
+    print(f"options   {sum(map(len, names.values())):4}")
+    print(f"different {len(set(chain(*names.values()))):4}")
     print(f"settings  {len(SETTINGS):4}")
     print(f"pairs     {pairs():4}")
     return 0

@@ -1,6 +1,6 @@
 """The frontier of a comparison of methods: which numbers are drawn against which, and the points of each panel.
 
-Both drawings of it read this: the pictures of the HTML page (:mod:`fairfix.report.svg`) and the file of ``--picture``
+Both drawings of it read this: the pictures of the HTML page (:mod:`fairfix.report.svg`) and the figures of ``plot``
 (:mod:`fairfix.report.picture`).
 """
 
