@@ -225,7 +225,7 @@ def _point(
         problem = replace(problem, table=with_draws_of(problem.table, predictor, model))
         result = assessed(whole, problem, held, repairer, predictor, caught, settings, seed=seed, brief=True)
     except FairfixError as error:
-        return Point(contender.title, slack, failure=str(error))
+        return Point(contender.title, slack, failure=str(error).removeprefix(f"{repairer.name}: "))
     selected = next((row for row in result.proof.table if row.name == "selection_rate"), None)
     return replace(
         replace(judge, held=own).repaired(predictor, repairer.comparables),
