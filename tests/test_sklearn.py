@@ -827,6 +827,12 @@ def test_noise_reaches_the_method() -> None:
     other = clone(model).set_params(noise=frame.assign(count=[99, 1, 1, 99])).fit(numbers, y)
     assert fitted.trace_.notes
     assert (fitted.predict_proba(numbers) != other.predict_proba(numbers)).any()
+    near = clone(model).set_params(noise="radius:female=0.1,male=0.2").fit(numbers, y)
+    assert any("relies on N0" in note for note in near.trace_.notes)
+    sure = clone(model).set_params(assume="class-conditional").fit(numbers, y)
+    assert any("relies on N4" in note for note in sure.trace_.notes)
+    with pytest.raises(SettingError, match="assume=independent"):
+        clone(model).set_params(assume="independent").fit(numbers, y)
     with pytest.raises(SettingError, match="noise"):
         clone(model).set_params(noise=None).fit(numbers, y)
     with pytest.raises(SettingError, match="noise"):

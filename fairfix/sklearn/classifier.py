@@ -15,9 +15,10 @@ from sklearn.utils.validation import column_or_1d
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.draws import decide, is_random
 from fairfix.data.files import open_source
+from fairfix.data.noise_spec import NoiseSpec
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.table import Table
-from fairfix.noisy.description import Noise, NoiseTable, read_noise
+from fairfix.noisy.description import Noise, NoiseTable, noise_of
 from fairfix.sklearn.base import Protected, RepairedEstimator
 from fairfix.sklearn.rows import InputError, SettingError, identities
 
@@ -56,10 +57,10 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
     n_jobs
         Folds fitted at a time, as in :class:`joblib.Parallel`.
     noise
-        How the protected groups of ``X`` differ from the true ones, for a method that knows noise: a data frame
-        with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, the path of
-        such a file, a :class:`~fairfix.noisy.description.NoiseTable`, or a :class:`~fairfix.noisy.description.Noise`,
-        which also says what of the table holds for ``X``, and what is assumed of the noise.
+        The noise of the protected groups of ``X``, for ``method="robust"``, as for :func:`fairfix.repair`: a data
+        frame or file with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, or
+        ``radius:GROUP=NUMBER,...``. Its parameter ``assume`` states an assumption. A
+        :class:`~fairfix.noisy.description.Noise` states both.
     bands
         Where groups of a protected column of numbers begin, as for :func:`fairfix.audit`: ``{"age": [25, 40, 60]}``.
     **parameters
@@ -143,9 +144,10 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         """Return the description of the noise, read and checked."""
         if self.noise is None or isinstance(self.noise, Noise):
             return self.noise
-        return Noise(
-            self.noise if isinstance(self.noise, NoiseTable) else read_noise(open_source(self.noise))
-        )
+        if isinstance(self.noise, NoiseTable):
+            return Noise(self.noise)
+        entries = self.noise if isinstance(self.noise, (list, tuple)) else [self.noise]
+        return noise_of(NoiseSpec.parse(entries), open_source, self.protected_names_)
 
     def _check_estimator(self) -> None:
         if not hasattr(self.estimator, "predict_proba"):
