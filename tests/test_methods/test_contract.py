@@ -139,7 +139,7 @@ class Minimax(Robust):
     """The least largest error of a true group: another objective, without a slack."""
 
     constraint: str = param("minimax", "", choices=("minimax",))
-    assumption: str = param("soft", "", choices=("soft",))
+    assume: str = param("none", "", choices=("none",))
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,8 @@ class Robust(Learning):
     learner: Learner = learner_param()
 
     def __post_init__(self) -> None:
-        Assumption.parse(self.assume)
         super().__post_init__()
+        Assumption.parse(self.assume)
         if self.goal != "minimax":
             return
         given = {"slack": (Robust.slack,), "solver": ("thresholds", "oracle")}
