@@ -131,7 +131,7 @@ class Surveyed(Robust):
 class InRadii(Robust):
     """Robust within total variation of the recorded groups: another program."""
 
-    assumption: str = param("radii", "", choices=("auto", "radii"))
+    assume: str = param("radii", "", choices=("", "radii"))
 
 
 @dataclass(frozen=True)
