@@ -1,7 +1,7 @@
 """Measures whether the intervals of fairfix.stats hold what they promise.
 
 Draws counts from known truths, computes every interval with the library's own functions, and counts how
-often the truth lies inside. Nominal 95 %; less than 93 % anywhere is a fault. Prints Markdown::
+often the truth lies inside. Nominal 95%; less than 93% anywhere is a fault. Prints Markdown::
 
     python benchmarks/coverage.py --simulations 2000
 
@@ -137,7 +137,7 @@ def proportions(successes: Floats, totals: Floats) -> Batch:
 
 
 def together(groups: int) -> float:
-    """The level at which so many independent groups are all covered with 95 %."""
+    """The level at which so many independent groups are all covered with 95%."""
     return 1 - (1 - ALPHA) ** (1 / groups)
 
 
@@ -213,7 +213,7 @@ def rate_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ran
 
 
 def odds_cells(truth: str, size: str, groups: int, simulations: int, rng: np.random.Generator) -> Cells:
-    """Equalized odds: 30 % positives, the true positive rates as given, false positive rates half of them."""
+    """Equalized odds: 30% positives, the true positive rates as given, false positive rates half of them."""
     n, p = rows(size, groups), rates(truth, groups)
     gaps = []
     for count, rate in ((np.round(0.3 * n), p), (n - np.round(0.3 * n), p / 2)):
@@ -289,7 +289,7 @@ def score_cells(truth: str, size: str, groups: int, simulations: int, rng: np.ra
 
 
 def area_cells(truth: str, size: str, groups: int, simulations: int, rng: np.random.Generator) -> Cells:
-    """Areas under ROC curves; 30 % positives, few are 10 %."""
+    """Areas under ROC curves; 30% positives, few are 10%."""
     n = rows(size, groups)
     m = np.round((0.1 if truth.startswith("few") else 0.3) * n)
     below = beta_levels(2, 3)

@@ -1,4 +1,4 @@
-"""The audit engine beside a plain read of the same columns, beside Fairlearn and beside DuckDB.
+"""The audit engine beside a plain read of the same columns, next to Fairlearn and beside DuckDB.
 
 ``python benchmarks/engine.py [--rows 1000000 ...] [--large] [--out FILE.md]`` writes Markdown.
 
@@ -372,7 +372,7 @@ def peer_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
     try:
         theirs = metric_frame(path)
     except ImportError:
-        yield f"### {rows:,} rows beside Fairlearn\n\nFairlearn is not installed: no comparison."
+        yield f"### {rows:,} rows next to Fairlearn\n\nFairlearn is not installed: no comparison."
         return
     how = reading("race", "sex")
 
@@ -390,7 +390,7 @@ def peer_section(path: Path, rows: int, rounds: int) -> Iterator[str]:
         value, ratio = ratios(times["Fairlearn"].cpu, times[name].cpu)
         judged = goal.judge(value) if goal and name == "whole audit, exact" else ""
         shown.append([name, seconds(times[name].cpu), seconds(times["Fairlearn"].cpu), ratio, judged])
-    yield f"### {rows:,} rows, race x sex, beside Fairlearn"
+    yield f"### {rows:,} rows, race x sex, next to Fairlearn"
     yield (
         "Not the same job: ours reads the file and computes all metrics with intervals and KS by race, by sex and by "
         "both; Fairlearn's MetricFrame gets columns in memory and computes four metrics by both, no interval, no KS."
@@ -446,7 +446,7 @@ def start_section(folder: Path, rounds: int) -> Iterator[str]:
         value, ratio = ratios(times[name], times[peer])
         judged = [g.judge(statistics.median(times[name]) if g.unit else value) for g in goals]
         shown.append([f"`{name}`", seconds(times[name]), ratio, "; ".join(judged)])
-    yield f"### Whole commands, CPU seconds, beside `python -c '{peer}'` ({seconds(times[peer])} s)"
+    yield f"### Whole commands, CPU seconds, next to `python -c '{peer}'` ({seconds(times[peer])} s)"
     if "sklearn" in peer:
         yield "Fairlearn is not installed; scikit-learn, which it imports, stands in."
     yield table(("command", "CPU s", "ratio (quartiles)", "goal"), shown)

@@ -127,10 +127,10 @@ def ten(scores: Floats, train: Matrix, groups: int) -> None:
 
 
 def bounded() -> None:
-    """Print bounded group loss beside Fairlearn's."""
+    """Print bounded group loss next to Fairlearn's."""
     print("### Bounded group loss, square loss, linear\n")
     print(
-        "On the rows of the fit; the bound in units of the least that a linear model can hold. Fairlearn's losses are "
+        "On the training rows; the bound in units of the least that a linear model can hold. Fairlearn's losses are "
         "of its mixture, whose scores it clips to [0, 1]: on communities that is another class, with lower losses.\n"
     )
     head = (
@@ -179,7 +179,7 @@ def bounded() -> None:
 
 def linear_class() -> None:
     """Print the train loss of mixtures of linear models at the same slack, ours by the direct oracle."""
-    print("### Mixtures of linear models, on the rows of the fit\n")
+    print("### Mixtures of linear models, on the training rows\n")
     head = (
         "data",
         "slack",

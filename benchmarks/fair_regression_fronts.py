@@ -271,7 +271,7 @@ def main() -> None:
         "Every method has the same ten slacks or parts, of which the training rows choose. Mean over "
         f"{SPLITS} splits ± standard error; in brackets the excess over the unconstrained linear model, divided by "
         "that of the better of the authors' LS and LR; not for 2,000 rows, where that model overfits. KS is of a "
-        "group to everybody, over all thresholds. Base scores of ours are out of fold. The authors' oracles fit, to "
+        "group to overall, over all thresholds. Base scores of ours are out of fold. The authors' oracles fit, to "
         "the score of least cost of each row, least squares (LS), logistic regression (LR), XGBoost, and (CS) a hinge "
         "of all costs.\n"
     )

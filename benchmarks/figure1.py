@@ -105,7 +105,7 @@ def main() -> None:
         print("adult.parquet is not in the data folder: skipped.")
         return
     found = gaps_by_race(place / "adult.parquet")
-    print("Adult, logistic regression, rows of the fit: difference of the selection rates of the sexes.\n")
+    print("Adult, logistic regression, training rows: difference of the selection rates of the sexes.\n")
     print("| group | " + " | ".join(TITLES.values()) + " |")
     print("|---|" + "---|" * len(TITLES))
     for name in found["before"]:

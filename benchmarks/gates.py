@@ -9,7 +9,7 @@ for a set, drawn from 0.05 to 0.95. *At parity* all groups have that rate, so ev
 a gap is *true*, one group lies lower by it. The baseline gate compares two independent samples: of one truth, at
 parity and with a gap, where every failure is a false alarm, and of a truth that has become worse.
 
-``interval`` is fairfix's gate at 95 %, ``point`` compares the estimate with the same limit.
+``interval`` is fairfix's gate at 95%, ``point`` compares the estimate with the same limit.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def main() -> None:
     sets = parser.parse_args().sets
     print("## Gates: false alarms and true ones\n")
     print(
-        "Shares of verdicts on seeded data whose truth is known; `interval` is the gate at 95 %, `point` compares the "
+        "Shares of verdicts on seeded data whose truth is known; `interval` is the gate at 95%, `point` compares the "
         "estimate alone. `change<=0` checks some ten comparisons at once; its worst verdict counts.\n"
     )
     for title, run in TABLES.items():

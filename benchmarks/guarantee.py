@@ -4,8 +4,8 @@
 often a guarantee is proven and how often it is false. ``python benchmarks/guarantee.py [--seeds 3]`` takes Adult,
 credit default and COMPAS from the folder of :mod:`benchmarks.tabular`.
 
-A logistic regression is trained on 30 % of the rows, 50 % are repaired (of which 30 % are
-held out), 20 % are aside. The gap aside is that of chances, or of the distributions of values, and hangs on few rows
+A logistic regression is trained on 30% of the rows, 50% are repaired (of which 30% are
+held out), 20% are aside. The gap aside is that of chances, or of the distributions of values, and hangs on few rows
 itself. For `robust` one group in ten is recorded wrongly, and one row in five was surveyed; its gap is that of the
 true groups.
 """

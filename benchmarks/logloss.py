@@ -207,7 +207,7 @@ def chances(rows: Rows, constraint: str, theta: Floats, prices: Floats, shares: 
 
 
 def given_labels(rows: Rows, constraint: str, theta: Floats, prices: Floats, shares: Floats) -> Floats:
-    """Return the probabilities of the rows of the fit, given their labels."""
+    """Return the probabilities of the training rows, given their labels."""
     cells = cells_of(rows, constraint)
     c = np.where(cells.codes >= 0, (prices / shares)[cells.codes], 0.0)
     return truncated(expit(rows.X @ theta[:-1] + theta[-1]), c)

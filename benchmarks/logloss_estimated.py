@@ -52,7 +52,7 @@ def load(name: str) -> tuple[pd.DataFrame, str, str]:
 
 
 def measured(name: str, constraint: str, rule: dict[str, Any], splits: int) -> str:
-    """Return mean gap on the rows of the fit, mean gap and mean log loss on held-out rows."""
+    """Return mean gap on the training rows, mean gap and mean log loss on held-out rows."""
     frame, label, protected = load(name)
     frame = frame.reset_index(drop=True).assign(id=[f"p{i}" for i in range(len(frame))])
     asked: dict[str, Any] = {
@@ -135,7 +135,7 @@ def main() -> None:
         print("\n### Scores that are no lines\n")
         print(
             f"Means of {splits} splits, the penalty of 0.001 that is usual, slack 0, the group not among the features: "
-            "gap on the rows of the fit, gap and log loss on held-out rows. *None*: without a constraint.\n"
+            "gap on the training rows, gap and log loss on held-out rows. *None*: without a constraint.\n"
         )
         print(f"| data, constraint | {' | '.join(f'`{one}`' for one in BASES)} |\n|---|---|---|---|")
         for name in ("Adult", "COMPAS", "Law"):

@@ -257,7 +257,7 @@ def main() -> None:
         "probability rounded at 0.5, or expected over the draws of a rule that draws decisions (reductions, "
         "thresholds). *Drawn*: of decisions drawn by the probabilities. The paper pairs the error of the former with "
         "the violation of the latter; here each stands beside its own. Reductions may leave "
-        f"{BOUND:g}, the others nothing, on the rows of the fit. *As used* is what `--method logloss` makes by "
+        f"{BOUND:g}, the others nothing, on the training rows. *As used* is what `--method logloss` makes by "
         "default; it scales all columns.\n"
     )
     print("| data | rule | decisions | drawn | log loss |\n|---|---|---|---|---|")

@@ -124,7 +124,7 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
     """Yield coverage with sampling error of rows and survey."""
     truth = {name: ratio.of(seen_of(race, cell).cells) for name, ratio in RATIOS.items()}
     label = (cell < 2).astype(np.int64)
-    yield "### Coverage of 95 % intervals of rows and survey together\n"
+    yield "### Coverage of 95% intervals of rows and survey together\n"
     yield f"{TRIALS} draws, 3 metrics, 3 groups; N4 assumes what adversarial noise breaks.\n"
     yield "| noise | gamma | rows | survey | N1 | N2 | N4 |"
     yield "|---|---|---|---|---|---|---|"
@@ -235,7 +235,7 @@ def epsilons() -> Iterator[str]:
     """Yield what limits under N3 cost, with all programs of all draws solved and with those that count."""
     yield (
         "Limits of 5 metrics and their comparisons under `--assume eps=0.05`, 40 draws; 100,000 rows, a survey "
-        "of 5,000, 15 % recorded at random. CPU seconds, those of the bounds of the data included.\n"
+        "of 5,000, 15% recorded at random. CPU seconds, those of the bounds of the data included.\n"
     )
     yield "| groups | table | programs | solved | all solved | those that count | ratio |"
     yield "|---|---|---:|---:|---:|---:|---:|"

@@ -2,10 +2,10 @@
 
 ``python benchmarks/noisy_repair.py [SPLITS]`` prints Markdown. The setting is that of the paper (tables 2 and 3): Adult
 with equal opportunity by race, credit default with equalized odds by education, a share ``gamma`` of all rows moved to
-another group, the true groups of the test rows for judging. A logistic regression without the group is fitted to 60 %
-of the rows, thresholds to 80 %, and 20 % judge. The paper trains a linear model with the constraint instead; so do the
+another group, the true groups of the test rows for judging. A logistic regression without the group is fitted to 60%
+of the rows, thresholds to 80%, and 20% judge. The paper trains a linear model with the constraint instead; so do the
 rows "dro" and "soft", with exact worst cases, without and with the recorded group as a feature (the paper has it), on
-the same 80 %; all but the paper's own two at some shares of noise, as that takes time. The oracle is given the true
+the same 80%; all but the paper's own two at some shares of noise, as that takes time. The oracle is given the true
 groups, for thresholds of the same kind; what the others err more is the cost of not knowing them.
 """
 
@@ -53,7 +53,7 @@ TRAINED_GAMMAS = (0.1, 0.3, 0.5)
 BUCKETS = 10
 EPSILON = 0.05
 
-OF_FIT = ", rows of the fit"
+OF_FIT = ", training rows"
 """Mark of results on the rows that the thresholds were found on."""
 
 ORACLE = "oracle: true groups known"
@@ -425,7 +425,7 @@ def show(data: Data, many: int) -> None:
             if results
         ]
         print(
-            "\nLargest violation of a true group on the rows of the fit, over all splits and gammas: "
+            "\nLargest violation of a true group on the training rows, over all splits and gammas: "
             f"{'; '.join(worst)}.\n"
         )
         print("\n".join(costs(data.name, found, refused, noise)), "\n")

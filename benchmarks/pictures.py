@@ -112,7 +112,7 @@ def fair_regression(found: Sequence[Table]) -> Figure:
                 markersize=4,
                 linewidth=0.8,
             )
-        panel.set(xlabel="KS to everybody", ylabel="loss")
+        panel.set(xlabel="KS to overall", ylabel="loss")
     return _keyed(figure, panels)
 
 

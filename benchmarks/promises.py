@@ -70,7 +70,7 @@ def main() -> None:
     print("## Promises\n")
     print(
         "How often a sentence that fairfix prints is false, on worlds whose truth is known, through the commands. "
-        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is the 95 % upper limit of the share. "
+        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is the 95% upper limit of the share. "
         "*Kept*: the upper limit is within what is allowed. *Not shown*: the worlds are too few to show it. *None "
         "false*: all that worlds can show of a certificate.\n"
     )

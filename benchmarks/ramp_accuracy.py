@@ -1,9 +1,9 @@
-"""The ramp on real data: expected accuracy and parity gap on test rows, beside its peers.
+"""The ramp on real data: expected accuracy and parity gap on test rows, next to its peers.
 
 ``python benchmarks/ramp_accuracy.py [--splits 5]`` prints Markdown.
 
-Adult and credit default by sex, the classifiers of the paper's Table 1, splits into 40 % training, 20 % for the repair,
-20 % validation and 20 % test. Credit is trained as in the paper on rows from which half of those with label != sex are
+Adult and credit default by sex, the classifiers of the paper's Table 1, splits into 40% training, 20% for the repair,
+20% validation and 20% test. Credit is trained as in the paper on rows from which half of those with label != sex are
 removed. All rules are judged by their probabilities, so nothing depends on a draw. What is fitted on which rows is in
 the table.
 """
@@ -307,7 +307,7 @@ def report(splits: int) -> Iterator[str]:
     methods = {name: how for name, how in METHODS.items() if PEERS.get(name) in (None, *found_peers)}
     sizes = ", ".join(f"{source.name} {source.label.size:,} rows" for source in data)
     yield (
-        f"{sizes}; by sex, {splits} splits into 40 % training, 20 % post, 20 % validation, 20 % test. The training "
+        f"{sizes}; by sex, {splits} splits into 40% training, 20% post, 20% validation, 20% test. The training "
         f"rows of credit are biased as in the paper: half of those with label != sex are removed. gamma {GAMMA:g} "
         f"where nothing else is said, slack 0. Cells: accuracy / gap between selection rates on test rows in percent, "
         f"both expected over the randomisation. {said}"

@@ -3,7 +3,7 @@
 ``python benchmarks/ramp_few_rows.py [--splits 5] [--subsamples 4]`` prints Markdown.
 
 The data, the training and the test rows are those of :mod:`ramp_accuracy`; the rows for the repair are drawn from its
-40 % for repair and validation. A draw in which a group lacks a label is drawn again: Fairlearn cannot be fitted on it.
+40% for repair and validation. A draw in which a group lacks a label is drawn again: Fairlearn cannot be fitted on it.
 """
 
 from __future__ import annotations

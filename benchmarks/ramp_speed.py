@@ -247,7 +247,7 @@ def predict_table(found: Sequence[Measured]) -> str:
 
 
 def gap_table(found: Sequence[Measured]) -> str:
-    """Return the gaps left on the rows of the fit, by scores and width, the span over rows and groups."""
+    """Return the gaps left on the training rows, by scores and width, the span over rows and groups."""
     names = list(dict.fromkeys(name for one in found for name in one.gaps))
     shown = []
     for kind, gamma in dict.fromkeys((one.kind, one.gamma) for one in found):
@@ -282,7 +282,7 @@ def unlabelled_section(sizes: Sequence[int]) -> Iterator[str]:
     yield fit_table(found)
     yield "Prediction. The published code goes row by row; the last column is the same rule on whole arrays."
     yield predict_table(found)
-    yield "Largest difference of selection rates left on the rows of the fit, span over the rows and groups above:"
+    yield "Largest difference of selection rates left on the training rows, span over the rows and groups above:"
     yield gap_table(found)
 
 
@@ -443,12 +443,12 @@ def beside_table(found: Sequence[Beside], goals: Callable[[int, str], float]) ->
 
 
 def labelled_section(sizes: Sequence[int]) -> Iterator[str]:
-    """Yield the exact rules from labels beside Fairlearn and error-parity."""
+    """Yield the exact rules from labels next to Fairlearn and error-parity."""
     peers, said = installed(list(PEERS))
     yield "### With labels"
     yield (
         f"{said} Fairlearn gets probabilities and its default grid of 1,000; error-parity its default of 1,000 ROC "
-        "ticks and tolerance 0. Accuracy and violation are expectations on the rows of the fit, spans over the kinds "
+        "ticks and tolerance 0. Accuracy and violation are expectations on the training rows, spans over the kinds "
         f"of scores. `Never below` is met if ours is at least theirs - {-LOSS:g} - their violation: a rule that may "
         "break the constraint by v may gain up to v."
     )
@@ -481,7 +481,7 @@ def report(sizes: Sequence[int], sections: Sequence[str]) -> Iterator[str]:
         "weights": lambda: weight_section(sizes),
         "labelled": lambda: labelled_section(sizes),
     }
-    yield "## Ramp beside its peers: time and exactness"
+    yield "## Ramp next to its peers: time and exactness"
     for name in sections:
         yield from parts[name]()
 

@@ -224,7 +224,7 @@ def scores_only(many: int) -> None:
     frame = adult()
     print("### From scores alone\n")
     print(
-        "The effect of sex on the probability: the residual effect with its 95 % half-width beside the true "
+        "The effect of sex on the probability: the residual effect with its 95% half-width beside the true "
         "overlap-weighted effect of flipping the model, on held-out rows.\n"
     )
     print("| model | rows | residual effect | truth | within | CPU s |\n|---|---|---|---|---|---|")
@@ -333,7 +333,7 @@ def made_up(seed: int) -> Made:
 def coverage() -> None:
     """Print how often the interval of the residual effect holds the effect that made the data."""
     print(f"### Coverage on {SETS} made-up data sets\n")
-    print("Intervals of 95 %; an alarm is an interval without 0 where the score is blind to the group.\n")
+    print("Intervals of 95%; an alarm is an interval without 0 where the score is blind to the group.\n")
     print("| score | decided | interval holds the effect | alarms | mean error in standard errors |")
     print("|---|---|---|---|---|")
     found: dict[str, list[tuple[bool, bool, float]]] = {}
@@ -450,7 +450,7 @@ def their_step(X: Floats, y: Floats, changed: FlippedRows) -> Callable[[], None]
 
 def beside_infairness() -> None:
     """Print the time of an iteration beside that of inFairness, in turns in one process."""
-    print("### Time of an iteration beside inFairness\n")
+    print("### Time of an iteration next to inFairness\n")
     try:
         X, y, changed = matrices()
         step = their_step(X, y, changed)

@@ -48,7 +48,7 @@ LIKE = {
 
 
 class Data:
-    """The rows of the fit as tensors, and the matrix of any other rows."""
+    """The training rows as tensors, and the matrix of any other rows."""
 
     def __init__(self, fit: Table) -> None:
         import torch

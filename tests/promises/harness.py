@@ -126,7 +126,7 @@ class Promise:
     sentence
         As a reader of the report understands it.
     level
-        Share of the times it is printed that it may be false: 0 for a certificate, 0.05 for a 95 % interval.
+        Share of the times it is printed that it may be false: 0 for a certificate, 0.05 for a 95% interval.
     quick, full
         Number of worlds in the tests, and in the table of the benchmarks. Of a certificate, which a single false
         sentence breaks, a pull request tries a third of the quick ones. Of an interval 3 see as much as 5, and 8 more

@@ -10,7 +10,7 @@ import pandas as pd
 from tests.promises.harness import Shell, Tried, judged, promise
 
 
-@promise("95 % interval of the demographic parity difference", level=0.05, quick=12, full=1000)
+@promise("95% interval of the demographic parity difference", level=0.05, quick=12, full=1000)
 def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) -> Tried:
     groups = int(rng.integers(2, 9))
     rows = np.round(np.exp(rng.uniform(np.log(20), np.log(5000), groups))).astype(int)

@@ -119,7 +119,7 @@ def copies_hide_no_effect(rng: np.random.Generator, shell: Shell) -> Tried:
     )
 
 
-@promise("95 % interval of the overlap-weighted effect of a group", level=0.05, quick=1, full=200)
+@promise("95% interval of the overlap-weighted effect of a group", level=0.05, quick=1, full=200)
 def intervals_of_effects(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, truth = world(rng, float(rng.choice([0.1, 0.3, 1.0])))
     _, found = contrast(shell, frame)

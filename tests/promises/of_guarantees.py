@@ -167,7 +167,7 @@ def _least_ratio(
 
 
 @promise(
-    "with 95 % confidence, the demographic parity of the population is within the bound (ramp)",
+    "with 95% confidence, the demographic parity of the population is within the bound (ramp)",
     level=0.05,
     quick=3,
     full=1000,
@@ -177,7 +177,7 @@ def guarantee_of_parity(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, rates given the label are alike in the population within the bound (ramp)",
+    "with 95% confidence, rates given the label are alike in the population within the bound (ramp)",
     level=0.05,
     quick=2,
     full=1000,
@@ -187,7 +187,7 @@ def guarantee_of_odds(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, the ratio of rates in the population is at least the bound (ramp)",
+    "with 95% confidence, the ratio of rates in the population is at least the bound (ramp)",
     level=0.05,
     quick=3,
     full=1000,
@@ -200,7 +200,7 @@ def guarantee_of_ratios(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, rates are alike by each of two columns in the population within the bound (ramp)",
+    "with 95% confidence, rates are alike by each of two columns in the population within the bound (ramp)",
     level=0.05,
     quick=2,
     full=1000,
@@ -236,7 +236,7 @@ def guarantee_of_each_column(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, the mean loss of each group in the population is within its bound (bounded group loss)",
+    "with 95% confidence, the mean loss of each group in the population is within its bound (bounded group loss)",
     level=0.05,
     quick=3,
     full=1000,
@@ -309,7 +309,7 @@ def _distance(frame: pd.DataFrame) -> float:
 
 
 @promise(
-    "with 95 % confidence, values are distributed alike in the population within the bound (fair regression)",
+    "with 95% confidence, values are distributed alike in the population within the bound (fair regression)",
     level=0.05,
     quick=2,
     full=1000,
@@ -332,7 +332,7 @@ def guarantee_of_distributions(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, rates are alike in the population within the bound (robust log loss)",
+    "with 95% confidence, rates are alike in the population within the bound (robust log loss)",
     level=0.05,
     quick=2,
     full=1000,
@@ -355,7 +355,7 @@ def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95 % confidence, decisions of the population hang on the group as little as the bound says (SenSeI)",
+    "with 95% confidence, decisions of the population hang on the group as little as the bound says (SenSeI)",
     level=0.05,
     quick=2,
     full=1000,
@@ -433,7 +433,7 @@ def _farthest(population: Population, joint: Any, chance: Any, labels: tuple[int
 
 
 @promise(
-    "with 95 % confidence, true groups that nobody sees are within the bound of everybody (robust)",
+    "with 95% confidence, true groups that nobody sees are within the bound of everybody (robust)",
     level=0.05,
     quick=2,
     full=1000,

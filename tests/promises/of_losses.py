@@ -113,7 +113,7 @@ def inside(value: Mapping[str, Any], truth: float) -> bool:
     return (low is None or low <= truth) and (high is None or truth <= high)
 
 
-@promise("95 % intervals of all groups' losses at once", level=0.05, quick=12, full=1000)
+@promise("95% intervals of all groups' losses at once", level=0.05, quick=12, full=1000)
 def intervals_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, options, truth = world(rng)
     block = audited(shell, frame, *options).result["attributes"][0]
@@ -139,7 +139,7 @@ def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "95 % interval of the change of a loss on the same rows", level=0.05, quick=8, full=500, must_say=0.3
+    "95% interval of the change of a loss on the same rows", level=0.05, quick=8, full=500, must_say=0.3
 )
 def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
     groups, name_and = int(rng.integers(2, 5)), errors(rng)

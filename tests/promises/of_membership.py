@@ -140,7 +140,7 @@ def audited(
 
 
 @promise(
-    "95 % limits of the worst case of a true group that is known by probabilities",
+    "95% limits of the worst case of a true group that is known by probabilities",
     level=0.05,
     quick=3,
     full=2000,
@@ -207,7 +207,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "95 % interval of a weighted rate or gap, given that groups are independent of outcomes",
+    "95% interval of a weighted rate or gap, given that groups are independent of outcomes",
     level=0.05,
     quick=3,
     full=2000,

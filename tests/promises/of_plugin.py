@@ -151,7 +151,7 @@ def cheapest(kind: Ints, eta: Floats, codes: Ints, slack: float) -> float:
 
 
 @promise(
-    "features of categories: no drawn rule that keeps the slack costs less, by more than 1 %",
+    "features of categories: no drawn rule that keeps the slack costs less, by more than 1%",
     level=0,
     quick=1,
     full=100,

@@ -70,7 +70,7 @@ def _rows(result: dict[str, Any]) -> dict[str, Any]:
     return {row["name"].partition(" ")[0]: row for row in result["proof"]["holdout"]["table"]}
 
 
-@promise("95 % interval of the change of a gap, held-out rows", level=0.05, quick=3, full=1000)
+@promise("95% interval of the change of a gap, held-out rows", level=0.05, quick=3, full=1000)
 def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 60, 2500)
     shift = rng.choice([0.0, 0.3, 1.0]) * rng.normal(size=sizes.size)

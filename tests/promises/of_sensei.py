@@ -117,7 +117,7 @@ def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}, slack {slack}")
 
 
-@promise("95 % interval of the share of decisions that change", level=0.05, quick=3, full=300)
+@promise("95% interval of the share of decisions that change", level=0.05, quick=3, full=300)
 def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut, _ = chosen(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
@@ -220,7 +220,7 @@ def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Trie
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}")
 
 
-@promise("95 % intervals of what copies get", level=0.05, quick=3, full=200)
+@promise("95% intervals of what copies get", level=0.05, quick=3, full=200)
 def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut = with_copies(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}

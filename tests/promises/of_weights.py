@@ -58,7 +58,7 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
 
 
 @promise(
-    "95 % intervals of a weighted mean, where few rows of large weight are those that differ",
+    "95% intervals of a weighted mean, where few rows of large weight are those that differ",
     level=0.05,
     quick=8,
     full=1000,
@@ -70,7 +70,7 @@ def interval_of_a_weighted_mean(rng: np.random.Generator, shell: Shell) -> Tried
 
 
 @promise(
-    "95 % interval of a weighted rate, a loss or the gap of either, with such weights",
+    "95% interval of a weighted rate, a loss or the gap of either, with such weights",
     level=0.05,
     quick=8,
     full=1000,
