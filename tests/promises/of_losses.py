@@ -138,9 +138,7 @@ def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(done.status != 1, f"{metric}.{kind} fails: {where}")
 
 
-@promise(
-    "95% interval of the change of a loss on the same rows", level=0.05, quick=8, full=500, must_say=0.3
-)
+@promise("95% interval of the change of a loss on the same rows", level=0.05, quick=8, full=500, must_say=0.3)
 def interval_of_a_change(rng: np.random.Generator, shell: Shell) -> Tried:
     groups, name_and = int(rng.integers(2, 5)), errors(rng)
     rows = np.round(np.exp(rng.uniform(np.log(20), np.log(5_000), groups))).astype(int)
