@@ -153,24 +153,24 @@ def rows(frame: pd.DataFrame, seed: int) -> Iterator[tuple[str, Row]]:
     settings: list[tuple[str, Sensei, bool]] = [
         ("logistic regression that sees the groups", Sensei(solver="regularizer", rho=0.0), True),
         ("merge, linear", Sensei(), False),
-        ("merge, linear, spouses declared", Sensei(comparable=PAIR), False),
-        ("merge, trees, spouses declared", Sensei(comparable=PAIR, learner="trees"), False),
-        ("linear, rho auto, spouses declared", Sensei(solver="regularizer", comparable=PAIR), True),
+        ("merge, linear, spouses declared", Sensei(similar=PAIR), False),
+        ("merge, trees, spouses declared", Sensei(similar=PAIR, learner="trees"), False),
+        ("linear, rho auto, spouses declared", Sensei(solver="regularizer", similar=PAIR), True),
         (
             "linear, rho inf, spouses declared, means learned",
-            Sensei(solver="regularizer", rho=np.inf, comparable=PAIR, directions="means"),
+            Sensei(solver="regularizer", rho=np.inf, similar=f"{PAIR}; learned(by=means)"),
             True,
         ),
         (
             "linear, rho inf, spouses declared, pooled means learned",
-            Sensei(solver="regularizer", rho=np.inf, comparable=PAIR, directions="pooled"),
+            Sensei(solver="regularizer", rho=np.inf, similar=f"{PAIR}; learned(by=pooled)"),
             True,
         ),
         ("network, rho 0", Sensei(solver="regularizer", learner="network", rho=0.0), True),
         ("network, rho 10", Sensei(solver="regularizer", learner="network", rho=10.0), True),
         (
             "network, rho 10, spouses declared",
-            Sensei(solver="regularizer", learner="network", rho=10.0, comparable=PAIR),
+            Sensei(solver="regularizer", learner="network", rho=10.0, similar=PAIR),
             True,
         ),
     ]
@@ -178,7 +178,7 @@ def rows(frame: pd.DataFrame, seed: int) -> Iterator[tuple[str, Row]]:
         found, seconds = repaired(fit, method, aware=aware)
         yield title, judged(held, found.predict, base, seconds)
     for slack in (0.05, 0.02, 0.01):
-        method = Sensei(solver="equal-rates", slack=slack, comparable=PAIR, learner="trees")
+        method = Sensei(solver="equal-rates", slack=slack, similar=PAIR, learner="trees")
         found, seconds = repaired(fit, method)
         yield f"equal-rates {slack:g}, trees, spouses declared", judged(held, found.predict, 0.5, seconds)
     found, seconds = repaired(fit, Sensei(solver="equal-rates", slack=0.02, learner="trees"))

@@ -367,12 +367,12 @@ UNDESCRIBED = "describe the noise with `noise=SPEC`, such as `noise=FILE` or `no
 
 REMEDIES = {
     "within_strata": "name the strata with `strata=COLUMN`",
-    "under_flips": "add `individual` and the model file (`model`)",
+    "under_flips": "add `similar=flips` and the model file (`model`)",
     "with_number": "it needs a repair by `method=ramp` with `constraint=covariance[COLUMN]`",
-    "within_radius": "add `individual`, the model file and `radius`; only transport_cost has it",
-    "under_comparable": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
-    "under_everybody": "name comparable values with `comparable=COLUMN=VALUE,VALUE`",
-    "under_counterfactuals": "give copies of people with `counterfactuals=FILE`; score_effect has none",
+    "within_radius": "add `similar=near(radius=NUMBER)` and the model file (`model`); only transport_cost has it",
+    "under_comparable": "name comparable values with `similar=COLUMN=VALUE,VALUE`",
+    "under_everybody": "name comparable values with `similar=COLUMN=VALUE,VALUE`",
+    "under_counterfactuals": "give copies of people with `similar=FILE`; score_effect has none",
     **dict.fromkeys(NOISE_SCOPES, UNDESCRIBED),
     **dict.fromkeys(CLASS_SCOPES, "it needs a label of many classes, with `task=multiclass`"),
 }
@@ -403,7 +403,7 @@ def _looked_up(check: Check, block: Block) -> tuple[Value, tuple[str, ...], bool
     if report is not None:
         return report.value, report.groups, not report.undefined
     if "individual" in of.entry.needs and of.scope not in FLIP_SCOPES:
-        raise UsageError(f"check {check.text!r}: there is no {of.metric}; add `individual` to compute it")
+        raise UsageError(f"check {check.text!r}: there is no {of.metric}; add `similar=flips` to compute it")
     remedy = "this metric does not support it"
     if of.exists and of.scope == "to_reference":
         remedy = f"name the reference group with `reference={block.attribute}=GROUP`"

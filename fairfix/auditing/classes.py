@@ -82,7 +82,7 @@ def require_measured(checks: Iterable[Check], measured: Iterable[str]) -> None:
         own = check.comparison
         if not {*own.entry.needs} <= OF_CLASSES and own.id not in (FLIPS, *of_changes):
             there = [name for name, one in METRICS.items() if {*one.needs} <= OF_CLASSES]
-            there += [*of_changes, f"{FLIPS} with `counterfactuals`"]
+            there += [*of_changes, f"{FLIPS} with `similar=FILE`"]
             raise UsageError(
                 f"check {check.text!r}: classes have predictions alone, and {own.id} needs more; use "
                 f"{', '.join(there[:-1])} or {there[-1]}"

@@ -124,10 +124,10 @@ NEEDS: Mapping[str, str] = {
     "decision": "decisions (`prediction`, `probability`, or a score with a threshold)",
     "bins": "a score in a known range (`score_scale=probability`, percent or margin)",
     "second pass": "all rows, not only counts",
-    "individual": "`individual`",
+    "individual": "`similar=flips`",
     "model": "a model file (`model`), which scores changed rows",
     "number": "a protected number, in the evaluation of a repair by the method ramp (`constraint=covariance[COLUMN]`)",
-    "copies": "counterfactual copies of people (`counterfactuals`), with a model file or their scores",
+    "copies": "counterfactual copies of people (`similar=FILE`), with a model file or their scores",
 }
 """What data must have, in words."""
 

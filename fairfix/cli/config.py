@@ -148,10 +148,14 @@ def reach(path: Path, settings: Mapping[str, Any], command: str) -> Iterator[tup
         texts = list(map(str, setting)) if isinstance(setting, (list, tuple)) else [str(setting)]
         if name in NAMED:
             yield name, NAMED[name]
-        elif names_file(name, setting) or name in ("out", "noise"):
+        elif names_file(name, setting) or name in ("out", "noise", "similar"):
             kinds = [text.partition("=")[0] if name == "out" else command for text in texts]
             places = [text.partition("=")[2] if name == "out" else text for text in texts]
             places = list(filter(None, (file_of(text)[0] for text in texts))) if name == "noise" else places
+            if name == "similar":
+                from fairfix.tasks.similar import files_in
+
+                places = files_in(texts)
             if any(map(scheme_of, places)):
                 yield name, "a URL is requested with your permissions"
             elif name in WRITTEN or name == "out":
@@ -205,6 +209,13 @@ def unchecked(path: Path, command: str) -> dict[str, Any]:
     merged = {**content, **(own if isinstance(own, dict) else {})}
     paths = {"out": _value("out", merged["out"], path)} if "out" in merged else {}
     return {**{_name(key): value for key, value in merged.items()}, **paths}
+
+
+def _beside(text: str, path: Path) -> str:
+    """Return a text of ``similar`` with its file, if one is there, relative to the configuration's folder."""
+    name, sign, rest = text.partition("(directions=")
+    there = path.parent / name
+    return f"{there}{sign}{rest}" if not Path(name).is_absolute() and there.exists() else text
 
 
 def _taken(table: dict[str, Any], names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -275,6 +286,8 @@ def _value(name: str, value: Any, path: Path) -> Any:
     if name == "noise":
         texts = value if isinstance(value, list) else [value]
         return [with_file(str(text), partial(_beneath, path.parent)) for text in texts]
+    if name == "similar":  # forms, values of columns, and files
+        return [_beside(str(text), path) for text in (value if isinstance(value, list) else [value])]
     if name == "out":  # FORMAT=FILE
         written = [str(text).partition("=") for text in (value if isinstance(value, list) else [value])]
         return [

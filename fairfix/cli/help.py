@@ -54,8 +54,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
             "slacks",
             "group",
             "unlabelled",
-            "pairs",
-            "subspace",
             "set_",
             "holdout",
         ),
@@ -66,7 +64,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "profile",
     ),
     "Noise": ("noise", "assume"),
-    "Individual": ("individual", "comparable", "radius", "counterfactuals"),
+    "Individual": ("similar",),
     "Output": ("to", "dialect", "output", "format_", "out", "detail"),
     "Run": (
         *("seed", "cluster", "threads", "dry_run", "config", "no_config"),

@@ -88,6 +88,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
     from fairfix.data.replacing import check_writable
     from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
+    from fairfix.tasks.similar import files_in
 
     for name in _formats(given):
         if not gated and is_gated(name):
@@ -100,6 +101,7 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
             several = given[name] if isinstance(given[name], tuple) else (given[name],)
             read += [(name, one) for one in several]
     read += [("noise", file) for file, _ in map(file_of, given.get("noise", ())) if file]
+    read += [("similar", file) for file in files_in(given.get("similar", ()))]
     seen = {Path(one).resolve(): as_options(f"`{name}`") for name, one in read}
     for text, path in written:
         if scheme_of(path):

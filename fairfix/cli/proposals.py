@@ -138,6 +138,11 @@ def _rename(line: _Line, offered: set[str]) -> bool:
             continue
         elif plain in ("--fail-on", "--require") and value is not None and "--check" in offered:
             line.options.append(("--check", value if plain == "--require" else _opposite(value)))
+        elif (form := own.partition("=")[2]) and not form.startswith("COLUMN"):
+            if option not in offered or (value is None and "NUMBER" in form):
+                return False
+            line.others += [value] if value and "NUMBER" not in form else []
+            line.options.append((option, form.replace("NUMBER", value or "")))
         elif value is not None and "=" in own:
             positive.append((option, value))
         elif plain in OF_TABLES and value:

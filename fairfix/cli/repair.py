@@ -41,9 +41,7 @@ LONG = 40
 OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
     "strata": lambda method: method.knows_strata,
     "unlabelled": lambda method: method.knows_unlabelled,
-    "pairs": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
-    "subspace": lambda method: any(solver.knows_pairs for solver in method.solvers.values()),
-    "counterfactuals": lambda method: any(solver.knows_copies for solver in method.solvers.values()),
+    "similar": lambda method: "similar" in dict(method.rules()),
     "noise": lambda method: method.knows_noise or "noise" in dict(method.rules()),
     "assume": lambda method: method.knows_noise,
 }

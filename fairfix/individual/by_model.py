@@ -52,9 +52,10 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.copied import alone_tells
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.individual.flips import Comparable, Flip, check_comparable, concerned, flipped, protected_flips
+from fairfix.individual.flips import Flip, check_comparable, concerned, flipped, protected_flips
 from fairfix.individual.matched import MatchedContrast, keys_of, matched_effect
 from fairfix.individual.residual import ResidualContrast, residual_effect
+from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.optim.transport import regularizer_empirical
@@ -259,7 +260,9 @@ def of_model(
     out = _by_attribute(table, comparable, judge, confidence)
     if radius is not None:
         if not judge.is_probability:
-            raise UsageError("`radius` compares log-odds, so the model must give probabilities")
+            raise UsageError(
+                "`similar`: near(radius=...) compares log-odds, so the model must give probabilities"
+            )
         columns = table.reading.columns.protected
         out[attribute_name(columns)].append(
             within_radius(table, columns, judge, radius, confidence, comparable)

@@ -277,7 +277,7 @@ def _read(source: Source, table: Table, own: str, names: Sequence[str]) -> pa.Ta
     types = {name: kind for name, kind in types.items() if name in wanted}
     batches = [batch for part in source.parts(wanted, types) for batch in part.batches() if batch.num_rows]
     if not batches:
-        raise DataError(f"{source.name} has no copies; write one in each row, or leave out `counterfactuals`")
+        raise DataError(f"{source.name} has no copies; write one in each row")
     try:
         return pa.Table.from_batches([batch.select(wanted) for batch in batches])
     except pa.ArrowInvalid as error:

@@ -14,25 +14,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Bools, Ints
 from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.merging import MISSING
 from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
+from fairfix.individual.similar import Comparable, written_values
 from fairfix.models.scoring import Change
 
 MOST = 256
 """Flips of a row that are looked at, at most."""
-
-Comparable = tuple[tuple[str, tuple[str, ...]], ...]
-"""Columns with the values that are comparable in each."""
 
 
 @dataclass(frozen=True)
@@ -51,39 +48,23 @@ class Flip:
         return ", ".join(parts)
 
 
-def parse_comparable(text: str) -> Comparable:
-    """Return the comparable values of ``column=a,b;other=c,d``; UsageError where a column or two values are missing."""
-    out: dict[str, tuple[str, ...]] = {}
-    for part in filter(None, (one.strip() for one in text.split(";"))):
-        name, _, listed = (piece.strip() for piece in part.partition("="))
-        given = filter(None, (value.strip() for value in listed.split(",")))
-        alike = tuple(dict.fromkeys(map(canonical_text, given)))
-        if not name or len(alike) < 2:
-            raise UsageError(
-                f"`comparable` {part!r}: write COLUMN=VALUE,VALUE with two or more values, "
-                "such as relationship=Husband,Wife"
-            )
-        if name in out:
-            raise UsageError(f"`comparable`: column {name!r} is named twice; list all its values once")
-        out[name] = alike
-    return tuple(out.items())
-
-
 def check_comparable(table: Table, comparable: Comparable) -> None:
     """Raise a ColumnError or a UsageError where a comparable column or value is not there."""
     for name, alike in comparable:
         if name in table.reading.columns.protected:
-            raise UsageError(f"`comparable={name}`: all levels of a protected column are comparable already")
+            raise UsageError(f"`similar`: all levels of protected column {name!r} are comparable already")
         if name not in table.features.column_names:
             raise ColumnError(
-                f"`comparable={name}`: there is no such feature column; it has "
+                f"`similar`: there is no feature column {name!r}; there are "
                 f"{', '.join(table.features.column_names) or 'none'}"
             )
         _, _, levels = levels_of(table, name)
         for value in alike:
             if value not in levels:
                 shown = ", ".join(sorted(level for level in levels if level != MISSING)[:20])
-                raise UsageError(f"`comparable={name}`: no row has the value {value!r}; it has {shown}")
+                raise UsageError(
+                    f"`similar`: no row has the value {value!r} in column {name!r}; it has {shown}"
+                )
 
 
 def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable = ()) -> list[Flip]:
@@ -224,9 +205,20 @@ def described(columns: Sequence[str], comparable: Comparable) -> str:
     return "; ".join(parts)
 
 
+class Proxy(NamedTuple):
+    """Values of a column that nearly tell the group."""
+
+    column: str
+    alike: tuple[str, ...]
+    protected: str
+
+    def __str__(self) -> str:
+        return f"{written_values(self.column, self.alike)} (they predict {self.protected})"
+
+
 def proxies(
     table: Table, columns: Sequence[str], *, share: float = 0.01, purity: float = 0.99
-) -> Iterator[str]:
+) -> Iterator[Proxy]:
     """Yield comparable values that a scan proposes: values of one column that nearly tell the group.
 
     Two or more values of a feature column, each of at least ``share`` of the rows and each held by one level of a
@@ -252,4 +244,4 @@ def proxies(
                 pure = (mass >= share * n) & (counts.max(axis=1) >= purity * mass)
             chosen = [i for i in np.flatnonzero(pure) if levels[i] != MISSING]
             if len(chosen) > 1 and len({int(counts[i].argmax()) for i in chosen}) > 1:
-                yield f"{name}={','.join(sorted(levels[i] for i in chosen))} (they predict {protected})"
+                yield Proxy(name, tuple(sorted(levels[i] for i in chosen)), protected)

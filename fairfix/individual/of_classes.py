@@ -25,7 +25,8 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import mean_share
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
-from fairfix.individual.flips import Comparable, Flip, concerned, flipped, protected_flips
+from fairfix.individual.flips import Flip, concerned, flipped, protected_flips
+from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
 
 CHANGED = "decision_flips.under_counterfactuals"

@@ -24,7 +24,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.spec import Rule
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
-from fairfix.individual.flips import Comparable
+from fairfix.individual.similar import Comparable
 from fairfix.methods.constraint import Constrained
 from fairfix.methods.problem import RepairProblem, only_label, require_rows
 from fairfix.models.estimators import title_of
@@ -92,10 +92,6 @@ class Solver:
     tasks: ClassVar[tuple[Asked, ...]] = ()
     """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
-    knows_pairs: ClassVar[bool] = False
-    """Whether it heeds pairs of people, and directions, whose difference does not count."""
-    knows_copies: ClassVar[bool] = False
-    """Whether it heeds counterfactual copies of people."""
     averages: ClassVar[bool] = False
     """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
     streams: ClassVar[bool] = False
@@ -253,17 +249,6 @@ class Repairer(Constrained):
         """True group -> the column of each row's probability to be of it; empty where groups are recorded."""
         return {}
 
-    def without_copies(self, features: Sequence[str] | None) -> str:
-        """Return why counterfactual copies are refused, and what would heed them; empty where they are heeded."""
-        solver = self.solver_in_force
-        this = f"{self.name}: {solver.option}" if solver.option else self.name
-        if not solver.knows_copies:
-            ways = [one.option for one in self.solvers.values() if one.knows_copies]
-            ways = ways or ["`method=sensei` with `solver=regularizer`"]
-            return f"{this} does not use counterfactual copies; leave out `counterfactuals`, or use {' or '.join(ways)}"
-        alone = "counterfactual copies differ in features, and here it learns from the score alone"
-        return f"{this}: {alone}; name columns with `features`" if features is None else ""
-
     def heeding_copies(self) -> Repairer:
         """Return the repairer of a problem with counterfactual copies, whose slack may bound something else."""
         return self
@@ -398,10 +383,8 @@ class Repairer(Constrained):
             f"{name} learns nothing from rows without labels; leave out `unlabelled`": (
                 problem.unlabelled is not None and not self.knows_unlabelled
             ),
-            f"{this} uses no comparable pairs; leave out `pairs`": problem.pairs and not solver.knows_pairs,
-            f"{this} does not use directions that do not count; leave out `subspace`": (
-                problem.subspace is not None and not solver.knows_pairs
-            ),
+            f"{this}: counterfactual copies differ in features, and here it learns from the score alone; name columns "
+            "with `features`": problem.copies is not None and problem.features is None,
             f"{name} needs a description of the group noise; give a table with `noise`": (
                 self.knows_noise and not noise
             ),
@@ -410,8 +393,6 @@ class Repairer(Constrained):
                 learned and not self.learns
             ),
         }
-        if problem.copies is not None and (why := self.without_copies(problem.features)):
-            raise UsageError(why)
         for words, holds in refused.items():
             if holds:
                 raise UsageError(words)

@@ -172,7 +172,8 @@ class Features:
             if name not in kinds:
                 raise ColumnError(
                     f"column {name!r} is not a feature of numbers or lists of numbers, and only these have directions; "
-                    f"such features are {', '.join(map(repr, kinds)) or 'not among those that are learned from'}"
+                    f"such features are {', '.join(map(repr, kinds)) or 'not among those that are learned from'} "
+                    "(counterfactual copies need the column of IDs too)"
                 )
         out = []
         for one in self.columns:

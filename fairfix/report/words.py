@@ -25,12 +25,10 @@ SETTINGS = frozenset(
             "bin_rows",
             "bins",
             "calibrate",
-            "direction_cost",
-            "directions",
             "holds",
         ),
         *("label_range", "mixture", "nu", "oracle"),
-        *("pair_directions", "quantile_level", "rho", "rounds", "search", "shape", "survey_confidence"),
+        *("quantile_level", "rho", "rounds", "search", "shape", "survey_confidence"),
         "z",
     )
 )

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
@@ -58,6 +56,7 @@ from fairfix.tasks.messages import (
 from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
+from fairfix.tasks.similar import changed_rows, copies_of, counterfactuals, similar_of
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
@@ -137,7 +136,7 @@ def _run(request: AuditRequest) -> AuditResult:
                 "`baseline`: the data is counts, which have no rows; give a saved result or counts"
             )
     else:
-        by_id = (base is not None and base.result is None) or request.counterfactuals is not None
+        by_id = (base is not None and base.result is None) or request.similar
         data = open_data(
             request if by_id else replace(request, id=None),
             protected_needed=request.noise_spec.membership is None,
@@ -200,7 +199,8 @@ def _both(request: AuditRequest, data: Dataset, base: Baseline) -> BothModels | 
 
 def _old(request: AuditRequest, data: Dataset, base: Baseline) -> Any:
     """Return the saved form of the same audit of the rows of a baseline."""
-    same = replace(request, check=(), counterfactuals=None)
+    changed = str(replace(similar_of(request), files=()))
+    same = replace(request, check=(), similar=(changed,) if changed else ())
     source = opened(request, base.data)
     log.info("auditing the baseline %s", source.name)
     old = replace(data, source=source, inferred={})
@@ -222,7 +222,13 @@ def _of_classes(
         raise UsageError(
             "`metrics`: custom metrics are for two classes; leave them out with `task=multiclass`"
         )
-    copied = request.counterfactuals is not None
+    similar = similar_of(request)
+    if similar.changes_rows:
+        raise UsageError(
+            "`similar`: with `task=multiclass` an audit measures a file of counterfactual copies alone, since the "
+            "classes of changed rows are not in the data"
+        )
+    copied = bool(similar.files)
     data = open_data(request if copied else replace(request, id=None))
     settings = _settings(request, request.protected, exact=False)
     base = None if base is None else base.among(data.source.columns)
@@ -237,8 +243,8 @@ def _of_classes(
         from fairfix.individual.counterfactuals import left_out
         from fairfix.individual.of_classes import classes_of_copies, require_known
 
-        asked = request.counterfactuals, request.confidence
         with explaining(data):
+            asked = copies_of(similar, data), request.confidence
             more, copies = classes_of_copies(data.source, data.reading, *asked)
         notes += left_out(copies)
     with explaining(data), workers_of(request.cluster, request.threads) as workers:
@@ -265,9 +271,7 @@ def _of_classes(
 
 
 def _settings(request: AuditRequest, protected: Sequence[str], *, exact: bool) -> Settings:
-    crossed = (
-        request.individual or request.counterfactuals is not None or str(request.profile).startswith("ll144")
-    )
+    crossed = bool(request.similar) or str(request.profile).startswith("ll144")
     return Settings(
         confidence=request.confidence,
         intersect=request.intersect or (crossed and len(protected) > 1),
@@ -303,9 +307,10 @@ def _read(request: AuditRequest, data: Dataset, notes: list[Note]) -> AuditRepor
             shown = shown_rows(data.source, data.reading, tables, request.suppress_below)
         data = replace(data, source=shown)
     with threads_of_fits(request.threads):
-        more = _individual(request, data) if request.individual else None
-        if request.counterfactuals is not None:
-            more = joined(more or {}, _counterfactuals(request, data, notes))
+        similar = similar_of(request)
+        more = changed_rows(request, data, similar) if similar.changes_rows else None
+        if similar.files:
+            more = joined(more or {}, counterfactuals(request, data, copies_of(similar, data), notes))
     with workers_of(request.cluster, request.threads) as workers:
         return _of_data(request, replace(data, source=data.source.read_by(workers)), settings, more)
 
@@ -358,45 +363,6 @@ def _noise(request: AuditRequest, data: Dataset) -> Noise | None:
             f"`assume={noise.assume}`, or drop the column from the model"
         )
     return noise
-
-
-def _individual(request: AuditRequest, data: Dataset) -> More:
-    """Return the comparisons of persons with their changed copies, by attribute; what is proposed is only said."""
-    from fairfix.individual.by_model import of_model, of_scores, readable_table
-    from fairfix.individual.flips import parse_comparable, proxies
-
-    comparable = parse_comparable(";".join(request.comparable))
-    names = data.model.feature_names if data.model else tuple(request.features) or None
-    table = readable_table(data.source, data.reading, names)
-    declared = {name for name, _ in comparable}
-    for proposal in proxies(table, data.reading.columns.protected):
-        if proposal.partition("=")[0] not in declared and not request.suppress_below:  # it quotes values
-            log.info("possible comparable values, not used: %s; name them with `comparable`", proposal)
-    if data.model is not None:
-        return of_model(table, data.model, comparable, request.confidence, request.radius)
-    comparisons, aside = of_scores(table, request.confidence)
-    if aside:
-        log.info("ignored, since nothing is learned from them: %s", ", ".join(aside))
-    return comparisons
-
-
-def _counterfactuals(request: AuditRequest, data: Dataset, notes: list[Note]) -> More:
-    """Return the comparisons of people with the copies in a file; what is left out of it goes into ``notes``."""
-    from fairfix.individual.by_model import (
-        judge_of_model,
-        judge_of_scores,
-        of_counterfactuals,
-        readable_table,
-    )
-    from fairfix.individual.counterfactuals import left_out, read_counterfactuals
-
-    model, reading = data.model, data.reading
-    names = {str(reading.columns.id): pa.string()}
-    table = readable_table(data.source, reading, model.feature_names if model else (), names)
-    copies = read_counterfactuals(request.counterfactuals, table, data.source.columns, scored=model is None)
-    notes += left_out(copies)
-    judge = judge_of_scores(table.reading) if model is None else judge_of_model(table.reading, model)
-    return of_counterfactuals(table, judge, copies, request.confidence)
 
 
 def _of_counts(request: AuditRequest, counts: CountFile) -> AuditReport:

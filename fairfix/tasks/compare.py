@@ -23,7 +23,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.individual.by_model import of_predictor
-from fairfix.individual.flips import Comparable
+from fairfix.individual.similar import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem

@@ -57,9 +57,6 @@ INPUTS = (
     "data",
     "baseline",
     "unlabelled",
-    "pairs",
-    "subspace",
-    "counterfactuals",
 )
 """Parameters that name rows, beside the noise."""
 
@@ -315,6 +312,7 @@ def _inputs(request: DataRequest | PredictRequest) -> Iterator[Any]:
     yield from (getattr(request, name, None) for name in INPUTS)
     if isinstance(request, ReportRequest):
         yield request.noise_spec.file
+        yield from getattr(request, "similar", ())
 
 
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:

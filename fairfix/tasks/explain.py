@@ -277,10 +277,11 @@ def _comparing(of: Comparison) -> Iterator[str]:
 ASKED_BY: Mapping[str, str] = {
     "to_reference": "`reference=race=GROUP`",
     "within_strata": "`strata=COLUMN`",
-    "under_flips": "`individual` `model=FILE`",
-    "under_comparable": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
-    "under_everybody": "`individual` `model=FILE` `comparable=COLUMN=VALUE,VALUE`",
-    "under_counterfactuals": "`counterfactuals=FILE` `id=COLUMN` `model=FILE`",
+    "under_flips": "`similar=flips` `model=FILE`",
+    "under_comparable": "`similar=COLUMN=VALUE,VALUE` `model=FILE`",
+    "under_everybody": "`similar=COLUMN=VALUE,VALUE` `model=FILE`",
+    "under_counterfactuals": "`similar=FILE` `id=COLUMN` `model=FILE`",
+    "within_radius": "`similar=near(radius=NUMBER)` `model=FILE`",
     **dict.fromkeys(CLASS_SCOPES, "`task=multiclass` `prediction=COLUMN`"),
 }
 """Parameters by which comparisons of a scope are asked for."""
@@ -341,7 +342,7 @@ def overview() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return (heading, (name, what it is)) of everything there is."""
     out: dict[str, list[tuple[str, str]]] = {
         "Metrics": [],
-        "Metrics of single persons (`individual`)": [],
+        "Metrics of single persons (`similar=flips`)": [],
         "Comparisons": [],
         "Comparisons of distances and flips": [],
     }

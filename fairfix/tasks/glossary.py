@@ -122,7 +122,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "a copy of a row with another protected value, or another value of a comparable column, and all else the "
             "same"
         ),
-        "comparable values": "values of a column that must not count, such as two job titles (`comparable`)",
+        "comparable values": "values of a column that must not count, such as two job titles (`similar`)",
         "direct effect": "the change of a score with the group alone, all other columns being equal",
         "proxy": "a column that predicts the group; an effect through it is not a direct effect",
     },

@@ -27,8 +27,8 @@ from fairfix.data.reading import Columns
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.individual.flips import Comparable
 from fairfix.individual.of_classes import of_predicted_classes
+from fairfix.individual.similar import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem

@@ -32,7 +32,7 @@ from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import DataError
 from fairfix.individual.by_model import of_predictor
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.individual.flips import Comparable
+from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import BinnedTube
 from fairfix.models.trace import Note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
 from fairfix.data.classes import of_classes
-from fairfix.data.files import Source, open_source
-from fairfix.data.names import did_you_mean, joined_names, nearest
+from fairfix.data.files import Source
+from fairfix.data.names import INDEX_NAME, did_you_mean, joined_names, nearest
 from fairfix.data.noise_spec import membership_text
 from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
@@ -22,8 +22,9 @@ from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.by_model import readable_table
-from fairfix.individual.counterfactuals import Counterfactuals, read_counterfactuals
+from fairfix.individual.counterfactuals import read_counterfactuals
 from fairfix.individual.flips import changes_of, check_comparable
+from fairfix.individual.similar import Similar, SimilarFiles, files_of
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.constraint import two_limits
@@ -116,16 +117,17 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if request.guarantee is not None:
         check_guarantee(request.guarantee)
         check_bands(request.bands)
-    repairer, choices = chosen_method(request.method, _with_noise(request))
+    counts = counts_of(request.data)
+    request = request if counts is None else of_counts(request)
+    similar = Similar.parse(request.similar)
+    repairer, choices = chosen_method(request.method, _parameters(request, similar))
     many = request.task == MULTICLASS
     if many:
         check_knows_classes(repairer)
     checks, changes = read_checks(request.check)
     not_checked(request, changes, "a repair has no baseline; audit the repaired rows to compare them")
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
-    counts = counts_of(request.data)
     if counts is not None:
-        request = of_counts(request)
         if request.noise_spec.membership:
             raise UsageError(
                 "`noise=membership:...` needs rows, and the data is counts; leave it out, or name the rows"
@@ -147,8 +149,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(
             "`holdout` is a fraction of rows, such as 0.3; counts to evaluate on are for a repair of counts"
         )
-    if request.counterfactuals is not None and (why := repairer.without_copies(())):
-        raise UsageError(why)
     if request.strata and not repairer.knows_strata:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     recorded = not (repairer.membership or repairer.numbers)
@@ -168,8 +168,11 @@ def run_repair(request: RepairRequest) -> RepairResult:
         if data.reading.columns.label is None:
             raise UsageError("a repair of classes learns from labels; name their column with `label`")
         data = replace(data, reading=of_classes(data.reading))
-    if request.counterfactuals is not None and (why := repairer.without_copies(features)):
-        raise UsageError(why)
+    files = files_of(similar, data.source.columns, request.id)
+    if request.guarantee is not None and (source := files.copies or files.pairs):
+        raise UsageError(
+            f"`guarantee` is about flips of people who are independent; leave it out, or {source.name} in `similar`"
+        )
     streams = repairer.solver_in_force.streams
     if is_dry():
         unsent(
@@ -177,15 +180,10 @@ def run_repair(request: RepairRequest) -> RepairResult:
             lambda: (
                 _from_stream(request, data, repairer, choices, asked)
                 if streams
-                else _read(request, data, repairer, features, noise)
+                else _read(request, data, repairer, features, noise, paired=bool(files.pairs))
             ),
             lambda: _unlabelled(request, data),
-            lambda: _pairs(request),
-            lambda: _subspace(request),
-            lambda: (
-                request.counterfactuals is not None
-                and _copies(request, data, _read(request, data, repairer, features, noise)[0])
-            ),
+            lambda: _people(files, data, lambda: _read(request, data, repairer, features, noise)[0]),
         )
     _check_ids(request, data)
     if streams:
@@ -193,7 +191,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
             outcome, rows, data_fingerprint = _from_stream(request, data, repairer, choices, asked)
     else:
         with explaining(data):
-            table, data_fingerprint = _read(request, data, repairer, features, noise)
+            table, data_fingerprint = _read(
+                request, data, repairer, features, noise, paired=bool(files.pairs)
+            )
         choice, table = choice.screened(table)
         _tell(choice, request, repairer, data)
         rows = rows_dict(table.rows.read, len(table), table.rows.excluded, data.source.left_out)
@@ -204,9 +204,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             "validation": request.validation,
             "holdout": request.holdout,
             "features": choice.names,
-            "pairs": _pairs(request),
-            "subspace": _subspace(request),
-            "copies": _copies(request, data, table),
+            **_people(files, data, lambda: table),
             "guarantee": request.guarantee,
         }
         with threads_of_fits(request.threads):
@@ -353,11 +351,11 @@ def chosen_method(
     return repairer, choices
 
 
-def _with_noise(request: RepairRequest) -> Mapping[str, Any]:
-    """Return the parameters of the method, with the noise and what is assumed of it where it has such parameters."""
+def _parameters(request: RepairRequest, similar: Similar) -> Mapping[str, Any]:
+    """Return the parameters of the method, with those that a request has for all methods."""
     method, spec = available().get(request.method or ""), request.noise_spec
     names = {name for name, _ in method.rules()} if method is not None else set()
-    more: dict[str, str] = {}
+    more: dict[str, Any] = {}
     if spec.membership and "noise" in names:
         if spec.assume.word not in ("", "independent"):
             raise UsageError(
@@ -367,6 +365,13 @@ def _with_noise(request: RepairRequest) -> Mapping[str, Any]:
         more["noise"] = membership_text(spec.membership)
     if spec.assume.word and "assume" in names:
         more["assume"] = str(spec.assume)
+    if request.similar and "similar" in names:
+        more["similar"] = [str(replace(one, flips=False)) for one in similar.alternatives]
+    elif request.similar and method is not None and "similar" not in request.configured:
+        raise UsageError(
+            f"`similar` is about single people, and {request.method} repairs groups; leave it out, or use "
+            "`method=sensei`"
+        )
     return {**request.parameters, **more}
 
 
@@ -425,6 +430,8 @@ def _read(
     repairer: Repairer,
     features: tuple[str, ...] | None,
     noise: Noise | None,
+    *,
+    paired: bool = False,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
@@ -434,7 +441,7 @@ def _read(
         request.seed,
         members=(*repairer.membership.values(), *membership_columns(noise, data)),
         numbers=repairer.numbers,
-        draws=repairer.draws or request.pairs is not None,
+        draws=repairer.draws or paired,
     )
 
 
@@ -463,26 +470,27 @@ def _from_stream(
     return outcome, rows, fingerprint(counts, data.source.schema)
 
 
-def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
+def _people(files: SimilarFiles, data: Dataset, table: Callable[[], Table]) -> dict[str, Any]:
+    """Return what a problem has of similar people: pairs, directions and copies."""
+    return {
+        "pairs": () if files.pairs is None else _pairs(files.pairs),
+        "subspace": None if files.directions is None else _directions(files.directions),
+        "copies": None
+        if files.copies is None
+        else read_counterfactuals(files.copies, table(), data.source.columns, learned=True),
+    }
+
+
+def _pairs(source: Source) -> tuple[tuple[str, str], ...]:
     """Return the pairs of people whose difference does not count, as texts."""
-    if request.pairs is None:
-        return ()
-    source = open_source(request.pairs)
-    if len(source.columns) != 2:
-        raise DataError(
-            f"{source.name} has the columns {', '.join(source.columns)}; pairs are two columns of ids"
-        )
-    batches = (
-        b
-        for p in source.parts(source.columns, dict.fromkeys(source.columns, pa.string()))
-        for b in p.batches()
-    )
-    texts = ((texts_of(column).to_pylist() for column in batch.columns) for batch in batches)
+    names = [name for name in source.columns if not INDEX_NAME.fullmatch(name)]
+    batches = (b for p in source.parts(names, dict.fromkeys(names, pa.string())) for b in p.batches())
+    texts = ((texts_of(batch.column(name)).to_pylist() for name in names) for batch in batches)
     out = tuple(pair for columns in texts for pair in zip(*columns, strict=True))
     if any(None in pair for pair in out):
         raise DataError(f"{source.name} has a pair with a missing id; remove it")
     if not out:
-        raise DataError(f"{source.name} has no pairs; write two ids per row, or leave out `pairs`")
+        raise DataError(f"{source.name} has no pairs; write two ids per row")
     if same := [a for a, b in out if a == b]:
         raise DataError(
             f"{source.name} has a pair of {same[0]!r} with itself, which has no effect; remove it"
@@ -490,22 +498,12 @@ def _pairs(request: RepairRequest) -> tuple[tuple[str, str], ...]:
     return out
 
 
-def _subspace(request: RepairRequest) -> pa.Table | None:
+def _directions(source: Source) -> pa.Table:
     """Return the directions that do not count, a row each."""
-    if request.subspace is None:
-        return None
-    source = open_source(request.subspace)
     batches = [batch for part in source.parts(source.columns, {}) for batch in part.batches()]
     if not sum(map(len, batches)):
-        raise DataError(f"{source.name} has no directions; write one in each row, or leave out `subspace`")
+        raise DataError(f"{source.name} has no directions; write one in each row")
     return pa.Table.from_batches(batches)
-
-
-def _copies(request: RepairRequest, data: Dataset, table: Table) -> Counterfactuals | None:
-    """Return the counterfactual copies of people in a table."""
-    if request.counterfactuals is None:
-        return None
-    return read_counterfactuals(request.counterfactuals, table, data.source.columns, learned=True)
 
 
 def _unlabelled(request: RepairRequest, data: Dataset) -> Table | None:
@@ -547,7 +545,7 @@ def _averaged(data: Dataset, repairer: Repairer) -> tuple[Dataset, Averaged]:
     if not columns and not repairer.comparables:
         raise UsageError(
             f"{repairer.name}: the model does not use {', '.join(protected)}, so its scores are already constant under "
-            "flips; name comparable values with `comparable`, or repair something else"
+            "flips; name comparable values with `similar`, or repair something else"
         )
     averaged = Averaged(model, changes_of(table, columns, repairer.comparables))
     return replace(data, source=ScoredSource(source.unscored, averaged)), averaged

@@ -278,11 +278,6 @@ class FilesRequest(Request):
     )
 
 
-COPIES = (
-    "Counterfactual copies of people: a file with the `id` column and the columns that change, one row per copy. "
-    "All other columns keep their values."
-)
-
 MULTICLASS = "multiclass"
 """The task of labels of many classes, each of which an audit compares with the rest."""
 
@@ -446,8 +441,15 @@ class ReportRequest(DataRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class GateRequest(ReportRequest):
-    """Intervals, checks, and the waivers that excuse some of them."""
+    """Who is similar, intervals, checks, and the waivers that excuse some of them."""
 
+    similar: Any = parameter(
+        (),
+        "People to treat alike: flips (of the protected columns), COLUMN=VALUE,VALUE, near(radius=NUMBER), or a file "
+        "of counterfactual copies. Repairs also take learned(by=means) and files of pairs or directions.",
+        "WHAT",
+        kind=object,
+    )
     confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
     check: Names = parameter(
         (),
@@ -472,14 +474,14 @@ class AuditRequest(GateRequest):
 
     needs_rows: ClassVar = ("noise",)
     reads: ClassVar = {
-        "features": (("model", "individual"), "it is read with `model` or `individual`"),
+        "features": (("model", "similar"), "it is read with `model` or `similar`"),
         "id": (
-            ("baseline", "counterfactuals"),
-            "row IDs are used only by `baseline` and `counterfactuals`",
+            ("baseline", "similar"),
+            "row IDs are used only by `baseline` and `similar`",
         ),
         "seed": (
-            ("individual", "noise", "counterfactuals"),
-            "nothing is random without `individual` or a description of noise",
+            ("similar", "noise"),
+            "nothing is random without `similar` or a description of noise",
         ),
     }
 
@@ -490,27 +492,6 @@ class AuditRequest(GateRequest):
     intersect: bool = parameter(False, "Also audit all intersections of the protected columns.", common=True)
     reference: Names | Mapping[str, str] = parameter(
         (), "Reference group that every group is also compared with.", "ATTRIBUTE=GROUP", common=True
-    )
-    individual: bool = parameter(
-        False,
-        "Also measure what changes for a person when only the protected columns change: with a model by scoring the "
-        "changed rows, otherwise from the scores.",
-    )
-    comparable: Names | Mapping[str, Sequence[str]] = parameter(
-        (),
-        "Values of a feature column to treat as equal (`individual`).",
-        "COLUMN=VALUE,VALUE",
-    )
-    radius: float | None = parameter(
-        None,
-        "Also compute SenSeI's transport regularizer for rows that move by this mean square (with a model).",
-        "NUMBER",
-        kind=float,
-        at_least=0,
-    )
-    counterfactuals: Any = source(
-        COPIES + " The model scores them; without a model, the file has their score or prediction.",
-        "DATA",
     )
     suppress_below: int = parameter(0, SUPPRESS, "ROWS", at_least=0)
     profile: str | None = parameter(
@@ -528,7 +509,7 @@ class AuditRequest(GateRequest):
     cluster: Any = parameter(None, CLUSTER, "ADDRESS", living=True)
     threads: int | None = parameter(
         None,
-        "Number of threads that read the data, and that grow trees for `individual`.  [default: up to 4, and 1]",
+        "Number of threads that read the data, and that grow trees for `similar`.  [default: up to 4, and 1]",
         kind=int,
         at_least=1,
     )
@@ -564,15 +545,6 @@ class RepairRequest(GateRequest):
     unlabelled: Any = source(
         "Additional scored rows without labels, with the same columns, used to estimate rates.", "DATA"
     )
-    pairs: Any = source(
-        "Pairs of comparable people: a file with two columns of row IDs.",
-        "DATA",
-    )
-    subspace: Any = source(
-        "Sensitive directions in feature space: a file with one row per direction and one column per feature.",
-        "DATA",
-    )
-    counterfactuals: Any = source(COPIES + " People get the score of their copies.", "DATA")
     holdout: Any = parameter(
         0.3,
         "Fraction of rows held out for evaluation; or counts of other rows, if DATA is counts.",
@@ -685,27 +657,20 @@ OF_FILES = (*WRITTEN, "sql", "model", "trust_model", "features", "exclude")
 
 OF_ROWS = (
     *OF_FILES,
-    *("individual", "counterfactuals", "cluster", "part"),
-    *("unlabelled", "guarantee", "pairs", "subspace", "validation"),
+    *("similar", "cluster", "part"),
+    *("unlabelled", "guarantee", "validation"),
 )
 """Parameters that nothing can be done with where the data is counts, which have no rows."""
 
 
 REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
     ("assume", ("noise",), "an assumption is about noise that is described"),
-    ("comparable", ("individual",), ""),
-    ("radius", ("individual",), ""),
-    ("comparable", ("model",), "rows are changed and scored again"),
-    ("radius", ("model",), "rows are moved and scored again"),
-    ("individual", ("protected",), "it changes protected columns"),
-    ("pairs", ("id",), "people are named by their ids"),
-    ("counterfactuals", ("id",), "people are named by their ids"),
 )
 """(parameter, one of these is needed too, why)."""
 
 OF_TWO_COLUMNS = (*("score", "score_scale", "threshold", "probability", "model"),)
 OF_TWO = (
-    *("noise", "individual", "profile"),
+    *("noise", "profile"),
     "unlabelled",
 )
 """What says more of two classes, and what there is of two classes only."""
@@ -723,11 +688,8 @@ EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
         OF_TWO,
         "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
     ),
-    ("suppress_below", ("counterfactuals",), "copies are of single persons, whose rows may be left out"),
     ("count", ("id",), "an id names one person, and a row with a count is for many"),
     ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
-    ("guarantee", ("pairs",), "paired people are not independent"),
-    ("guarantee", ("counterfactuals",), "it is about flips, and copies change something else"),
 )
 """(parameter, none of these goes with it, why)."""
 

@@ -55,6 +55,9 @@ PARAMETERS: Mapping[str, str] = {
     "seed": "random_state random_seed",
     "learner": "base_learner base_model regularization penalty ridge l2 basis hidden batch intercept",
     "group": "protected_as_feature thresholds aware blind",
+    "similar=flips": "individual individual_fairness flips",
+    "similar=near(radius=NUMBER)": "radius",
+    "similar": "comparable counterfactuals counterfactual copies pairs subspace directions",
     "where": "filter query",
     "exclude": "drop ignore drop_columns exclude_columns exclude_features",
     "features": "feature feature_columns columns",
@@ -129,7 +132,7 @@ TERMS: Mapping[str, tuple[str, str]] = {
     "predicted positive rate, ppr, pprev": ("selection_rate", ""),
     "individual fairness": (
         "decision_flips.under_flips",
-        "`individual` measures it; `method=sensei` repairs it",
+        "`similar=flips` measures it; `method=sensei` repairs it",
     ),
     "four-fifths rule, four-fifths, 80% rule, 4/5 rule": (
         "dp.ratio",

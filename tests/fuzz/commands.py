@@ -259,14 +259,14 @@ def _pairs(column: str) -> Make:
     return make
 
 
-def _subspace(column: str) -> Make:
+def _directions(column: str) -> Make:
     """Return what writes directions: rows with an entry for one column, some of them none or none of use."""
 
     def make(table: pa.Table, folder: Path, draw: random.Random) -> str:
         entries = [draw.choice(("1", "-2.5", "1e9", "0", "", "x")) for _ in range(draw.randint(0, 3))]
         name = files.quoted_csv(column)
-        (folder / "subspace.csv").write_text("\n".join([name, *entries]) + "\n", encoding="utf-8")
-        return "subspace.csv"
+        (folder / "directions.csv").write_text("\n".join([name, *entries]) + "\n", encoding="utf-8")
+        return "directions.csv"
 
     return make
 
@@ -289,6 +289,32 @@ def _copies(column: str) -> Make:
         return "copies.csv"
 
     return make
+
+
+def _similar(d: Drawer) -> str:
+    """Return who is similar: a form, values of a column, or one of the kinds of files."""
+    kind = d.draw.choice(("flips", "near", "learned", "values", "pairs", "directions", "copies", "wild"))
+    if kind == "near":
+        cost = f",cost={d.number(0.0, 0.1)}" if d.draw.random() < 0.3 else ""
+        return f"near(radius={d.number(0.0, 0.1, 1.0)}{cost})"
+    if kind == "learned":
+        return d.draw.choice(("learned", "learned(by=means)", "learned(by=pooled)"))
+    if kind == "values":
+        column = d.column("group", "number")
+        return f"{column}={d.entry(column)},{d.entry(column)}"
+    if kind == "pairs":
+        return d.file("pairs", _pairs(d.column("id"))) + d.draw.choice(
+            ("", "(directions=1)", "(directions=3)")
+        )
+    if kind == "directions":
+        return d.file("directions", _directions(d.column("features")))
+    if kind == "copies":
+        return d.file("copies", _copies(d.column("id")))
+    return (
+        "flips"
+        if kind == "flips" or not d.wild()
+        else d.draw.choice(("flip", "near", "near(radius=x)", "a=b"))
+    )
 
 
 def _model(columns: tuple[str, ...]) -> Make:
@@ -433,10 +459,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "reference": lambda d: (lambda column: f"{quoted_name(column, '=')}={quoted_name(d.entry(column))}")(
         d.column("group")
     ),
-    "comparable": lambda d: (lambda column: f"{column}={d.entry(column)},{d.entry(column)}")(
-        d.column("group", "number")
-    ),
-    "radius": lambda d: d.number(0.0, 0.1, 1.0),
+    "similar": _similar,
     "set_": lambda d: d.setting(),
     "profile": lambda d: d.draw.choice(
         (
@@ -453,9 +476,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
         (lambda: "missing.json", lambda: "<data>", lambda: d.column("score"), lambda: d.file("more", _more))
     )(),
     "unlabelled": lambda d: d.file("more", _more),
-    "pairs": lambda d: d.file("pairs", _pairs(d.column("id"))),
-    "subspace": lambda d: d.file("subspace", _subspace(d.column("features"))),
-    "counterfactuals": lambda d: d.file("copies", _copies(d.column("id"))),
     "holdout": lambda d: (
         d.number(0.3, 0.5, 0.1, 0.0) if not d.wild() else d.draw.choice(("missing.counts", "<data>"))
     ),
@@ -557,7 +577,7 @@ SELDOM = {
     "baseline": 0.2,
     "no_config": 0.3,
     "debug": 0.0,
-    "individual": 0.3,
+    "similar": 0.3,
     "force": 0.5,
     "learner": 0.3,
     "threads": 0.5,

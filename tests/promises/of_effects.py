@@ -73,7 +73,16 @@ def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict[
     """Audit scores alone as a user does; return the exit status and the residual effect."""
     scale = () if frame.score.between(0, 1).all() else ("--score-scale", "raw")
     done = shell.run(
-        "audit", shell.write(frame), "--protected", "race", "--score", "score", "--individual", *scale, *gates
+        "audit",
+        shell.write(frame),
+        "--protected",
+        "race",
+        "--score",
+        "score",
+        "--similar",
+        "flips",
+        *scale,
+        *gates,
     )
     name = "residual_effect.difference.between_groups"
     found = next(one for one in done.result["attributes"][0]["comparisons"] if one["id"] == name)

@@ -168,7 +168,7 @@ def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copie
     )
     more = ["--solver", "regularizer", "--threshold", cut, "--slack", slack, "--id", "person"]
     more += ["--group", "used"] if rng.random() < 0.5 else []
-    more += ["--counterfactuals", shell.write(copies, "copies.parquet")]
+    more += ["--similar", shell.write(copies, "copies.parquet")]
     features = ",".join(name for name in frame if name not in ("sex", "label", "person"))
     made = str(shell.folder / "made.fairfix")
     usual = (
@@ -293,8 +293,8 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
         "used",
         "--set",
         f"rho={rng.choice([0.0, 1.0])}",
-        "--radius",
-        radius,
+        "--similar",
+        f"near(radius={radius})",
     )
     done, made = repaired(shell, frame, *more)
     told = re.search(
@@ -331,14 +331,14 @@ def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried
         learner,
         "--set",
         f"rho={rng.choice([0.0, 1.0])}",
-        "--radius",
-        radius,
         "--threshold",
         cut,
     ]
+    near = f"near(radius={radius})"
     more += ["--group", "used"] if rng.random() < 0.6 else []
     if rng.random() < 0.4:
-        more += ["--set", "directions=pooled", "--set", f"direction_cost={rng.choice([0.0, 0.01, 1.0])}"]
+        near = f"learned(by=pooled),near(radius={radius},cost={rng.choice([0.0, 0.01, 1.0])})"
+    more += ["--similar", near]
     done, made = repaired(shell, frame, *more)
     found = re.search(
         r"changes at most ([0-9.]+) of the decisions .* at most ([0-9.]+) in the population", said(done)

@@ -466,7 +466,8 @@ def test_what_contradicts_the_counts_is_an_error(
 
 NEEDING: dict[str, Any] = {
     **dict.fromkeys(OF_ROWS, "x"),
-    **dict.fromkeys(("individual", "header", "protected_as_feature"), True),
+    "similar": "flips",
+    "header": True,
     "delimiter": ";",
     "decimal": ",",
     "validation": 0.1,

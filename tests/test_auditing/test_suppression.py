@@ -380,7 +380,10 @@ def spoilt(where: str) -> pa.Table:
         ("count",),
         ("--label", "label=Nobody"),
         ("--strata", "race"),
-        ("--individual",),
+        (
+            "--similar",
+            "flips",
+        ),
     ],
 )
 def test_no_message_and_no_report_quotes_a_value(

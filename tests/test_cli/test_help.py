@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import pyarrow as pa
+import fairfix
 import pytest
 from click.testing import CliRunner
 from fairfix.cli import COMMANDS, cli
@@ -19,8 +19,7 @@ from fairfix.cli.help import OTHERS, SectionedCommand, completion, in_sections
 from fairfix.cli.repair import OF_SOME
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
-from fairfix.errors import DataError, UsageError
-from fairfix.individual.counterfactuals import Counterfactuals
+from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.methods import Repairer, RepairProblem, available
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.repair import hyper_parameters
@@ -150,18 +149,18 @@ def test_what_the_help_of_a_method_leaves_out_is_refused_by_it(method: str) -> N
     asked = {
         "strata": RepairProblem(read_table(rows, Reading(replace(plain, strata=("job",))))),
         "unlabelled": replace(problem, unlabelled=problem.table),
-        "pairs": replace(problem, pairs=(("a", "b"),)),
-        "subspace": replace(problem, subspace=pa.table({"x": [1.0]})),
-        "counterfactuals": replace(problem, copies=Counterfactuals("copies", "id", ("a",), pa.table({}), {})),
     }
     shown = set(listed(helped("repair", "--help-all", "--method", method)))
-    assert set(asked) | {"noise", "assume"} == set(OF_SOME)
+    assert set(asked) | {"noise", "assume", "similar"} == set(OF_SOME)
     kind = available()[method]
     solver = dict(kind.rules()).get("solver")
     variants = [kind(solver=one) for one in solver.choices] if solver else [kind()]
     for name, one in asked.items():
         refused = all(is_left_out(name, variant, one) for variant in variants)
         assert (f"--{name.replace('_', '-')}" in shown) != refused, name
+    with pytest.raises(FairfixError) as error:
+        fairfix.repair(rows, protected="race", method=method, similar="gone=1,2")
+    assert ("--similar" in shown) == ("leave it out, or use `method=sensei`" not in str(error.value))
 
 
 def is_left_out(name: str, method: Repairer, problem: RepairProblem) -> bool:

@@ -124,10 +124,10 @@ def test_a_change_without_limits_is_shown(form: str, rows: pd.DataFrame) -> None
 def test_what_scores_tell_of_one_group_is_nothing(
     rows: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A single group, or a column that is not there, is an error that names it, as without --individual."""
+    """A single group, or a column that is not there, is an error that names it, as without --similar."""
     rows.assign(one="all").to_parquet("d.parquet")
     for column, told in (("one", "only the group 'all'"), ("gone", "no column 'gone'")):
-        assert run(["audit", "d.parquet", "--protected", column, "--individual"]) == 2
+        assert run(["audit", "d.parquet", "--protected", column, "--similar", "flips"]) == 2
         assert told in capsys.readouterr().err
 
 
@@ -136,7 +136,7 @@ def test_columns_without_values_tell_nothing_and_are_no_error(rows: pd.DataFrame
     rows.assign(empty=np.nan, few=np.where(np.arange(300) < 2, 1.0, np.nan)).to_csv("d.csv", index=False)
     pd.read_csv("d.csv").to_parquet("d.parquet")
     for name in ("d.csv", "d.parquet"):  # a column without values has no type in CSV
-        assert run(["audit", name, "--protected", "race", "--individual", "--quiet"]) == 0
+        assert run(["audit", name, "--protected", "race", "--similar", "flips", "--quiet"]) == 0
 
 
 def test_labels_that_are_all_the_same_are_reduced(rows: pd.DataFrame) -> None:
@@ -150,7 +150,8 @@ def test_labels_that_are_all_the_same_are_reduced(rows: pd.DataFrame) -> None:
 
 def test_sensei_without_flips_has_a_radius(rows: pd.DataFrame) -> None:
     """Nothing is flipped, so every rho holds the slack, and the least of the grid is taken."""
-    line = "repair d.parquet --method sensei --solver regularizer --radius 0.1 --features x --protected race"
+    line = "repair d.parquet --method sensei --solver regularizer --features x --protected race"
+    line += " --similar near(radius=0.1)"
     assert status(f"{line} --out json=r.json") == 0
     assert any("no decision changes with flips" in note for note in saved("r.json", "repair")["notes"])
 
@@ -211,7 +212,7 @@ def test_a_radius_keeps_to_the_schema(rows: pd.DataFrame) -> None:
     """Every comparison that an audit can have is one of the schema, the transport cost within a radius too."""
     model = trusted(rows, rows.label)
     rows.drop(columns="score").to_parquet("d.parquet")
-    more = ["--individual", "--radius", "0.1", "--out", "json=a.json", "--quiet"]
+    more = ["--similar", "near(radius=0.1)", "--out", "json=a.json", "--quiet"]
     assert run(["audit", "d.parquet", "--protected", "member", *model, *more]) == 0
     found = {one["id"] for one in saved("a.json", "audit")["attributes"][0]["comparisons"]}
     assert "transport_cost.within_radius" in found

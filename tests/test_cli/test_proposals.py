@@ -87,6 +87,11 @@ def test_the_tables_have_no_word_twice() -> None:
          "audit x.csv --protected race --label class=good --out html=report.html"),
         ("audit x.csv --protected race --label class=good --metric dp",
          "audit x.csv --protected race --label class=good"),
+        ("audit --individual x.csv --protected race --score score --features class",
+         "audit x.csv --similar flips --protected race --score score --features class"),
+        ("repair x.csv --method sensei --protected race --label class=good --radius 1 --solver regularizer",
+         ("repair x.csv --method sensei --protected race --label class=good --similar 'near(radius=1)' "
+          "--solver regularizer")),
         ("repair x.csv --method ramp --protected race --label class=good -o report.html",
          "repair x.csv --method ramp --protected race --label class=good --out html=report.html"),
     ],

@@ -152,7 +152,7 @@ def commands(data: str) -> Iterator[Sequence[str]]:
     yield (*audit, "--baseline", data, "--id", "id")
     yield (*audit, "--noise", data)
     yield ("compare", "d.parquet", *COLUMNS, "--baseline", data, "--id", "id")
-    for option in ("--unlabelled", "--pairs", "--subspace", "--counterfactuals"):
+    for option in ("--unlabelled", "--similar"):
         yield ("compare", "d.parquet", *COLUMNS, "--methods", "ramp", option, data)
 
 

@@ -62,7 +62,7 @@ AUDITS: dict[str, dict[str, Any]] = {
     "noise": {"prediction": "yes", "noise": "radius:a=0.05,b=0.05,c=0.05"},
     "suppressed": {"score": "score", "suppress_below": 30},
     "checks": {"score": "score", "check": ["dp.difference<=0.1"], "profile": "ugesp"},
-    "individual": {"score": "score", "individual": True, "features": ["x", "town"]},
+    "individual": {"score": "score", "similar": "flips", "features": ["x", "town"]},
 }
 
 

@@ -137,7 +137,7 @@ def test_half_floats_are_ids_and_features(call: Call) -> None:
     )
     pq.write_table(halves, "plain.parquet")
     pq.write_table(odd, "odd.parquet")
-    asked = ("--protected", "race", "--individual", "--features", "x", "--format", "json")
+    asked = ("--protected", "race", "--similar", "flips", "--features", "x", "--format", "json")
     one, other = (call("audit", name, *asked) for name in ("plain.parquet", "odd.parquet"))
     assert (one[0], other[0]) == (0, 0), (one[2], other[2])
     assert json.loads(one[1])["attributes"] == json.loads(other[1])["attributes"]

@@ -103,10 +103,10 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
     )
     copies.to_csv(tmp_path / "copies.csv", index=False)
     usual: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
-    seen = comparisons(fairfix.audit(data, counterfactuals=tmp_path / "copies.csv", **usual, **model))
+    seen = comparisons(fairfix.audit(data, similar=tmp_path / "copies.csv", **usual, **model))
     graded = data.assign(score=chance(data))
     by_score = comparisons(
-        fairfix.audit(graded, counterfactuals=whole.assign(score=chance(whole)), score="score", **usual)
+        fairfix.audit(graded, similar=whole.assign(score=chance(whole)), score="score", **usual)
     )
 
     for values in (seen, by_score):
@@ -124,8 +124,8 @@ def test_decisions_that_are_given_are_compared(tmp_path: Path) -> None:
     data = people(40).assign(decision=[0, 1] * 20, p=0.25)
     copies = data[["person"]].assign(decision=[1, 1] * 20, p=0.75)[:10]
     usual: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
-    hard = fairfix.audit(data, prediction="decision", counterfactuals=copies, **usual)
-    drawn = fairfix.audit(data, probability="p", counterfactuals=copies, **usual)
+    hard = fairfix.audit(data, prediction="decision", similar=copies, **usual)
+    drawn = fairfix.audit(data, probability="p", similar=copies, **usual)
 
     assert comparisons(hard)["decision_flips.under_counterfactuals"].value == 0.5
     assert comparisons(drawn)["decision_flips.under_counterfactuals"].value == 0.5
@@ -147,8 +147,8 @@ def test_copies_have_all_that_says_what_people_get(by: str, lacking: str) -> Non
     }
     whole = data[["person", "score"]].assign(decided=[1, 1] * 20)
     with pytest.raises(FairfixError, match=f"no column '{lacking}', which has the results of people"):
-        fairfix.audit(data, counterfactuals=whole.drop(columns=lacking), **usual)
-    seen = comparisons(fairfix.audit(data, counterfactuals=whole, **usual))
+        fairfix.audit(data, similar=whole.drop(columns=lacking), **usual)
+    seen = comparisons(fairfix.audit(data, similar=whole, **usual))
 
     assert seen["decision_flips.under_counterfactuals"].value == 0.5
     assert seen["score_change.under_counterfactuals"].value == 0.0
@@ -158,10 +158,8 @@ def test_a_check_of_the_gap_fails(model: dict[str, Any]) -> None:
     """Under its name and its alias; copies in what the model does not look at change nothing."""
     data = people(400)
     more: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person", **model}
-    failed = fairfix.audit(data, counterfactuals=copies_of(data), check="ctf<=0.05", **more)
-    passed = fairfix.audit(
-        data, counterfactuals=copies_of(data)[["person", "sex"]], check="ctf<=0.05", **more
-    )
+    failed = fairfix.audit(data, similar=copies_of(data), check="ctf<=0.05", **more)
+    passed = fairfix.audit(data, similar=copies_of(data)[["person", "sex"]], check="ctf<=0.05", **more)
 
     assert failed.content["verdict"] == "fail"
     assert passed.content["verdict"] == "pass"
@@ -214,7 +212,7 @@ def test_lists_are_changed_too() -> None:
 
 
 WRONG = {
-    "has no column 'person'": lambda c: c.drop(columns="person"),
+    "counterfactual copies need the column of IDs": lambda c: c.drop(columns="person"),
     "no used column": lambda c: c[["person"]],
     "'label' has a role": lambda c: c.assign(label=1),
     "'hobbi', which the data lack; did you mean 'hobby'": lambda c: c.rename(columns={"hobby": "hobbi"}),
@@ -250,7 +248,7 @@ def test_what_is_no_copy_is_refused(said: str, tmp_path: Path, call: Any) -> Non
             "rho=1",
         ),
         *("--protected", "sex", "--id", "person", "--features", ",".join(NAMES), "-o", str(made)),
-        *("--counterfactuals", str(tmp_path / "copies.csv")),
+        *("--similar", str(tmp_path / "copies.csv")),
     )
 
     assert status == 2
@@ -293,13 +291,16 @@ def test_an_id_that_is_a_number_is_written_in_any_way(data: type, copies: type, 
 def test_solvers_that_know_no_copies_say_so() -> None:
     """The others are named; so is the score alone."""
     data = people(80).assign(score=0.5)
-    more: dict[str, Any] = {"protected": "sex", "id": "person", "counterfactuals": copies_of(data)}
-    for given in ({"method": "ramp"}, {"method": "sensei", "features": NAMES}):
-        with pytest.raises(UsageError, match=r"does not use counterfactual copies.*solver=regularizer"):
-            fairfix.repair(data, **given, **more)
-    with pytest.raises(UsageError, match="learns from the score alone"):
+    more: dict[str, Any] = {"protected": "sex", "id": "person", "similar": copies_of(data)}
+    with pytest.raises(UsageError, match="ramp repairs groups; leave it out, or use `method=sensei`"):
+        fairfix.repair(data, method="ramp", **more)
+    with pytest.raises(
+        UsageError, match=r"`similar=.*conflicts with `solver=merge`; it needs .*`solver=regularizer`"
+    ):
+        fairfix.repair(data, method="sensei", features=NAMES, **more)
+    with pytest.raises(FairfixError, match="is not learned from; name it with `features`"):
         fairfix.repair(data, method="sensei", solver="regularizer", **more)
-    more["counterfactuals"] = more["counterfactuals"][["person", "sex"]]
+    more["similar"] = more["similar"][["person", "sex"]]
     with pytest.raises(UsageError, match="differ in sex, which the model does not use"):
         fairfix.repair(data, method="sensei", solver="regularizer", rho=1, features=NAMES, **more)
 
@@ -322,7 +323,7 @@ def test_a_repair_gives_new_people_the_score_of_their_copies(
         protected="sex",
         id="person",
         features=NAMES,
-        counterfactuals=copies_of(data[:1500]),
+        similar=copies_of(data[:1500]),
         output=str(tmp_path / "a.fairfix"),
     )
     table = {row["name"]: row for row in result.content["proof"]["holdout"]["table"]}
@@ -353,7 +354,7 @@ def test_copies_of_the_fit_prove_nothing() -> None:
     data = people(600)
     given: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES}
     result = fairfix.repair(
-        data, method="sensei", solver="regularizer", rho=1, counterfactuals=copies_of(data), **given
+        data, method="sensei", solver="regularizer", rho=1, similar=copies_of(data), **given
     )
     split, proof = result.outcome.split, result.outcome
 
@@ -400,7 +401,7 @@ def test_without_people_to_choose_by_rho_has_to_be_given(monkeypatch: pytest.Mon
     data = people(200)
     more: dict[str, Any] = {"protected": "sex", "id": "person", "features": NAMES, "method": "sensei"}
     with pytest.raises(FairfixError, match="has a copy; give copies of more people, or a number"):
-        fairfix.repair(data, solver="regularizer", counterfactuals=copies_of(data[:100]), **more)
+        fairfix.repair(data, solver="regularizer", similar=copies_of(data[:100]), **more)
 
 
 def test_the_grid_of_rho_weighs_those_who_have_copies_as_if_all_had() -> None:

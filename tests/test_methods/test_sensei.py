@@ -67,7 +67,7 @@ def share(values: np.ndarray) -> float:
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_merging_is_exactly_constant(learner: str) -> None:
     """To the bit under flips of protected columns and of comparable values, without the protected columns at all."""
-    table, repairer = table_of(couples()), Sensei(comparable=PAIR, learner=learner)
+    table, repairer = table_of(couples()), Sensei(similar=PAIR, learner=learner)
     predictor = fit(repairer, table)
     values = changes(predictor, table, repairer.comparables)
 
@@ -80,7 +80,7 @@ def test_merging_is_exactly_constant(learner: str) -> None:
 def test_merged_values_score_alike() -> None:
     """A wife and a husband of one age have one score, which the label's share among both makes."""
     data = couples()
-    predictor = fit(Sensei(comparable=PAIR), table_of(data))
+    predictor = fit(Sensei(similar=PAIR), table_of(data))
     both = pd.DataFrame(
         {"sex": ["f", "m"], "race": "a", "role": ["wife", "husband"], "age": 40.0, "label": [0, 1]}
     )
@@ -109,7 +109,7 @@ def test_the_regularizer_makes_decisions_constant(learner: str, rho: float) -> N
 
 def test_an_infinite_weight_is_exact() -> None:
     """A linear model's score does not change under any flip, to the bit: it may lie at the threshold."""
-    table, method = table_of(couples()), Sensei(solver="regularizer", rho=np.inf, comparable=PAIR)
+    table, method = table_of(couples()), Sensei(solver="regularizer", rho=np.inf, similar=PAIR)
     values = changes(fit(method, table, protected_as_feature=True), table, method.comparables)
 
     assert (values == values[0]).all()
@@ -166,7 +166,9 @@ def test_a_radius_of_a_network_is_between_two_bounds() -> None:
     """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""
     table = table_of(couples(many=200))
     predictor = fit(
-        Sensei(solver="regularizer", learner="network", rho=1.0, radius=0.1), table, protected_as_feature=True
+        Sensei(solver="regularizer", learner="network", rho=1.0, similar="near(radius=0.1)"),
+        table,
+        protected_as_feature=True,
     )
     (note,) = (n for n in predictor.trace.notes if n.startswith("the regularizer at radius 0.1"))
     low, high, trained = (
@@ -337,7 +339,7 @@ def test_equal_rates_that_reward_what_tells_the_group_raise_the_alarm() -> None:
     data["label"] = (np.random.default_rng(3).random(3000) < chance).astype(int)
     table = table_of(data, ("sex",))
     free = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1), table)
-    declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, comparable=PAIR), table)
+    declared = fit(Sensei(solver="equal-rates", learner="trees", slack=0.1, similar=PAIR), table)
 
     assert any(note.startswith("ALARM: equal rates are reached through role") for note in free.trace.notes)
     assert not any("ALARM" in note for note in declared.trace.notes)
@@ -374,7 +376,9 @@ def test_learned_directions_are_projected_out_and_their_cost_is_told(directions:
     """Rows that differ along the directions alone have one score; the note names both accuracies."""
     table = table_of(couples(many=4000), ("sex",))
     predictor = fit(
-        Sensei(solver="regularizer", rho=1.0, directions=directions), table, protected_as_feature=True
+        Sensei(solver="regularizer", rho=1.0, similar=f"learned(by={directions})"),
+        table,
+        protected_as_feature=True,
     )
     plain = fit(Sensei(solver="regularizer", rho=1.0), table, protected_as_feature=True)
     codes, y = table.groups().codes, np.asarray(table.rows.label)
@@ -403,7 +407,7 @@ def test_what_directions_cost_is_told_at_the_threshold_in_force() -> None:
     found = []
     for cut in (0.5, 0.9999):
         table = read_table(couples(), Reading(Columns(("sex",), label="label"), thresholds=(cut,)), NAMES)
-        method = Sensei(solver="regularizer", rho=1.0, directions="means")
+        method = Sensei(solver="regularizer", rho=1.0, similar="learned(by=means)")
         (note,) = (n for n in fit(method, table, protected_as_feature=True).trace.notes if "cost" in n)
         found.append([float(one) for one in note.split() if one[0] == "0"])
 
@@ -477,14 +481,24 @@ def test_pairs_make_a_direction_that_does_not_count(
         "--features",
         "age,role",
     ]
-    basic += ["-o", str(tmp_path / "a.fairfix"), "--no-config", "-q", "--pairs", str(tmp_path / "pairs.csv")]
+    basic += [
+        "-o",
+        str(tmp_path / "a.fairfix"),
+        "--no-config",
+        "-q",
+        "--similar",
+        str(tmp_path / "pairs.csv"),
+    ]
     assert run([*basic, "--id", "person", "--solver", "regularizer"]) == 0
     assert run([*basic, "--id", "person"]) == 2
-    assert "uses no comparable pairs" in capsys.readouterr().err
+    assert (
+        "conflicts with --solver merge; it needs --learner network or --solver regularizer"
+        in capsys.readouterr().err
+    )
     assert run([*basic, "--solver", "regularizer"]) == 2
     assert "--id" in capsys.readouterr().err
     for pairs, said in (
-        (older.assign(c=1), "pairs are two columns of ids"),
+        (older.assign(c=1), "of pairs (two columns of IDs)"),
         (older[:0], "has no pairs"),
         (older[:2].assign(b=older["a"]), "pair of 'p0' with itself"),
         (older[:2].assign(b=["p1", None]), "missing id"),
@@ -501,7 +515,11 @@ def test_a_radius_is_a_penalty_more() -> None:
     """Free moves of the features make the score flatter."""
     table = table_of(couples())
     flat, steep = (
-        fit(Sensei(solver="regularizer", rho=1.0, radius=r), table, protected_as_feature=True)
+        fit(
+            Sensei(solver="regularizer", rho=1.0, similar=f"near(radius={r})"),
+            table,
+            protected_as_feature=True,
+        )
         for r in (0.3, 0.0)
     )
 
@@ -513,14 +531,14 @@ def test_undeclared_pairs_are_proposed() -> None:
     table = table_of(couples())
 
     assert any("not used: role=husband,wife" in note for note in fit(Sensei(), table).trace.notes)
-    assert not fit(Sensei(comparable=PAIR), table).trace.notes
+    assert not fit(Sensei(similar=PAIR), table).trace.notes
 
 
 def test_a_regression_can_be_merged() -> None:
     """Real labels too; the other solvers say that they are about 0/1 labels."""
     data = couples().assign(label=lambda d: d["age"] * 2.0)
     table = read_table(data, Reading(Columns(("sex",), label="label"), task="regression"), NAMES)
-    predictor = fit(Sensei(comparable=PAIR), table)
+    predictor = fit(Sensei(similar=PAIR), table)
 
     assert np.corrcoef(predictor.predict(table), data["age"])[0, 1] > 0.99
     with pytest.raises(UsageError, match="`solver=regularizer` repairs classification"):
@@ -530,18 +548,21 @@ def test_a_regression_can_be_merged() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"comparable": "role"}, "`comparable`"),
+        ({"similar": "role=a"}, "`similar=role=a`"),
         (
             {"solver": "regularizer", "learner": "network", "rho": np.inf},
             "`rho=inf` conflicts with `learner=network`",
         ),
-        ({"solver": "regularizer", "rho": np.inf, "radius": 0.1}, "only a constant model is left"),
-        ({"directions": "means"}, "it needs `learner=network` or `solver=regularizer`"),
+        (
+            {"solver": "regularizer", "rho": np.inf, "similar": "near(radius=0.1)"},
+            "only a constant model is left",
+        ),
+        ({"similar": "learned(by=means)"}, "it needs `learner=network` or `solver=regularizer`"),
         ({"learner": "network(hidden=5)"}, "it needs `learner=network`"),
         ({"learner": "linear(batch=5)"}, "linear has no key 'batch'"),
         ({"balance": "labels"}, "it needs `learner=network` or `solver=regularizer`"),
         ({"learner": "network(hidden=2.5)"}, "hidden must be a whole number, got 2.5"),
-        ({"radius": 0.1}, "it needs `learner=network` or `solver=regularizer`"),
+        ({"similar": "near(radius=0.1)"}, "it needs `learner=network` or `solver=regularizer`"),
         ({"solver": "regularizer", "learner": "trees"}, "it needs `solver=equal-rates` or `solver=merge`"),
         ({"rho": -1.0, "solver": "regularizer"}, "rho must be at least 0"),
     ],
@@ -557,13 +578,13 @@ def test_problems_that_do_not_fit_are_named() -> None:
     table = table_of(couples())
     with pytest.raises(UsageError, match="`group=used` conflicts with `solver=merge`"):
         Sensei(group="used")
-    with pytest.raises(ColumnError, match="`comparable=job`"):
-        fit(Sensei(comparable="job=a,b"), table)
+    with pytest.raises(ColumnError, match="no feature column 'job'"):
+        fit(Sensei(similar="job=a,b"), table)
     with pytest.raises(UsageError, match="is not learned from"):
-        Sensei(comparable=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
+        Sensei(similar=PAIR).fit(RepairProblem(table, features=("age",)), rng=np.random.default_rng(0))
     numbers = table_of(couples().assign(age=lambda d: d["age"].round().astype(int)))
     with pytest.raises(ColumnError, match="only texts can replace them"):
-        fit(Sensei(comparable="age=40,41"), numbers)
+        fit(Sensei(similar="age=40,41"), numbers)
     one = couples()
     one.loc[one["race"] == "c", "label"] = 1
     with pytest.raises(DataError, match="has no rows of label 0 to fit on"):
@@ -635,7 +656,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "sensei",
         "--protected",
         "sex,race",
-        "--comparable",
+        "--similar",
         PAIR,
         "-o",
         out,

@@ -50,23 +50,22 @@ def small(learner: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "given", [{"directions": "logistic"}, {"directions": "pooled"}, {"pair_directions": 2}, {}]
+    ("similar", "many"),
+    [("learned", 1), ("learned(by=pooled)", 2), ("pairs.csv(directions=2)", 2), ("pairs.csv", 1)],
 )
 @pytest.mark.parametrize("learner", ["linear", "network(hidden=6)"])
-def test_the_score_is_constant_along_directions(learner: str, given: dict[str, Any]) -> None:
+def test_the_score_is_constant_along_directions(learner: str, similar: str, many: int) -> None:
     """Learned ones, the leading ones of pairs and their mean difference: rows moved along them keep their score."""
-    problem = problem_of(pairs=0 if "directions" in given else 60)
-    method = Sensei(**small(learner), rho=0.0, **given)
-    predictor, member, X = fitted(problem, **small(learner), rho=0.0, **given)
+    problem = problem_of(pairs=60 if "pairs" in similar else 0)
+    method = Sensei(**small(learner), rho=0.0, similar=similar)
+    predictor, member, X = fitted(problem, **small(learner), rho=0.0, similar=similar)
     features = Features.learn(problem.table, NAMES)
     span = span_of(problem, features, X, problem.table.rows.label, method)
     rng = np.random.default_rng(0)
     along = rng.normal(size=(len(X), len(span))) @ (span / np.linalg.norm(span, axis=1)[:, None])
     plain = fitted(replace(problem, pairs=()), **small(learner), rho=0.0)[1]
 
-    assert len(span) == {"logistic": 1, "pooled": 2}.get(
-        given.get("directions", ""), given.get("pair_directions", 1)
-    )
+    assert len(span) == many
     np.testing.assert_allclose(member.predict(X + 3.0 * along), member.predict(X), atol=1e-9)
     assert np.abs(plain.predict(X + 3.0 * along) - plain.predict(X)).max() > 0.01
     assert np.ptp(predictor.predict(problem.table)) > 0.01
@@ -88,7 +87,7 @@ def test_the_shipped_score_does_not_change_along_given_directions(learner: str, 
     line = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--protected", "sex", "-q"]
     line += ["--features", "age,pay,text", "--solver", "regularizer", "--set", "rho=0", "--no-config"]
     line += ["-o", str(tmp_path / "a.fairfix"), "--learner", learner]
-    assert run([*line, "--subspace", str(tmp_path / "moves.parquet")]) == 0
+    assert run([*line, "--similar", str(tmp_path / "moves.parquet")]) == 0
     free = Repaired.load(tmp_path / "a.fairfix")
     assert run(line) == 0
     plain = Repaired.load(tmp_path / "a.fairfix")
@@ -117,14 +116,14 @@ def test_directions_that_say_nothing_are_refused(tmp_path: Path, capsys: pytest.
     line += ["--features", "age,role", "--solver", "regularizer", "-o", str(tmp_path / "a.fairfix"), "-q"]
     for text, message in (
         ("role\nwife\n", "column 'role' is not a feature of numbers"),
-        ("pay\n1\n", "such features are 'age'"),
+        ("pay\n1\n", "column 'pay', which the data lack"),
         ("age\nx\n", "'age'"),
         ("age,age2\n1,\n", "'age2'"),
         ("age\n1\n0\n", "direction 2 is 0 in every column"),
         ("age\n", "has no directions"),
     ):
         (tmp_path / "moves.csv").write_text(text)
-        assert run([*line, "--subspace", str(tmp_path / "moves.csv")]) == 2
+        assert run([*line, "--similar", str(tmp_path / "moves.csv")]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "a.fairfix").exists()
 
@@ -136,49 +135,30 @@ def test_directions_of_pairs_are_those_along_which_they_differ_most() -> None:
     X = np.zeros((200, len(features.titles)))
     X[1::2, 0] = np.where(np.arange(100) % 2, 3.0, -3.0)
     X[1::2, 1] = 0.1
-    one = span_of(
-        problem,
-        features,
-        X,
-        np.zeros(200),
-        Sensei(**NETWORK, pair_directions=1),
-    )
+    one = span_of(problem, features, X, np.zeros(200), Sensei(**NETWORK, similar="p.csv(directions=1)"))
     mean = span_of(problem, features, X, np.zeros(200), Sensei(**NETWORK))
 
     assert abs(one[0, 0]) > 0.999
     np.testing.assert_allclose(mean[0, :2], [0.0, 0.1], atol=1e-12)
-    with pytest.raises(DataError, match="span 2 directions; ask for no more"):
-        span_of(
-            problem,
-            features,
-            X,
-            np.zeros(200),
-            Sensei(**NETWORK, pair_directions=3),
-        )
+    with pytest.raises(DataError, match="span 2; ask for no more"):
+        span_of(problem, features, X, np.zeros(200), Sensei(**NETWORK, similar="p.csv(directions=3)"))
 
 
 def test_what_directions_need_is_said() -> None:
-    """Pairs for their directions; steps and directions for a cost of steps along them."""
-    problem = problem_of(many=120, pairs=20)
-    with pytest.raises(UsageError, match="name a file of pairs with `pairs`"):
-        fitted(replace(problem, pairs=()), solver="regularizer", pair_directions=1)
-    with pytest.raises(UsageError, match="and `radius` is 0"):
-        fitted(problem, solver="regularizer", learner="network", rho=1.0, direction_cost=0.1)
-    with pytest.raises(UsageError, match="needs directions, and there are none"):
-        fitted(replace(problem, pairs=()), solver="regularizer", rho=1.0, radius=0.1, direction_cost=0.1)
+    """Steps and directions for a cost of steps along them."""
+    with pytest.raises(UsageError, match="and the radius is 0"):
+        Sensei(solver="regularizer", rho=1.0, similar="near(radius=0,cost=0.1)")
+    with pytest.raises(UsageError, match="directions, and there are none"):
+        fitted(problem_of(many=120), solver="regularizer", rho=1.0, similar="near(radius=0.1,cost=0.1)")
 
 
 @pytest.mark.slow
 def test_a_network_is_constant_along_directions_within_a_radius_too() -> None:
     """And its regularizer is held from both sides on rows as they are."""
     problem = problem_of(many=160, pairs=40)
-    given: dict[str, Any] = {
-        "solver": "regularizer",
-        "learner": "network(hidden=4,batch=40)",
-        "rho": 0.3,
-        "pair_directions": 1,
-    }
-    predictor, member, X = fitted(problem, **given, radius=0.05)
+    given: dict[str, Any] = {"solver": "regularizer", "learner": "network(hidden=4,batch=40)", "rho": 0.3}
+    given["similar"] = "p.csv(directions=1); near(radius=0.05)"
+    predictor, member, X = fitted(problem, **given)
     span = span_of(
         problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
     )
@@ -193,22 +173,22 @@ def test_a_network_is_constant_along_directions_within_a_radius_too() -> None:
 def test_the_cost_of_directions_goes_from_not_counting_to_counting_as_ever() -> None:
     """Along one direction the logit changes the more the more a step costs; and the objective is that of the metric."""
     problem = problem_of(many=300, pairs=60)
-    given: dict[str, Any] = {"solver": "regularizer", "rho": 1.0, "radius": 0.05, "learner": "linear(l2=0)"}
-    _, free, X = fitted(replace(problem, pairs=()), **given)
+    given: dict[str, Any] = {"solver": "regularizer", "rho": 1.0, "learner": "linear(l2=0)"}
+    _, free, X = fitted(replace(problem, pairs=()), **given, similar="near(radius=0.05)")
     span = span_of(
         problem, Features.learn(problem.table, NAMES), X, problem.table.rows.label, Sensei(**given)
     )
     unit = span[0] / np.linalg.norm(span[0])
     slopes = []
     for cost in (0.0, 1e-6, 0.01, 0.1, 1e6):
-        predictor, member, _ = fitted(problem, **given, direction_cost=cost)
+        predictor, member, _ = fitted(problem, **given, similar=f"near(radius=0.05,cost={cost})")
         slopes.append(abs(float(unit @ member.coef[:, 0])))
     reach = Features.learn(problem.table, NAMES).reach
-    _, member, _ = fitted(problem, **given, direction_cost=0.1)
+    _, member, _ = fitted(problem, **given, similar="near(radius=0.05,cost=0.1)")
     w, y = member.coef[:, 0], problem.table.rows.label
     z = X @ w + member.intercept[0]
     regularizer = 0.05 * (w @ (reach * w) + (unit @ w) ** 2 / 0.1)
-    predictor, _, _ = fitted(problem, **given, direction_cost=0.1)
+    predictor, _, _ = fitted(problem, **given, similar="near(radius=0.05,cost=0.1)")
 
     assert slopes[0] < 1e-9
     assert slopes == sorted(slopes)

@@ -475,7 +475,7 @@ def test_rounded_probabilities_are_taken_and_text_is_not() -> None:
         ),
         (["--noise", "membership:p_a,p_b,p_c", "--suppress-below", "9"], "leave out --suppress-below"),
         (["--noise", "membership:p_a,p_b,p_c", "--profile", "ll144"], "leave out --profile"),
-        (["--noise", "membership:p_a,p_b,p_c", "--individual"], "needs --protected"),
+        (["--noise", "membership:p_a,p_b,p_c", "--similar", "flips"], "needs --protected"),
         (["--noise", "membership:p_a,p_b,p_c", "--strata", "p_a"], "needs --protected"),
         (["--noise", "membership:p_a,p_b,p_c", "--task", "regression"], "--task regression"),
         (["--noise", "membership:p_a,p_b"], "name a column for the other groups too"),

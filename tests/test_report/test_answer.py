@@ -308,7 +308,7 @@ def test_individual_fairness_has_a_section_with_its_assumption() -> None:
         "x": pa.array([0, 0, 1, 1] * 50),
         "score": pa.array(np.linspace(0.1, 0.9, 200)),
     }
-    of = fairfix.audit(pa.table(data), protected="g", individual=True).to_dict()
+    of = fairfix.audit(pa.table(data), protected="g", similar="flips").to_dict()
     text = renderer("text")(of, width=200)
 
     assert "The same person in another group: g" in text

@@ -264,7 +264,7 @@ def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp
     frame, copies, other = copied()
     copies[["person", column]].to_csv(tmp_path / "copies.csv", index=False)
     asked: dict[str, Any] = {"label": "code", "weight": weight, "prediction": column}
-    asked |= {"counterfactuals": str(tmp_path / "copies.csv"), "id": "person"}
+    asked |= {"similar": str(tmp_path / "copies.csv"), "id": "person"}
     asked |= {
         "label": "job" if column == "told" else "code",
         "check": "decision_flips.under_counterfactuals<=0.05",
@@ -287,7 +287,7 @@ def test_copies_are_predicted_another_class(column: str, weight: str | None, tmp
 def test_copies_that_change_nothing_change_no_class() -> None:
     """Predictions of the same people: the share is 0, within the limits of so many."""
     frame, *_ = copied()
-    result = audited(frame, counterfactuals=frame[["person", "told"]], id="person")
+    result = audited(frame, similar=frame[["person", "told"]], id="person")
     (block,) = result["attributes"]
     flips = next(one for one in block["comparisons"] if one["id"] == "decision_flips.under_counterfactuals")
     assert (flips["value"], flips["low"]) == (0.0, 0.0)
@@ -298,14 +298,14 @@ def test_copies_without_a_class_or_a_person_are_told() -> None:
     """A missing prediction is an error that says whose copy it is; people who are not there are left out."""
     frame, copies, _ = copied()
     alien = pd.DataFrame({"person": ["nobody"], "told": ["nurse"]})
-    result = audited(frame, counterfactuals=pd.concat([copies[["person", "told"]], alien]), id="person")
+    result = audited(frame, similar=pd.concat([copies[["person", "told"]], alien]), id="person")
     assert [one["code"] for one in result["messages"]] == ["unknown_copies"]
     gone = copies[["person", "told"]].astype(object)
     gone.loc[0, "told"] = None
     with pytest.raises(DataError, match=f"'told' is missing for a copy of '{gone['person'][0]}'"):
-        audited(frame, counterfactuals=gone, id="person")
+        audited(frame, similar=gone, id="person")
     with pytest.raises(DataError, match="told"):
-        audited(frame, counterfactuals=copies[["person"]], id="person")
+        audited(frame, similar=copies[["person"]], id="person")
 
 
 @pytest.mark.parametrize("spelt", [str.upper, "{} ".format, {job: i for i, job in enumerate(JOBS)}.get])
@@ -315,10 +315,10 @@ def test_copies_in_another_spelling_are_refused(spelt: Any) -> None:
     with pytest.raises(
         DataError, match=r"no copy is predicted a class of the data: column 'told' .* holds .*'nurse'"
     ):
-        audited(frame, counterfactuals=frame[["person"]].assign(told=frame["told"].map(spelt)), id="person")
+        audited(frame, similar=frame[["person"]].assign(told=frame["told"].map(spelt)), id="person")
     told = frame.assign(told=frame["told"].replace("poet", "nurse"))
     copies = frame[["person"]].assign(told="poet")
-    assert audited(told, counterfactuals=copies, id="person")["attributes"]
+    assert audited(told, similar=copies, id="person")["attributes"]
 
 
 def test_without_a_gap_none_is_said_to_be_the_largest() -> None:
@@ -416,9 +416,9 @@ def test_other_copies_are_a_change() -> None:
     """What copies are predicted is no number of a class: the same classes do not make it unchanged."""
     frame, copies, _ = copied()
     plain, asked = frame[["person", "told"]], "decision_flips.under_counterfactuals.change<=0.01"
-    then = audited(frame, counterfactuals=plain, id="person")
+    then = audited(frame, similar=plain, id="person")
     for of, code in ((plain, "unchanged"), (copies[["person", "told"]], "beyond_limit")):
-        result = audited(frame, counterfactuals=of, id="person", baseline=then, check=asked)
+        result = audited(frame, similar=of, id="person", baseline=then, check=asked)
         assert [one["code"] for one in result["checks"]] == [code]
 
 

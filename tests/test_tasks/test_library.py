@@ -127,8 +127,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "individual": (
         "audit",
-        "--protected member --individual --features x,town",
-        {"protected": ("member",), "individual": True, "features": ["x", "town"]},
+        "--protected member --similar flips --features x,town",
+        {"protected": ("member",), "similar": "flips", "features": ["x", "town"]},
     ),
     "noise": (
         "audit",
@@ -284,8 +284,6 @@ VALUES: dict[str, Any] = {
     "sql": "SELECT 1",
     "noise": "noise.csv",
     "assume": "eps=0.1",
-    "comparable": "town=north,south",
-    "radius": 0.1,
     "profile": "ll144",
     "check": "change<=0.1",
     "baseline": "old.json",
@@ -294,9 +292,7 @@ VALUES: dict[str, Any] = {
     "holdout": "0.2",
     "id": "person",
     "count": "many",
-    "pairs": "pairs.csv",
-    "subspace": "directions.csv",
-    "counterfactuals": "copies.csv",
+    "similar": "flips",
     "model": "m.skops",
     "score": "score",
     "prediction": "label",
@@ -320,8 +316,6 @@ VALUES: dict[str, Any] = {
 
 
 OF_REPAIR = (
-    "pairs",
-    "subspace",
     "unlabelled",
     "holdout",
     "validation",

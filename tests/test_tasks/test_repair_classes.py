@@ -114,7 +114,7 @@ def test_before_is_the_model_that_came_with_the_rows_or_a_plain_one() -> None:
 
 
 def test_comparable_values_change_no_class() -> None:
-    asked = {"features": ["skill", "role"], "comparable": "role=wife,husband"}
+    asked = {"features": ["skill", "role"], "similar": "role=wife,husband"}
     for more in ({}, {"solver": "regularizer", "rho": "inf"}):
         result = repaired(**asked, **more)
         assert row(result, "decision_flips.under_comparable")["before"]["value"] > 0.05
@@ -126,7 +126,7 @@ def test_comparable_values_change_no_class() -> None:
 
 def test_copies_are_heeded_and_told_of() -> None:
     copies = people()[["id", "sex"]].iloc[:600].assign(sex=lambda rows: rows["sex"].map({"f": "m", "m": "f"}))
-    result = repaired(group="used", solver="regularizer", slack=0.1, counterfactuals=copies)
+    result = repaired(group="used", solver="regularizer", slack=0.1, similar=copies)
     name = "decision_flips.under_counterfactuals"
     held = people().iloc[result.outcome.split.holdout].merge(copies, on="id", suffixes=("", "_other"))
     now, then = (
@@ -214,7 +214,11 @@ def test_a_class_that_only_held_out_rows_have_counts_as_wrong() -> None:
         ({"method": "logloss"}, UsageError, "`method=sensei` with `solver=merge`"),
         ({"solver": "average"}, UsageError, "`solver=average` repairs two classes"),
         ({"solver": "equal-rates"}, UsageError, "`solver=equal-rates` repairs two classes"),
-        ({"solver": "regularizer", "group": "used", "radius": 0.1, "rho": 1}, UsageError, "`radius`"),
+        (
+            {"solver": "regularizer", "group": "used", "similar": "near(radius=0.1)", "rho": 1},
+            UsageError,
+            "near",
+        ),
         ({"threshold": 0.3}, UsageError, "leave out `threshold`"),
         ({"label": "skill", "features": ["role"]}, ColumnError, "more than 100 distinct values"),
         ({"prediction": "role"}, DataError, "no prediction is a class of the labels"),
@@ -305,7 +309,7 @@ def test_commands_say_the_same(call: Call, tmp_path: Path) -> None:
     copies = fairfix.load(made).predict(swapped)[["id", "prediction"]]
     copies.to_csv(tmp_path / "copies.csv", index=False)
     audit = ["--task", "multiclass", "--label", "job", "--prediction", "prediction", "--protected", "sex"]
-    audit += ["--id", "id", "--counterfactuals", str(tmp_path / "copies.csv"), "--format", "json"]
+    audit += ["--id", "id", "--similar", str(tmp_path / "copies.csv"), "--format", "json"]
     told = json.loads(call("audit", scored, *audit)[1])
     (one,) = (
         c for c in told["attributes"][0]["comparisons"] if c["id"] == "decision_flips.under_counterfactuals"
@@ -359,7 +363,7 @@ def test_a_check_of_what_classes_lack_is_refused_before_the_fit() -> None:
     with pytest.raises(UsageError, match=r"use base_rate.*decision_flips\.under_flips or decision_flips"):
         repaired(check=["ks<=0.1"], solver="regularizer", learner="network(hidden=1000)")
     with pytest.raises(UsageError, match=r"under_everybody or"):
-        repaired(check=["ks<=0.1"], features=["skill", "role"], comparable="role=wife,husband")
+        repaired(check=["ks<=0.1"], features=["skill", "role"], similar="role=wife,husband")
 
 
 def test_the_answer_says_of_which_class_other_checks_are() -> None:

@@ -37,10 +37,10 @@ M. Yurochkin, A. Bower and Y. Sun, *Training individually fair ML models with se
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -49,7 +49,8 @@ from fairfix.data.choices import Asked
 from fairfix.data.reading import Reading
 from fairfix.data.spec import Form, key
 from fairfix.errors import FairfixWarning, UsageError
-from fairfix.individual.flips import Comparable, check_comparable, parse_comparable
+from fairfix.individual.flips import check_comparable
+from fairfix.individual.similar import Comparable, Similar
 from fairfix.methods.base import Repairer, Solver, group_param, param
 from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
@@ -117,10 +118,13 @@ class Sensei(Learning):
         choices=("merge", "regularizer", "average", "equal-rates"),
     )
     group: str = group_param("unused", "used")
-    comparable: str = param(
+    similar: str = param(
         "",
-        "values whose difference must not count, as COLUMN=VALUE,VALUE; separate more columns by semicolons",
+        "people whose difference must not count, besides flips of the protected columns: COLUMN=VALUE,VALUE; "
+        "near(radius=NUMBER), which may have a cost; learned(by=logistic), means or pooled; a file of copies, pairs or "
+        "directions (all but values: regularizer)",
         text=True,
+        selectable=True,
     )
     rho: float | str = param(
         "auto",
@@ -128,37 +132,6 @@ class Sensei(Learning):
         "threshold, on rows not fitted to; inf: exactly constant (learner linear)",
         words=("auto",),
         at_least=0.0,
-        selectable=True,
-    )
-    radius: float = param(
-        0.0,
-        "mean squared distance that features may also move: numbers in standard deviations, another category is 1; "
-        "0: flips only",
-        at_least=0.0,
-        at_most=sys.float_info.max,
-        selectable=True,
-    )
-    directions: str = param(
-        "none",
-        "learned directions that must not count either (regularizer): of a logistic regression for the group, "
-        "between the group means of each label (means), or of both labels pooled (fewer directions); can cost much "
-        "accuracy",
-        choices=("none", "logistic", "means", "pooled"),
-    )
-    pair_directions: float = param(
-        0,
-        "directions of comparable pairs that must not count: 0 for their mean difference, k for the k along "
-        "which their differences are longest, in either sense (FACE)",
-        at_least=0,
-        at_most=1000,
-    )
-    direction_cost: float = param(
-        0.0,
-        "squared distance of a step of length 1, in standard deviations, along directions that must not count: "
-        "they then "
-        "count little, and steps along them are part of `radius`; 0: no distance, the score is constant along them",
-        at_least=0.0,
-        at_most=sys.float_info.max,
         selectable=True,
     )
     balance: str = param(
@@ -174,19 +147,19 @@ class Sensei(Learning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parse_comparable(self.comparable)
-        for name in ("pair_directions",):
-            value = getattr(self, name)
-            if not isinstance(value, str) and value != int(value):
-                raise UsageError(f"sensei: {name} must be a whole number, got {value:g}")
+        if len(self.people.alternatives) > 1:
+            raise UsageError(
+                "sensei: `similar` takes one near and one learned here; a repair tries several, and a fit takes one"
+            )
         if self.rho == math.inf and self.radius > 0:
             raise UsageError(
-                "sensei: with `rho=inf` and a `radius`, only a constant model is left; set `radius=0`"
+                "sensei: with `rho=inf` and near(radius=...) in `similar`, only a constant model is left; leave one out"
             )
-        if self.direction_cost > 0 and not self.radius:
-            raise UsageError(
-                "sensei: `direction_cost` is the cost of steps within `radius`, and `radius` is 0; set a `radius`"
-            )
+
+    @cached_property
+    def people(self) -> Similar:
+        """Who is similar; flips are so in any case."""
+        return Similar.parse([self.similar])
 
     @property
     def solver_in_force(self) -> Solver:
@@ -202,7 +175,12 @@ class Sensei(Learning):
     @property
     def comparables(self) -> Comparable:
         """Columns with values whose difference does not count."""
-        return parse_comparable(self.comparable)
+        return self.people.comparable
+
+    @property
+    def radius(self) -> float:
+        """The mean squared distance by which features may also move; 0 for flips alone."""
+        return self.people.radius or 0.0
 
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds; real values decide nothing."""
@@ -251,11 +229,11 @@ class Sensei(Learning):
                 "a model file (`solver=average`)"
             )
             warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)
-        if self.comparable and not self.solver_in_force.averages:
+        if self.comparables and not self.solver_in_force.averages:
             check_comparable(problem.table, self.comparables)
             for name, _ in self.comparables:
                 if name not in (problem.features or ()):
                     raise UsageError(
-                        f"`comparable={name}`: the column is not learned from; name it with `features`"
+                        f"`similar`: column {name!r} is not learned from; name it with `features`"
                     )
         return super()._fit(problem, rng)

@@ -18,7 +18,7 @@ import numpy as np
 
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.plain import entries_of
-from fairfix.errors import DataError, UsageError
+from fairfix.errors import DataError
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes
@@ -36,15 +36,13 @@ def span_of(problem: RepairProblem, features: Features, X: Floats, y: Floats, me
 
     ``X``: the rows as the features make them, shape (n, d); ``y``: their labels, shape (n,).
     """
-    many = int(method.pair_directions)
-    if many and not problem.pairs:
-        raise UsageError("`pair_directions` needs comparable pairs; name a file of pairs with `pairs`")
+    many = max((one.directions for one in method.people.files), default=0)
     out: list[Floats] = [*_between(problem, X, many)] if problem.pairs else []
     if problem.subspace is not None:
         out += [*features.directions(problem.subspace)]
-    how, weight = method.directions, problem.weight
+    how, weight = method.people.learned_by, problem.weight
     own = np.array([one.kind == "group" for one in features.columns for _ in one.titles])
-    for name in problem.cells.columns if how != "none" else ():
+    for name in problem.cells.columns if how else ():
         groups = problem.table.groups([name])
         codes, levels = groups.codes, len(groups.levels)
         if levels < 2:
@@ -89,7 +87,8 @@ def _between(problem: RepairProblem, X: Floats, many: int) -> Floats:
     pairs = rows_of_pairs(problem)
     if not pairs:
         raise DataError(
-            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} training rows"
+            f"none of the {len(problem.pairs):,} comparable pairs has both people among the {len(X):,} training rows; "
+            "pairs are two columns of row IDs"
         )
     first, second = np.array(pairs).T
     differences = X[second] - X[first]
@@ -99,8 +98,8 @@ def _between(problem: RepairProblem, X: Floats, many: int) -> Floats:
     there = int(np.count_nonzero(size > SMALL * size[0])) if size[0] > 0 else 0
     if many > there:
         raise DataError(
-            f"`pair_directions={many}`: the differences of {len(pairs):,} comparable pairs span {there} directions; "
-            "ask for no more, or give more pairs"
+            f"`similar`: directions={many} of pairs, but the differences of {len(pairs):,} comparable pairs span "
+            f"{there}; ask for no more, or give more pairs"
         )
     return np.asarray(directions[:many])
 

@@ -17,11 +17,12 @@ import numpy as np
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.individual.flips import Flip, flipped, parse_comparable
-from fairfix.methods.base import Solver, anything
+from fairfix.individual.flips import Flip, flipped
+from fairfix.individual.similar import Comparable
+from fairfix.methods.base import Solver
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than, rows_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.methods.sensei.merge import merged_features, proposed, undeclared
+from fairfix.methods.sensei.merge import merged_features, proposed, undeclared, values_alone
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import folds_of, out_of_fold
 from fairfix.models.members import Member
@@ -50,7 +51,7 @@ class EqualRates(Solver):
 
     method: Sensei
     option = "`solver=equal-rates`"
-    reads: ClassVar = {"comparable": anything, "learner": other_than("network")}
+    reads: ClassVar = {"similar": values_alone, "learner": other_than("network")}
     tasks = ("classification",)
     uses_labels = True
 
@@ -59,7 +60,7 @@ class EqualRates(Solver):
         method, table, y = self.method, problem.table, label_of(problem)
         seed = int(rng.integers(2**31))
         _require_both_labels(problem, y)
-        models = _models_of(problem, method.comparable, method.model, method.l2, seed)
+        models = _models_of(problem, method.comparables, method.model, method.l2, seed)
         plain, scorers, unseen = models.label, models.groups, models.unseen
         slack = min(method.slack, 1.0)
         start = equal_rates(*unseen, tolerance=slack, weight=table.rows.weight)
@@ -148,7 +149,9 @@ class Models:
 
 
 @once_per_problem
-def _models_of(problem: RepairProblem, comparable: str, learner: Learner, l2: float, seed: int) -> Models:
+def _models_of(
+    problem: RepairProblem, comparable: Comparable, learner: Learner, l2: float, seed: int
+) -> Models:
     """Return the models of label and groups over the features."""
     table, y = problem.table, label_of(problem)
     features, matrix = merged_features(problem, comparable, learner)
@@ -182,12 +185,11 @@ def _groups_given(
 def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Scorer) -> Iterator[Caution]:
     """Yield an alarm where decisions hang more on values that tell the group than before."""
     table = problem.table
-    proposals = [p.partition(" (")[0] for p in undeclared(problem, method)]
+    proposals = ((one.column, one.alike) for one in undeclared(problem, method))
     sample = table.take(np.arange(0, len(table), max(1, len(table) // 5000)))
-    for text in dict.fromkeys((*proposals, *filter(None, method.comparable.split(";")))):
-        comparable = parse_comparable(text)
-        (name, alike), *_ = comparable
-        rows = [flipped(sample, Flip({}, {name: value}, everybody=True), comparable) for value in alike]
+    for name, alike in dict.fromkeys((*proposals, *method.comparables)):
+        flips = (Flip({}, {name: value}, everybody=True) for value in alike)
+        rows = [flipped(sample, flip, ((name, alike),)) for flip in flips]
         before = np.stack([plain(one) >= table.reading.cut for one in rows]).astype(np.float64)
         after = np.stack([rule.predict(one) for one in rows])
         was, now = (
@@ -197,6 +199,6 @@ def _alarm(problem: RepairProblem, method: Sensei, rule: BlindRule, plain: Score
             yield Caution(
                 f"ALARM: equal rates are reached through {name}: if all rows had {' or '.join(alike)}, {now:.1%} "
                 f"of decisions would change, compared with {was:.1%} for the plain model; name these values with "
-                "`comparable`",
+                "`similar`",
                 "alarm",
             )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Floats
-from fairfix.individual.flips import parse_comparable, proxies
-from fairfix.methods.base import Solver, anything
+from fairfix.individual.flips import Proxy, proxies
+from fairfix.individual.similar import Comparable, Similar
+from fairfix.methods.base import Solver
 from fairfix.methods.learned import bounds_of, classes_of, label_of, model_of, other_than
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.class_chances import ClassChances
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei
 
 
+def values_alone(similar: str) -> bool:
+    """Whether only values of columns are said to be similar, which is what a model can treat as one."""
+    return not Similar.parse([similar]).of_features
+
+
 class Merge(Solver):
     """A model without the protected columns, in which comparable values are one."""
 
     method: Sensei
     option = "`solver=merge`"
-    reads: ClassVar = {"comparable": anything, "learner": other_than("network")}
+    reads: ClassVar = {"similar": values_alone, "learner": other_than("network")}
     uses_labels = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -44,7 +50,7 @@ class Merge(Solver):
             return self._of_classes(problem, seed)
         y = label_of(problem)
         loss = "square" if table.reading.task == "regression" else "logistic"
-        features, matrix = merged_features(problem, method.comparable, method.model)
+        features, matrix = merged_features(problem, method.comparables, method.model)
         member = fit_mean(
             matrix, y, table.rows.weight, learner=method.model, loss=loss, l2=method.l2, seed=seed
         )
@@ -58,7 +64,7 @@ class Merge(Solver):
     def _of_classes(self, problem: RepairProblem, seed: int) -> RepairedPredictor:
         """Fit the model of many classes."""
         method, weight, (names, codes) = self.method, problem.table.rows.weight, problem.classes
-        features, matrix = merged_features(problem, method.comparable, method.model)
+        features, matrix = merged_features(problem, method.comparables, method.model)
         member = fit_classes(matrix, codes, len(names), weight, learner=method.model, l2=method.l2, seed=seed)
         chance = member.predict(matrix)[np.arange(codes.size), codes]
         with np.errstate(divide="ignore"):  # an infinite loss of rows that a forest is certain about
@@ -72,7 +78,7 @@ class Average(Solver):
 
     option = "`solver=average`"
     tasks = ("classification", "regression")
-    reads: ClassVar = {"comparable": anything}
+    reads: ClassVar = {"similar": values_alone}
     averages = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
@@ -86,10 +92,11 @@ class Average(Solver):
 
 
 @once_per_problem
-def merged_features(problem: RepairProblem, comparable: str, learner: Learner) -> tuple[Features, Floats]:
+def merged_features(
+    problem: RepairProblem, comparable: Comparable, learner: Learner
+) -> tuple[Features, Floats]:
     """Return features in which comparable values are one, and their matrix."""
-    same = dict(parse_comparable(comparable))
-    features = Features.learn(problem.table, problem.features, (), same)
+    features = Features.learn(problem.table, problem.features, (), dict(comparable))
     return features, features.matrix(problem.table, gaps=sees_gaps(learner))
 
 
@@ -106,20 +113,18 @@ def beside_plain(
     return ModelMixture((scorer,), np.ones(1), averaged=True, trace=replace(trace, base=base))
 
 
-def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[str]:
+def undeclared(problem: RepairProblem, method: Sensei) -> Iterator[Proxy]:
     """Yield the comparable values that a scan proposes and nobody has declared."""
     if problem.features is None:
         return
     declared = {name for name, _ in method.comparables}
     learned = replace(problem.table, features=problem.table.features.select(list(problem.features)))
     for proposal in proxies(learned, problem.cells.columns):
-        if proposal.partition("=")[0] not in declared:
+        if proposal.column not in declared:
             yield proposal
 
 
 def proposed(problem: RepairProblem, method: Sensei) -> Iterator[Note]:
     """Yield a note on each proposal of comparable values."""
     for proposal in undeclared(problem, method):
-        yield Note(
-            f"possible comparable values, not used: {proposal}; name them with `comparable`", "proposed"
-        )
+        yield Note(f"possible comparable values, not used: {proposal}; name them with `similar`", "proposed")

@@ -72,8 +72,6 @@ class Regularized(Solver):
     method: Sensei
     tasks = ("classification", "multiclass")
     uses_labels = True
-    knows_copies = True
-    knows_pairs = True
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the model for one weight of the regularizer."""
@@ -98,8 +96,8 @@ class Regularized(Solver):
             many, y = len(problem.classes[0]), problem.classes[1].astype(np.float64)
             if method.radius:
                 raise UsageError(
-                    "sensei: `radius` needs two classes: with more, the worst free step has no closed form; leave it "
-                    "out"
+                    "sensei: near(radius=...) in `similar` needs two classes: with more, the worst free step has no "
+                    "closed form; leave it out"
                 )
         else:
             y = label_of(problem)
@@ -108,12 +106,13 @@ class Regularized(Solver):
         if problem.copies is not None:
             changed = changed.with_copies(*_copied(problem.copies, table, features))
         span = span_of(problem, features, X, y, method)
-        if method.direction_cost and not len(span):
+        cost = method.people.cost
+        if cost and not len(span):
             raise UsageError(
-                "sensei: `direction_cost` needs directions, and there are none: name some with `directions`, `pairs` "
-                "or `subspace`"
+                "sensei: the cost in near(...) is that of directions, and there are none; name some with `similar`: "
+                "learned, or a file of pairs or directions"
             )
-        data = Training(X, y, weight, changed, span, features.reach, many, method.direction_cost)
+        data = Training(X, y, weight, changed, span, features.reach, many, cost)
         notes: list[Note] = []
         if problem.copies is not None:
             notes += _said_of_copies(problem.copies, changed, method.rho)
@@ -128,10 +127,8 @@ class Regularized(Solver):
             along = "the given direction"
             along = along if given_ones == 1 else f"{given_ones:,} given directions"
             given = f"the score does not change along {along}, for rows without missing values in the moving columns"
-            if method.direction_cost:
-                given = (
-                    f"a step of length 1 along {along} is at a squared distance of {method.direction_cost:g}"
-                )
+            if cost:
+                given = f"a step of length 1 along {along} is at a squared distance of {cost:g}"
             notes.append(Note(given, "subspace"))
         if method.balance == "labels":
             balanced = (
@@ -231,19 +228,7 @@ class Linear(Regularized):
 
     option = "`solver=regularizer`"
     reads: ClassVar = {
-        **dict.fromkeys(
-            (
-                "comparable",
-                "rho",
-                "radius",
-                "directions",
-                "pair_directions",
-                "direction_cost",
-                "balance",
-                "group",
-            ),
-            anything,
-        ),
+        **dict.fromkeys(("similar", "rho", "balance", "group"), anything),
         "learner": named("linear"),
     }
 
@@ -288,7 +273,7 @@ class Linear(Regularized):
             one.objective,
             one.objective - one.gap,
             "linear models without a part along directions that do not count"
-            if not self.method.direction_cost
+            if not self.method.people.cost
             else "linear models",
         )
         return FitTrace(
@@ -306,8 +291,7 @@ class Network(Regularized):
 
     option = "`learner=network`"
     reads: ClassVar = {
-        **dict.fromkeys(("comparable", "radius", "directions", "pair_directions"), anything),
-        **dict.fromkeys(("direction_cost", "balance", "group"), anything),
+        **dict.fromkeys(("similar", "balance", "group"), anything),
         "rho": but(math.inf),
         "learner": named("network"),
         "solver": only("regularizer"),
@@ -553,7 +537,7 @@ def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[
     if copies.columns.isdisjoint(one.name for one in features.columns):
         raise UsageError(
             f"copies in {copies.source} differ in {', '.join(sorted(copies.columns))}, which the model does not "
-            "use; leave out `counterfactuals`, or set `group=used`"
+            "use; leave the file out of `similar`, or set `group=used`"
         )
     if not rows.size:
         raise DataError(
