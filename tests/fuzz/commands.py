@@ -456,6 +456,7 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "check": Drawer.check,
     "confidence": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
     "guarantee": lambda d: d.number(0.95, 0.9, 0.5, 0.99),
+    "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
     "reference": lambda d: (lambda column: f"{quoted_name(column, '=')}={quoted_name(d.entry(column))}")(
         d.column("group")
     ),

@@ -160,7 +160,7 @@ AUDIT = "audit data.parquet --protected race"
 BAD_CALLS = {
     "unknown command": ("wobble", "No such command"),
     "unknown option": ("audit data.parquet --wobble", "No such option"),
-    "no data": ("audit", "Missing argument"),
+    "no data": ("audit", "name the DATA"),
     "no such file": ("audit nothing.parquet --protected race", "does not exist"),
     "no protected": ("audit data.parquet", "--protected"),
     "wrong column": ("audit data.parquet --protected rase", "did you mean 'race'"),

@@ -110,7 +110,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return both(tmp_path_factory.mktemp("data"), rows())
 
 
-@pytest.mark.parametrize("question", ["weights and strata", "one pass", "gaps"])
+@pytest.mark.parametrize("question", ["weights and strata", "bands", "gaps"])
 def test_the_report_is_that_of_a_file(question: str, data: tuple[str, str]) -> None:
     asked = QUESTIONS[question]
     of_file, of_table = (fairfix.audit(source, **asked).to_dict() for source in data)
