@@ -184,7 +184,7 @@ def check_many(name: str, many: int, bands: Mapping[str, Any]) -> None:
         raise ColumnError(
             f"column {name!r} has more than {MOST_GROUPS:,} distinct values, which does not look like groups; choose "
             "another column, merge its values into fewer groups, or confirm that each is a group with "
-            f"`bands={name}={EACH}`"
+            f"`bands={quoted_name(name, '=')}={EACH}`"
         )
 
 
@@ -195,7 +195,7 @@ def check_sizes(name: str, rows: Sequence[int], bands: Mapping[str, Any]) -> Non
     raise ColumnError(
         f"column {name!r} has {len(rows):,} groups in {sum(rows):,} rows, most with a single row, like IDs and dates; "
         f"name another column with `protected`, group its values in the data, such as by year, or keep them "
-        f"with `bands={name}={EACH}`"
+        f"with `bands={quoted_name(name, '=')}={EACH}`"
     )
 
 

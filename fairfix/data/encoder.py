@@ -33,7 +33,7 @@ from fairfix.data.binned import Entries
 from fairfix.data.canonical import canonical
 from fairfix.data.counts import Bools, Floats, Ints, check_cells
 from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
-from fairfix.data.names import with_values
+from fairfix.data.names import quoted_name, with_values
 from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
@@ -317,7 +317,11 @@ def check_excluded(excluded: Mapping[str, int], read: int, reading: Reading) -> 
     for reason, rows in excluded.items():
         kind, _, name = reason.removesuffix(")").partition(" (")
         if rows and kind.startswith("missing") and reading.policy(name or reading.column_of(kind)) == "error":
-            own = f" or `missing={name}=group` (a separate group)" if kind == "missing group" else ""
+            own = (
+                f" or `missing={quoted_name(name, '=')}=group` (a separate group)"
+                if kind == "missing group"
+                else ""
+            )
             raise DataError(
                 f"{reason} in {rows:,} of {read:,} rows; fill the values, or use `missing=drop`{own}"
             )

@@ -14,7 +14,7 @@ from fairfix.auditing.baseline import Allowance, read_checks
 from fairfix.auditing.own import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.canonical import canonical_group
-from fairfix.data.names import key_and_rest, unquoted
+from fairfix.data.names import key_and_rest, quoted_name, unquoted
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.data.urls import is_dry
 from fairfix.data.workers import workers_of
@@ -117,7 +117,9 @@ def _run(request: AuditRequest) -> AuditResult:
     else:
         check_bands(request)
     if spec and counts is None and all("=" in one for one in request.missing):
-        apart = (f"{name}=group" for name in request.protected)  # its tables have a row for unknown groups
+        apart = (
+            f"{quoted_name(name, '=')}=group" for name in request.protected
+        )  # its tables have a row for unknown groups
         request = replace(request, missing=(*apart, *request.missing))
     _, allowances = read_checks(request.check)
     waivers, base = waivers_of(request), baseline_of(request.baseline)

@@ -19,7 +19,7 @@ from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
-from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name
+from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name, unquoted
 from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
@@ -220,7 +220,7 @@ def missing_as(texts: Names | Mapping[str, str]) -> dict[str, Any]:
                 + ("; write COLUMN=group for a column" if policy == "group" else "")
             )
         if sign:
-            out["missing_of"][column.strip()] = policy
+            out["missing_of"][unquoted(column)] = policy
         else:
             out |= {"missing_group": policy, "missing_rows": policy}
     return out

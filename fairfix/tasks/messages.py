@@ -18,7 +18,7 @@ from fairfix.auditing.metrics import EQUALIZED_ODDS
 from fairfix.auditing.results import AuditReport, Value
 from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
-from fairfix.data.names import threshold_sign, with_values
+from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.data.reading import Reading
 from fairfix.models.scoring import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
@@ -178,7 +178,7 @@ def of_names(levels: Mapping[str, Mapping[str, int]], reading: Reading) -> Itera
             yield Caution(
                 f"{_with_rows(marks, own)} of {column!r} look{'' if many else 's'} like missing values, but "
                 f"{'are groups' if many else 'is a group'} here. To make them missing, add `merge={merge}` and "
-                f"`missing={column}=drop`; to keep one as a group, name it alone: "
+                f"`missing={quoted_name(column, '=')}=drop`; to keep one as a group, name it alone: "
                 f"`merge={written_merge(column, marks[:1])}`",
                 "missing_marks",
             )

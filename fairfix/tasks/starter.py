@@ -286,7 +286,7 @@ def _of_scores(draft: Draft) -> Iterator[str]:
 def _of_gaps(draft: Draft) -> Iterator[str]:
     reading = draft.reading
     texts = ["drop"] if reading.missing_rows == "drop" else []
-    texts += [f"{name}={policy}" for name, policy in reading.missing_of.items()]
+    texts += [f"{quoted_name(name, '=')}={policy}" for name, policy in reading.missing_of.items()]
     if texts:
         yield "# Some entries are missing. Such rows are left out and counted (drop), or form a group of their own."
         yield f"missing = [{', '.join(map(_toml, texts))}]"

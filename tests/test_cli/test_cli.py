@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import fairfix
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix import cli
 from fairfix.cli.options import known_options
+from fairfix.errors import DataError
 from fairfix.models.repaired import OUTPUT
 
 from tests.conftest import Call
@@ -303,6 +305,21 @@ def test_missing_values_by_policy(call: Call) -> None:
         both = json.loads(call(f"{line} {more}")[1])
         assert both["data"]["rows"]["excluded"] == [{"reason": "missing score", "rows": 4}]
     assert call(line)[0] == 2
+
+
+@pytest.mark.parametrize("name", ["race=self", 'the "race"', "race, self"])
+def test_missing_entries_of_a_column_of_any_name(name: str) -> None:
+    """By a dict, and by the text that the message proposes."""
+    table = changed("race", [None, None]).rename_columns(
+        [name if one == "race" else one for one in people(300).column_names]
+    )
+    with pytest.raises(DataError, match="missing group") as refused:
+        fairfix.audit(table, protected=[name])
+    proposed = re.search(r" or `missing=(.*)` \(a separate", str(refused.value))
+    assert proposed is not None
+    for missing in ({name: "group"}, proposed[1]):
+        groups = fairfix.audit(table, protected=[name], missing=missing).to_dict()["attributes"][0]["groups"]
+        assert "(missing)" in [one["group"] for one in groups]
 
 
 def test_a_group_without_positives_cannot_pass(call: Call) -> None:

@@ -317,6 +317,8 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("count", FILE, *ROLES, *QUIET, "-o", "sum.counts"),
         ("count", FILE, *ROLES, *QUIET, "--part", WHOLE, "-o", "sum.counts"),
     ),
+    "help": (("help", WHOLE), ("help", "audit", WHOLE)),
+    "version": (("version",),),
     "explain": (("explain", WHOLE), ("explain", f"dp.difference[{PIECES[9]}{PIECES[10]}]>0.1")),
     "export": (
         *(("export", "r.fairfix", "--to", to, "-o", f"rule.{to}") for to in get_args(ExportTarget)),
