@@ -36,10 +36,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix compare loans.parquet --protected race --slacks 0.01,0.05
     fairfix compare loans.parquet --protected race --score new --baseline old
 
-    All repairs are fitted on the same rows and judged on the same others. Nothing is gated and no artifact is written:
-    take the method and the slack you choose to 'fairfix repair'.
+    All repairs are fitted on the same rows and evaluated on the same held-out rows. Nothing is checked, and no artifact
+    is written: use the method and the slack that you choose with 'fairfix repair'.
 
-    With --baseline two models are compared on the same people, and nothing is fitted.
+    With --baseline, compare shows two models on the same people and fits nothing.
     """
     settle(ctx)
     require_unsuppressed(ctx)

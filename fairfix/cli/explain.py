@@ -37,12 +37,11 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     fairfix explain dp
     fairfix explain four-fifths rule
     fairfix explain selection_rate.ratio.to_overall
-    fairfix explain 'dp.difference[race]>0.1'
+    fairfix explain 'dp.difference[race]<=0.1'
     fairfix explain ramp
 
-    NAME is a metric, a comparison, a kind or a scope of comparisons, a whole check, a method, an option, an exit
-    status, the code of a message, a word of the glossary, or what others call one of these. Without it, all are
-    listed.
+    NAME is a metric, a comparison, a check, a method, an option, an exit status, the code of a message, a word of the
+    glossary, or another tool's word for one of these. Without NAME, all are listed.
     """
     from fairfix.tasks.explain import Explanation, explain, overview
 

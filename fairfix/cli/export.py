@@ -26,8 +26,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix export repaired.fairfix --to sql --dialect postgresql
     fairfix export repaired.fairfix --to python -o rule.py
 
-    None of them needs fairfix where it runs, and all give what fairfix predict gives. A query and a model give the
-    probability; a script gives the decision too. JSON holds rows with their results, to test a reader of your own.
+    The result runs without fairfix and agrees with 'fairfix predict'. A query or a model returns the probability. A
+    script also returns the decision. JSON also has test rows with their results, to check a reader of your own.
     """
     settle(ctx)
     check_outputs(given)

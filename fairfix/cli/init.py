@@ -30,10 +30,10 @@ from fairfix.report.words import as_escape, harmless
 @option(
     "--label",
     metavar="COLUMN[=VALUE,...]",
-    help="Observed outcome, 0/1, or name its positive values.  [default: a column with a usual name]",
+    help="Observed outcome: 0/1, or name the positive values.  [default: found by name]",
 )
-@option("--score", metavar="COLUMN", help="Model score.  [default: a column with a usual name]")
-@option("--prediction", metavar="COLUMN", help="Decisions, 0/1, instead of, or in addition to, a score.")
+@option("--score", metavar="COLUMN", help="Model score.  [default: found by name]")
+@option("--prediction", metavar="COLUMN", help="Decisions, 0/1; instead of a score, or in addition to it.")
 @option("--count", metavar="COLUMN", help="Column with the number of people in each row.")
 @option("--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="File to write.")
 @option("--force", is_flag=True, help="Overwrite an existing file.")

@@ -143,7 +143,7 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
 
     methods = {only: available()[only]} if only else available()
     out = list[click.Option]()
-    for name, of_all in hyper_parameters().items():
+    for name in hyper_parameters():
         users = {
             user: part
             for user, method in methods.items()
@@ -152,13 +152,20 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
         }
         if not users or name in SETTINGS:
             continue
-        default = _default({user: str(part.default) for user, part in users.items()})
         rules: list[Rule] = [part.metadata["rule"] for part in users.values()]
+        defaults = {str(part.default) for part in users.values()}
         common = len(users) == len(available())
-        metavar, text = _metavar(rules), f"{rules[0].help if only or common else of_all}."
+        metavar, text = _metavar(rules), f"{rules[0].help}."
+        if text.partition(":")[0] not in rules[0].choices:  # else it begins with a value
+            text = text[0].upper() + text[1:]
+        if not (only or common):
+            whose = f"({', '.join(users)})."
+            is_shared = len({rule.help for rule in rules}) == 1
+            text = f"{text[:-1]} {whose}" if is_shared else f"Depends on the method {whose}"
         if len(metavar) > LONG:
-            text += f"  One of {metavar.replace('|', ', ')}."
+            text += f"  One of {metavar.replace('|', ', ')}." if only else ""
             metavar = "CHOICE"
+        default = defaults.pop() if len(defaults) == 1 else "by method"
         out.append(
             Once(
                 ["--" + name.replace("_", "-")],
@@ -208,13 +215,6 @@ def completed_options() -> list[click.Option]:
         click.Option([f"--{name}"], type=click.Choice(choices) if choices else None)
         for name, choices in completion()["options"].items()
     ]
-
-
-def _default(defaults: Mapping[str, str]) -> str:
-    """Return the default of a hyper-parameter, by method where methods differ."""
-    if len(set(defaults.values())) == 1:
-        return next(iter(defaults.values()))
-    return ", ".join(f"{value} for {name}" for name, value in defaults.items())
 
 
 def _metavar(rules: Sequence[Rule]) -> str:

@@ -509,7 +509,7 @@ class AuditRequest(GateRequest):
     cluster: Any = parameter(None, CLUSTER, "ADDRESS", living=True)
     threads: int | None = parameter(
         None,
-        "Number of threads that read the data, and that grow trees for `similar`.  [default: up to 4, and 1]",
+        "Number of threads that read the data or grow trees (`similar`).  [default: up to 4 to read, 1 for trees]",
         kind=int,
         at_least=1,
     )

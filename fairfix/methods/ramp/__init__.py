@@ -153,7 +153,7 @@ class Ramp(Repairer):
 
     solver: str = param(
         "exact",
-        "exact, or sgd: the paper's stochastic gradient, in passes over rows that need not fit into memory",
+        "exact solver, or the paper's stochastic gradient (sgd), which reads the rows in passes, with little memory",
         choices=("exact", "sgd"),
     )
 

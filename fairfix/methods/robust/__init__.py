@@ -93,10 +93,9 @@ class Robust(Learning):
     )
     solver: str = param(
         "thresholds",
-        "optimal thresholds of a score; the same by a search of all rules of a small class (ideal); a "
-        "mixture of models over features, fitted to the costs of the worst noise (oracle); or a linear "
-        "rule over features, trained against the worst distribution within the radii of the table (dro) or the worst "
-        "soft assignment (soft)",
+        "optimal thresholds of a score, in closed form or by a search of a small class of rules (ideal); a mixture of "
+        "models, fitted to the costs of the worst noise (oracle); or a linear model, trained against the worst "
+        "distribution within the radii (dro) or the worst soft assignment (soft)",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
     assume: str = param(
