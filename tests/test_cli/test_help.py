@@ -178,7 +178,7 @@ COMPLETED = {
     "fairfix au": {"audit"},
     "fairfix repair --gam": {"--gamma"},
     "fairfix repair x.csv --gamma 0.1 --method r": {"ramp", "robust"},
-    "fairfix repair --constraint equal": {"equal_opportunity", "equalized_odds"},
+    "fairfix repair --decisions r": {"randomized"},
     "fairfix compare --methods ramp,l": {"ramp,logloss"},
     "fairfix explain four-": {"four-fifths", "four-fifths-rule"},
     "fairfix explain fair-": {"fair-regression"},
