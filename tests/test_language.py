@@ -16,7 +16,17 @@ from fairfix.cli import COMMANDS, cli
 ROOT = Path(__file__).parents[1]
 TUTORIALS = ("docs/quickstart.md", "docs/first-repair.md", "docs/first-gate.md", "docs/first-python.md")
 SHORT = ("README.md", *TUTORIALS, "docs/choosing.md")
-PLAIN = (*SHORT, "docs/index.md")
+APART = {"changelog.md", "style.md", "methods/noise.md"}
+"""Pages whose language is not checked: one quotes the words, and two are not rewritten."""
+PLAIN = (
+    "README.md",
+    *(
+        f"docs/{name}"
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if (name := page.relative_to(ROOT / "docs").as_posix()) not in APART
+        and not name.startswith(("benchmarks/", "papers/"))
+    ),
+)
 LONGEST = 30
 DIALECT = {
     r"h[au]ngs? (on|together)": "depends on; relates to",
