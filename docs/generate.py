@@ -33,6 +33,7 @@ from fairfix.auditing.metrics import FLIP_SCOPES, MEANS, METRICS, RATES
 from fairfix.cli import COMMANDS, cli
 from fairfix.errors import CODES
 from fairfix.methods import available
+from fairfix.methods.learned import LearnerRule
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import SETTINGS, as_options, option_words
 from fairfix.tasks.explain import INTERVALS, needs_of
@@ -163,6 +164,13 @@ def parameters(name: str) -> str:
             as_options(part.metadata["rule"].help),
         )
         for part in available()[name].parameter_fields()
+    ]
+    rules = [rule for _, rule in available()[name].rules() if isinstance(rule, LearnerRule)]
+    rows += [
+        (f"`--learner '{learner}({one}={key.default})'`", str(key.default), as_options(key.rule.help))
+        for rule in rules
+        for learner, form in rule.forms.items()
+        for one, key in form.keys.items()
     ]
     return table(("option", "default", "meaning"), rows)
 

@@ -72,9 +72,10 @@ class RepairCommand(SectionedCommand):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name.lstrip("-").replace("-", "_")
-            if name not in SETTINGS:
+            typed = f"--set {name}=VALUE" if name in SETTINGS else _as_learner(name, "VALUE")
+            if not typed:
                 raise
-            raise click.UsageError(f"{error.message} Type --set {name}=VALUE.", ctx) from None
+            raise click.UsageError(f"{error.message} Type {typed}.", ctx) from None
 
     def own(self, ctx: click.Context) -> Mapping[str, Sequence[click.Parameter]]:
         """Return the parameters of the method that the line names, or with ``--help-all`` those of every method.
@@ -200,13 +201,24 @@ def settings_of(texts: Sequence[str], method: str) -> dict[str, str]:
         if name in out:
             raise UsageError(f"--set {name}: given twice, as {out[name]!r} and {value!r}; give it once")
         if own and name not in own:
-            rule: Any = dict(available()[method].rules()).get("learner")
-            of = next((one for one, form in rule.forms.items() if name in form.keys), "") if rule else ""
-            hint = f"; type --learner '{of}({name}={value})'" if of else did_you_mean(name, own)
+            typed = _as_learner(name, value, method)
+            hint = f"; type {typed}" if typed else did_you_mean(name, own)
             hint = hint or f"; its settings are {', '.join(own)}"
             raise UsageError(f"--set {name}: not a setting of {method}{hint}")
         out[name] = value
     return out
+
+
+def _as_learner(name: str, value: str, only: str = "") -> str:
+    """Return the option that sets a key of a learner, of one method or of any; empty where none has the key."""
+    from fairfix.methods import available
+
+    for method in [available()[only]] if only else available().values():
+        rule: Any = dict(method.rules()).get("learner")
+        for learner, form in rule.forms.items() if rule else ():
+            if name in form.keys:
+                return f"--learner '{learner}({name}={value})'"
+    return ""
 
 
 def completed_options() -> list[click.Option]:

@@ -28,6 +28,7 @@ from fairfix.data.names import quoted_name
 from fairfix.data.noise_spec import NEEDS
 from fairfix.data.spec import Rule
 from fairfix.methods import available as found_methods
+from fairfix.methods.learned import LearnerRule
 from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
@@ -168,9 +169,20 @@ class Drawer:
         rule = self.draw.choice(rules)
         if self.wild():
             return self.draw.choice(("", "nan", "-1", "inf", "x", "0", "a=b", "1e308", *NAMES[:3]))
+        if isinstance(rule, LearnerRule):
+            return self._learner(rule)
         usual = (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
         many = 2 if rule.selectable and self.draw.random() < 0.2 else 1
         return ",".join(self.draw.choice(usual) for _ in range(many))
+
+    def _learner(self, rule: LearnerRule) -> str:
+        """Return a learner, perhaps with a value for one of its keys."""
+        name = self.draw.choice(list(rule.forms))
+        keys = rule.forms[name].keys
+        if not keys or self.draw.random() < 0.5:
+            return name
+        key = self.draw.choice(list(keys))
+        return f"{name}({key}={self.hyper([keys[key].rule])})"
 
     def _numbers(self, rule: Rule) -> tuple[str, ...]:
         low = rule.at_least or 0.0

@@ -786,6 +786,23 @@ def test_a_value_that_is_given_twice_is_fitted_to_all_rows(call: Call, data: str
     assert json.loads(text)["proof"]["fit"]["table"] == once["proof"]["fit"]["table"]
 
 
+@pytest.mark.parametrize(
+    ("given", "typed"),
+    [
+        (("--basis", "splines"), "--learner 'linear(basis=VALUE)'"),
+        (("--set", "l2=cv"), "--learner 'linear(l2=cv)'"),
+        (("--learner", "linear(l3=1)"), "its keys are l2, basis, intercept"),
+    ],
+)
+def test_a_setting_of_a_learner_is_answered_with_its_option(
+    given: tuple[str, ...], typed: str, call: Call, data: str
+) -> None:
+    """As an option of its own, as a setting of the solver, and by a key that the learner does not have."""
+    status, _, err = call("repair data.parquet --method logloss --protected race --label label", *given)
+    assert status == 2
+    assert typed in err
+
+
 def test_a_model_file_scores_the_rows(call: Call) -> None:
     """A pickle is refused with its hash; pinned, it scores audit, repair and predict alike."""
     import joblib
