@@ -798,7 +798,7 @@ def function_of(
             raise TypeError(
                 f"fairfix.{name}() {error}{did_you_mean(wrong, signature.parameters)}{call}"
             ) from None
-        explicit = frozenset(given)
+        explicit = frozenset(name for name, value in given.items() if value is not None)
         if "protected" in signature.parameters and any(_holds_values(one, given.get(one)) for one in ROLES):
             from fairfix.data.beside import with_arrays
 
