@@ -189,8 +189,8 @@ def _office(place: Place) -> type[FileSource] | None:
     names = set(members_of(place))
     if MANIFEST in names:
         raise DataError(
-            f"{place.name} is a file of fairfix, not rows; show its content: fairfix inspect {place.name} (counts are "
-            "data of audit, repair and count)"
+            f"{place.name} is a file of fairfix, not rows; show its content: fairfix inspect {place.name}. Counts are "
+            "read by audit, repair and count, from the path of a file that is not packed"
         )
     if "[Content_Types].xml" in names or "content.xml" in names:
         if kind := file_kinds().get(".xlsx"):
