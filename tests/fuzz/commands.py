@@ -484,7 +484,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
             f"ll144(exclude_small=0.01,reason={d.draw.choice(NAMES)})",
         )
     ),
-    "table": lambda d: d.draw.choice(("loans", 'we"ird', *NAMES)),
     "words": lambda d: d.draw.choice(("audit", "count", "moon")),
     "part": lambda d: d.draw.choice(("0.5:0.5", "x", "1:0") if d.wild() else ("0:0.7", "0.7:1", "0:1")),
     "baseline": lambda d: d.draw.choice(
