@@ -205,6 +205,14 @@ def _method(name: str, text: str) -> Explanation:
             for title, form in own["learner"].metadata["rule"].forms.items()
             for one, of in form.keys.items()
         ]
+    if "similar" in own:
+        from fairfix.individual.similar import FILE, FORMS
+
+        lines += [
+            ("similar", f"`similar={title}({one}={of.default or 'NUMBER'})`: {of.rule.help}")
+            for title, form in {**FORMS, "pairs.csv": FILE}.items()
+            for one, of in form.keys.items()
+        ]
     lines += [
         ("set", f"`{one}={part.default}`: {part.metadata['rule'].help}")
         for one, part in own.items()
