@@ -581,6 +581,7 @@ class CompareRequest(ReportRequest):
     reads: ClassVar = {
         "seed": (("a fit",), "comparing two models is not random"),
         **dict.fromkeys(FITTED, (("a fit",), "nothing is fitted to compare two models")),
+        "features": (("a fit", "model"), "nothing is fitted to compare two models"),
     }
 
     baseline: Any = source(
