@@ -741,7 +741,10 @@ def _call(name: str, given: Mapping[str, Any]) -> str:
     """Return a line with the call that is meant; empty where a value cannot be written."""
     named = {one: value for one, value in given.items() if one != "data"}
     for one in [one for one in named if "=" in one]:  # the positive value of a column
-        part, value = one.partition("=")[0], named.pop(one)
+        part, template, value = one.partition("=")[0], one.partition("=")[2], named.pop(one)
+        if "COLUMN" not in template and isinstance(value, (str, int, float)):
+            named[part] = template.replace("NUMBER", str(value))
+            continue
         if not isinstance(named.get(part), str):
             return ""
         named[part] = with_values(named[part], [str(value)])

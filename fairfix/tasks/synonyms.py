@@ -51,6 +51,9 @@ PARAMETERS: Mapping[str, str] = {
     "check": "limits limit fail_on require checks",
     "method": "mitigator algorithm technique approach",
     "constraint": "constraints criterion fairness_constraint",
+    "constraint=dp.ratio>=NUMBER": "ratio_bound min_ratio",
+    "constraint=covariance[NUMBER]": "protected_number",
+    "constraint=bounded_group_loss<=NUMBER": "bound upper_bound",
     "slack": "difference_bound tol eps tolerance epsilon max_gap",
     "seed": "random_state random_seed",
     "learner": "base_learner base_model",
@@ -74,7 +77,7 @@ PARAMETERS: Mapping[str, str] = {
     "part": "share fraction",
     "holdout": "proof_counts test_size test_data",
 }
-"""Parameter, or parameter with a value -> other words for its keyword or option, separated by blanks."""
+"""Parameter, or parameter with a value that VALUE is part of -> other words for its keyword or option, separated by blanks."""
 
 METHODS: Mapping[str, str] = {
     "ramp": (

@@ -75,6 +75,8 @@ def test_the_tables_have_no_word_twice() -> None:
          "audit x.csv --protected race --label class=good"),
         ("audit x.csv --group race --y-true class=good --y-pred score",
          "audit x.csv --protected race --label class=good --score score"),
+        ("repair x.csv --method ramp --protected race --label class=good --min-ratio 0.8",
+         "repair x.csv --method ramp --protected race --label class=good --constraint 'dp.ratio>=0.8'"),
         ("audit x.csv --protected race --label class=good --fail-on 'dp.difference>0.9'",
          "audit x.csv --protected race --label class=good --check 'dp.difference<=0.9'"),
         ("audit x.csv --protected race --label class=good --metrics tpr,fpr",

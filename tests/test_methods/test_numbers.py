@@ -298,7 +298,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ),
         ({"unlabelled": frame()}, "`unlabelled`; leave one of them out"),
         ({"score_scale": "raw", "threshold": 0.5}, "`score_scale=raw`; leave one of them out"),
-        ({"strata": "name"}, "`strata` needs `protected`"),
+        ({"strata": "name"}, "cannot be combined with `strata`"),
         ({"bands": "age=40"}, "`bands=age`: it is not a group column"),
         ({"calibrate": "isotonic"}, "limits a covariance with numbers.*leave out `calibrate`"),
         ({"constraint": "covariance[negative]"}, "column 'negative' has the number 0 in all rows"),

@@ -386,6 +386,7 @@ PEERS: list[tuple[str, dict[str, str]]] = [
     ("audit", {"protected_attribute_names": "protected", "favorable_label": "label=COLUMN=VALUE"}),
     ("audit", {"sample_weight": "weight", "control_features": "strata", "ref_groups_dict": "reference"}),
     ("repair", {"sensitive_features": "protected", "difference_bound": "slack", "y_proba": "score"}),
+    ("repair", {"ratio_bound": "constraint=dp.ratio>=NUMBER"}),
     ("compare", {"X": "data", "sensitive_features": "protected", "random_state": "seed"}),
 ]
 
