@@ -77,7 +77,7 @@ PARAMETERS: Mapping[str, str] = {
     "part": "share fraction",
     "holdout": "proof_counts test_size test_data",
 }
-"""Parameter, or parameter with a value that VALUE is part of -> other words for its keyword or option, separated by blanks."""
+"""Parameter, or parameter with a text for VALUE -> other words for its keyword or option, separated by blanks."""
 
 METHODS: Mapping[str, str] = {
     "ramp": (
