@@ -513,8 +513,6 @@ BY_NAME: dict[str, Callable[[Drawer], str]] = {
     "result": lambda d: "result.json",
     "counts": lambda d: "out.counts",
     "comparison": Drawer.check,
-    "table": lambda d: d.draw.choice(("data", *NAMES)),
-    "words": lambda d: d.draw.choice(("audit", "disparate impact", *NAMES)),
 }
 """By the name of an option or argument: what it may be."""
 
