@@ -6,7 +6,7 @@ column per standard deviation is bounded,
 .. math:: \left|\frac{\sum_i w_i x_{ij} q_i}{\sum_i w_i}\right| \le \epsilon ,
 
 which is linear in ``q``, so that the optimum is ``clip((f - sum_j lambda_j x_j)/gamma, 0, 1)``: the threshold of a row
-moves in proportion to its numbers (:func:`fairfix.optim.pairs.solve_covariances`). Neither the units of a column nor
+moves in proportion to its numbers (:mod:`fairfix.optim.bands`). Neither the units of a column nor
 its zero matter. Numbers beyond the ends of their scale count as the ends, in the fit and ever after, so that a few of
 them neither make most of a standard deviation nor get thresholds that nobody was fitted to.
 
@@ -29,7 +29,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import alike_for_all, proven_trace
 from fairfix.models.predictors import NumberRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.optim.pairs import PairsSolution, solve_covariances
+from fairfix.optim.bands import Bands, Ramps, solve_ramps
 
 if TYPE_CHECKING:
     from fairfix.data.table import Table
@@ -42,17 +42,12 @@ def fit_numbers(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     scales = tuple(scale_of(table, name) for name in method.numbers)
     kept = table.weight > 0  # a row without weight has no part in anything
     lift = method.lift(table.reading)
-    prices, best = solve_covariances(
-        table.ranking[kept] + lift,
-        scaled(table, scales)[kept],
-        method.gamma,
-        method.slack,
-        table.weight[kept],
-    )
+    bands = Bands.of_parts(scaled(table, scales)[kept], method.slack, table.weight[kept], centre=0.0)
+    best = solve_ramps(table.ranking[kept] + lift, bands, method.gamma)
     low, high, mean, deviation = np.array(
         [(one.low, one.high, one.mean, one.deviation) for one in scales]
     ).T.copy()
-    made = NumberRamp(method.numbers, low, high, mean, deviation, prices, -lift, method.gamma)
+    made = NumberRamp(method.numbers, low, high, mean, deviation, best.multipliers, -lift, method.gamma)
     notes = (*alike_for_all(made.predict(table)[kept]), *_notes(scales, table))
     return replace(made, trace=_trace(method, scales, best, made, notes))
 
@@ -73,7 +68,7 @@ def _notes(scales: Sequence[Scale], table: Table) -> Iterator[Note]:
 
 
 def _trace(
-    method: Ramp, scales: Sequence[Scale], best: PairsSolution, made: NumberRamp, notes: tuple[Note, ...]
+    method: Ramp, scales: Sequence[Scale], best: Ramps, made: NumberRamp, notes: tuple[Note, ...]
 ) -> FitTrace:
     """Return how the fit went, and what it proves."""
     meaning = (

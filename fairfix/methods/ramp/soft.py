@@ -44,8 +44,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import FitTrace, Note, Quantity
+from fairfix.optim.bands import Bands, Ramps, solve_ramps
 from fairfix.optim.monotone import isotonic
-from fairfix.optim.pairs import PairsSolution, solve_soft
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def fit_soft(method: Ramp, problem: RepairProblem) -> RepairedPredictor:
     if method.about_labels:
         return _fit_rates(method, problem, z)
     lift = method.lift(table.reading)
-    best = solve_soft(score + lift, z, method.gamma, method.slack, weight)
+    best = solve_ramps(score + lift, Bands.of_parts(z, method.slack, weight), method.gamma)
     # every row has groups of sum 1, so what is taken from all multipliers lowers the score of every row
-    offsets = best.multipliers[:, 0] - lift
+    offsets = best.multipliers - lift
     made = SoftRamp(tuple(groups), tuple(groups.values()), offsets, method.gamma)
     chance = made.predict(table)[kept]
     notes = (*alike_for_all(chance), ASSUMED)
@@ -106,16 +106,18 @@ def _fit_rates(method: Ramp, problem: RepairProblem, z: Floats) -> RepairedPredi
     if by_labels and len(method.events) == 1:
         own = label == method.events[0]
         weight = weight[own] / counted[own, 0]
-    best = solve_soft((2.0 * eta - 1.0 + lift)[own], parts[own], method.gamma, method.slack, weight)
+    bands = Bands.of_parts(parts[own], method.slack, weight)
+    best = solve_ramps((2.0 * eta - 1.0 + lift)[own], bands, method.gamma)
+    multipliers = best.multipliers.reshape(len(method.events), len(groups)).T
     # a multiplier times eta, or 1 - eta, is a line in 2 eta - 1
-    halves = best.multipliers / (2.0 * base)
+    halves = multipliers / (2.0 * base)
     signs = np.array([1.0 if event else -1.0 for event in method.events])
     lines = halves.sum(axis=1) - lift, halves @ signs
     made = SoftRates(tuple(groups), tuple(groups.values()), curves, *lines, method.gamma)
     notes = (*alike_for_all(made.predict(table)[kept]), ASSUMED, *_warnings(method, problem))
     numbers = {
         f"{group}, label {event}": u
-        for event, prices in zip(method.events, best.multipliers.T.tolist(), strict=True)
+        for event, prices in zip(method.events, multipliers.T.tolist(), strict=True)
         for group, u in zip(groups, prices, strict=True)
     }
     return replace(made, trace=_trace(method, best, notes, numbers))
@@ -145,7 +147,7 @@ ASSUMED = Note(
 
 
 def _trace(
-    method: Ramp, best: PairsSolution, notes: tuple[Note, ...], numbers: Mapping[str, float]
+    method: Ramp, best: Ramps, notes: tuple[Note, ...], numbers: Mapping[str, float]
 ) -> FitTrace:
     """Return how the fit went, and what it proves; ``numbers`` are what groups add to a row's threshold."""
     rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.goal))
