@@ -78,11 +78,23 @@ POLISH = 15
 PLACES = 64
 """Thresholds of a cell that the linear program begins with, and that are added between two neighbours."""
 
+_below: Any = sparse.vstack
+_beside: Any = sparse.hstack
+
 ROUNDS = 60
 """Linear programs at most; three to six in practice."""
 
 FINEST = 1e-10
 """Feasibility that is asked of a linear program, the finest that HiGHS takes."""
+
+SCALED = 1e4
+"""What values of a linear program are multiplied by, so that it is exact to 1e-14 of a value."""
+
+TIE = 5e-10
+"""Largest value that is given away where several rules are nearly the best."""
+
+PROVEN = 1e-14
+"""Gap of a linear program at which no more thresholds are added: rounding of sums."""
 
 NOTHING = 1e-11
 """Weight of a threshold in a mixture that is rounding of the linear program."""
@@ -146,7 +158,7 @@ class Bands:
         if not mass.all():
             raise ValueError("every group needs a point")
         kind = np.repeat(np.arange(len(parts)), [part.shape[0] for part in parts])
-        return cls._of(w, sparse.vstack(parts), mass, slack / 2, kind, centre, ratio)
+        return cls._of(w, _below(parts), mass, slack / 2, kind, centre, ratio)
 
     @classmethod
     def of_parts(
@@ -192,7 +204,7 @@ class Bands:
         """
         own = cls.of_groups(groups, 0.0, weights)
         half = np.append(np.minimum(slack / own.mass, 1.0), 0.0)
-        slopes = sparse.vstack([own.slopes, np.ones((1, own.weights.size))]).tocsr()
+        slopes = _below([own.slopes, np.ones((1, own.weights.size))]).tocsr()
         centre = np.zeros(half.size, dtype=np.int64)
         return cls(own.weights, slopes, np.append(own.mass, 1.0), locked(half), centre, np.zeros(half.size))
 
@@ -223,7 +235,7 @@ class Bands:
         centre = np.where(free, other.centre + self.centres, -1)
         return replace(
             self,
-            slopes=sparse.vstack([self.slopes, other.slopes]).tocsr(),
+            slopes=_below([self.slopes, other.slopes]).tocsr(),
             mass=np.concatenate([self.mass, other.mass]),
             half=np.concatenate([self.half, other.half]),
             centre=np.concatenate([self.centre, centre]),
@@ -238,7 +250,7 @@ class Bands:
     @property
     def tied(self) -> Bools:
         """Which rows have a band of no width, shape (m,)."""
-        return (self.half == 0) & (self.ratio == 1)
+        return np.asarray((self.half == 0) & (self.ratio == 1))
 
     @cached_property
     def belongs(self) -> Floats:
@@ -629,21 +641,27 @@ class _Curve:
     """Rows that points of the cell are in, shape (l,)."""
     value: Floats
     """``sum w f`` of the points above each threshold, shape (s + 1,)."""
+    taken: Floats
+    """Weight of the points above each threshold, shape (s + 1,)."""
+    bent: Floats
+    """The value less a little that grows with the rate: of equal rules, that of the lowest rates is taken."""
     adds: Floats
     """What the points above each threshold add to the means of the rows, shape (l, s + 1)."""
 
     @classmethod
-    def of(cls, f: Floats, bands: Bands, points: Ints) -> _Curve:
+    def of(cls, f: Floats, bands: Bands, columns: Any, points: Ints) -> _Curve:
         order = points[np.argsort(-f[points], kind="stable")]
         falls = f[order]
         ends = np.concatenate([[0], np.flatnonzero(falls[1:] != falls[:-1]) + 1, [order.size]])
         w = bands.weights[order]
-        part = bands.slopes[:, order]
-        rows = np.flatnonzero(np.diff(part.indptr))
-        each = part[rows].toarray() * (w / bands.mass[rows, None])
+        part = columns[:, order]
+        rows = np.unique(part.indices)
+        each = part.tocsr()[rows].toarray() * (w / bands.mass[rows, None])
         value = np.concatenate([[0.0], np.cumsum(w * falls)])[ends]
+        taken = np.concatenate([[0.0], np.cumsum(w)])[ends]
+        bent = value - TIE * taken**2 / taken[-1]
         adds = np.concatenate([np.zeros((rows.size, 1)), np.cumsum(each, axis=1)], axis=1)[:, ends]
-        return cls(order, ends, rows, value, adds)
+        return cls(order, ends, rows, value, taken, bent, adds)
 
     def spread(self, low: int, high: int) -> Ints:
         """Return at most so many thresholds from one to another, both among them."""
@@ -662,29 +680,29 @@ def solve_thresholds(scores: npt.ArrayLike, bands: Bands, cells: npt.ArrayLike) 
     if not np.isfinite(f).all():
         raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
     order = np.argsort(cell, kind="stable")
+    columns = bands.slopes.tocsc()
     curves = [
-        _Curve.of(f, bands, part) for part in np.split(order, np.cumsum(np.bincount(cell))[:-1]) if part.size
+        _Curve.of(f, bands, columns, part)
+        for part in np.split(order, np.cumsum(np.bincount(cell))[:-1])
+        if part.size
     ]
     free = [int(np.argmax(curve.value)) for curve in curves]
     mixed = [{at: 1.0} for at in free]
     means = _means(curves, mixed, bands)
-    centres, value = bands.idle(means), sum(float(c.value[at]) for c, at in zip(curves, free, strict=True))
-    rounds, gap = 0, 0.0
+    centres, rounds, bound = bands.idle(means), 0, -np.inf
     if centres is None:
         mixed, centres, bound, rounds = _mixtures(curves, bands)
+        mixed = [_nearest(curve, own) for curve, own in zip(curves, mixed, strict=True)]
         means = _means(curves, mixed, bands)
-        value = sum(
-            float(c.value[at]) * part
-            for c, own in zip(curves, mixed, strict=True)
-            for at, part in own.items()
-        )
-        gap = bound - value
+    value = sum(_mean(curve.value, own) for curve, own in zip(curves, mixed, strict=True))
+    gap = max(bound - value, 0.0)
     shares = np.zeros(f.size)
     for curve, own in zip(curves, mixed, strict=True):
         for at, part in own.items():
             shares[curve.points[: curve.ends[at]]] += part
     converged = bands.outside(means, centres) <= PROMISED and abs(gap) <= PROMISED
-    return Thresholds(np.minimum(shares, 1.0), centres, means, value, gap, bool(converged), rounds)
+    shares = np.where(shares > 1 - NOTHING, 1.0, shares)  # parts sum to 1 but for rounding
+    return Thresholds(shares, centres, means, value, gap, bool(converged), rounds)
 
 
 Mixture = dict[int, float]
@@ -702,38 +720,66 @@ def _means(curves: list[_Curve], mixed: list[Mixture], bands: Bands) -> Floats:
 def _mixtures(curves: list[_Curve], bands: Bands) -> tuple[list[Mixture], Floats, float, int]:
     """Return the mixtures of all cells, the centres, a bound on the value, and how many programs were solved."""
     kept = [curve.spread(0, curve.ends.size - 1) for curve in curves]
-    least, best = np.inf, None
-    rounds = 0
-    while rounds < ROUNDS:
+    proven, rounds = np.inf, 0
+    while True:
         rounds += 1
         mixed, centres, prices = _program(curves, kept, bands)
         prices = bands.balanced(prices)
         # weak duality: no shares have a value above what each cell takes at these prices, and what the bands allow
-        bound = float(
-            (bands.mass * (np.abs(prices) * bands.half + bands.moves(prices) * prices * bands.target)).sum()
-        )
-        asked = []
-        for curve in curves:
-            worth = curve.value - (bands.mass * prices)[curve.rows] @ curve.adds
-            at = int(np.argmax(worth))
-            bound += float(worth[at])
-            asked.append(at)
-        value = sum(
-            float(c.value[at]) * part
-            for c, own in zip(curves, mixed, strict=True)
-            for at, part in own.items()
-        )
-        least = min(least, bound)
-        best = mixed, centres
-        more = [
-            _more(curve, places, own, at)
-            for curve, places, own, at in zip(curves, kept, mixed, asked, strict=True)
-        ]
-        if least - value <= 1e-13 or sum(map(len, more)) == sum(map(len, kept)):
-            break
+        allowed = np.abs(prices) * bands.half + bands.moves(prices) * prices * bands.target
+        left, bound, asked = float(bands.mass @ allowed), float(bands.mass @ allowed), []
+        for curve, own in zip(curves, mixed, strict=True):
+            paid = (bands.mass * prices)[curve.rows] @ curve.adds
+            asked.append(int(np.argmax(curve.bent - paid)))
+            bound += float((curve.value - paid).max())
+            left += float((curve.bent - paid)[asked[-1]]) - _mean(curve.bent, own)
+        proven = min(proven, bound)
+        more = [_more(*one) for one in zip(curves, kept, mixed, asked, strict=True)]
+        if left <= PROVEN or rounds == ROUNDS or sum(map(len, more)) == sum(map(len, kept)):
+            return mixed, centres, proven, rounds
         kept = more
-    assert best is not None
-    return *best, least, rounds
+
+
+def _nearest(curve: _Curve, own: Mixture) -> Mixture:
+    """Return the mixture with the same means whose thresholds are nearest: the least mean square of the rate taken.
+
+    Where a cell gives up more than one threshold can, many mixtures have its means, and this one leaves the fewest
+    points to chance.
+    """
+    if len(own) == 1 or (len(own) == 2 and max(own) - min(own) == 1):
+        return own
+    adds = curve.adds / np.abs(curve.adds).max(axis=1, keepdims=True)
+    wanted = sum(adds[:, at] * part for at, part in own.items())
+    square = (curve.taken / curve.taken[-1]) ** 2
+    places = np.unique(
+        np.concatenate([curve.spread(0, curve.ends.size - 1), np.fromiter(own, dtype=np.int64)])
+    )
+    program: Any = linprog
+    for _ in range(ROUNDS):
+        answer = program(
+            square[places],
+            A_eq=np.vstack([adds[:, places], np.ones(places.size)]),
+            b_eq=np.append(wanted, 1.0),
+            bounds=(0, None),
+            method="highs",
+            options={"primal_feasibility_tolerance": FINEST, "dual_feasibility_tolerance": FINEST},
+        )
+        if answer.x is None:
+            return own
+        parts = np.where(answer.x > NOTHING, answer.x, 0.0)
+        found = {int(at): float(part / parts.sum()) for at, part in zip(places, parts, strict=True) if part}
+        prices = answer.eqlin.marginals
+        spare = square - prices[:-1] @ adds - prices[-1]
+        more = _more(curve, places, found, int(np.argmin(spare)))
+        if spare.min() >= -FINEST or more.size == places.size:
+            break
+        places = more
+    return found
+
+
+def _mean(values: Floats, own: Mixture) -> float:
+    """Return the mean of a mixture."""
+    return sum(float(values[at]) * part for at, part in own.items())
 
 
 def _more(curve: _Curve, places: Ints, own: Mixture, asked: int) -> Ints:
@@ -750,7 +796,7 @@ def _program(curves: list[_Curve], kept: list[Ints], bands: Bands) -> tuple[list
     """Return mixtures of the kept thresholds, centres, and multipliers per unit of mass, of the linear program."""
     sizes = [places.size for places in kept]
     owner = np.repeat(np.arange(len(curves)), sizes)
-    value = np.concatenate([curve.value[places] for curve, places in zip(curves, kept, strict=True)])
+    value = SCALED * np.concatenate([curve.bent[places] for curve, places in zip(curves, kept, strict=True)])
     total, free = owner.size, bands.centres
     rows = np.concatenate([np.repeat(c.rows, p.size) for c, p in zip(curves, kept, strict=True)])
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -763,15 +809,15 @@ def _program(curves: list[_Curve], kept: list[Ints], bands: Bands) -> tuple[list
     adds = np.concatenate([c.adds[:, p].ravel() for c, p in zip(curves, kept, strict=True)])
     means = sparse.csr_array((adds, (rows, columns)), (bands.mass.size, total))
     belongs = bands.belongs
-    above = sparse.hstack([means, -belongs])
-    below = sparse.hstack([-means, bands.ratio * belongs])
-    one = sparse.hstack(
+    above = _beside([means, -belongs])
+    below = _beside([-means, bands.ratio * belongs])
+    one = _beside(
         [sparse.csr_array((np.ones(total), (owner, np.arange(total)))), np.zeros((len(curves), free))]
     )
     program: Any = linprog
     answer = program(
         np.concatenate([-value, np.zeros(free)]),
-        A_ub=sparse.vstack([above, below]).tocsr(),
+        A_ub=_below([above, below]).tocsr(),
         b_ub=np.concatenate([bands.half + bands.target, bands.half - bands.ratio * bands.target]),
         A_eq=one.tocsr(),
         b_eq=np.ones(len(curves)),
@@ -781,7 +827,7 @@ def _program(curves: list[_Curve], kept: list[Ints], bands: Bands) -> tuple[list
     )
     if answer.x is None:
         raise ValueError(f"the linear program of thresholds found no solution: {answer.message}")
-    paid = -answer.ineqlin.marginals
+    paid = -answer.ineqlin.marginals / SCALED
     size = bands.mass.size
     parts = np.where(answer.x[:total] > NOTHING, answer.x[:total], 0.0)
     parts /= np.bincount(owner, parts, len(curves))[owner]

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.optim.arrays import Floats, locked
+from fairfix.optim.arrays import Floats, locked, run_starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,28 +59,36 @@ class Piecewise:
 
     @classmethod
     def separating(cls, x: npt.ArrayLike, share: npt.ArrayLike) -> Piecewise:
-        """Return the step that gives points their shares, which are 0, then one number in between, then 1.
+        """Return the stairs that give points their shares: 0 below all of them, 1 above.
 
-        It stands midway between the last point of share 0 and the first of share 1; where all points have one
-        of the two, at the last or the first of them.
+        A share between 0 and 1 is left right beyond the points that have it, if 0 or 1 follows. Other jumps are midway
+        between the last point of the one share and the first of the other.
 
         ``x``, ``share``: shape (n,), in any order; shares do not decrease with ``x``.
         """
-        x, q = np.asarray(x, dtype=np.float64), np.asarray(share, dtype=np.float64)
-        tied = (q > 0) & (q < 1)
-        if tied.any():
-            low, high, tie = float(x[tied].min()), float(x[tied].max()), float(q[tied][0])
-            if low == high:
-                return _made([low], [0.0], [tie], [1.0])
-            return _made([low, high], [0.0, tie], [tie, tie], [tie, 1.0])
-        if not (q > 0).any():
-            return _made([float(x.max())], [0.0], [0.0], [1.0])
-        above = float(x[q >= 1].min())
-        if (q >= 1).all():
-            return _made([above], [0.0], [1.0], [1.0])
-        below = float(x[q <= 0].max())
-        middle = below + (above - below) / 2
-        return _made([middle if middle > below else above], [0.0], [1.0], [1.0])
+        order = np.argsort(x, kind="stable")
+        points, q = np.asarray(x, dtype=np.float64)[order], np.asarray(share, dtype=np.float64)[order]
+        starts = run_starts(q)
+        levels, first = q[starts].tolist(), points[starts].tolist()
+        last = points[np.append(starts[1:], q.size) - 1].tolist()
+        jumps = [(first[0], 0.0, levels[0], levels[0])] if levels[0] > 0 else []
+        for low, high, below, above in zip(levels, levels[1:], last, first[1:], strict=False):
+            if low == 0 and high < 1:
+                jumps.append((above, low, high, high))
+            elif low > 0 and high == 1:
+                jumps.append((below, low, low, high))
+            else:
+                middle = below + (above - below) / 2
+                jumps.append((middle if middle > below else above, low, high, high))
+        if levels[-1] < 1:
+            jumps.append((last[-1], levels[-1], levels[-1], 1.0))
+        joined = jumps[:1]
+        for jump in jumps[1:]:
+            if jump[0] == joined[-1][0]:  # a share of a single point: what is right of it is what follows
+                joined[-1] = (*joined[-1][:3], jump[3])
+            else:
+                joined.append(jump)
+        return _made(*np.array(joined).T)
 
     def mixed(self, mix: float, constant: float) -> Piecewise:
         """Return ``mix g + (1 - mix) constant``."""

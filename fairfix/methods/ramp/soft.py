@@ -146,9 +146,7 @@ ASSUMED = Note(
 """What weighted rates rest on."""
 
 
-def _trace(
-    method: Ramp, best: Ramps, notes: tuple[Note, ...], numbers: Mapping[str, float]
-) -> FitTrace:
+def _trace(method: Ramp, best: Ramps, notes: tuple[Note, ...], numbers: Mapping[str, float]) -> FitTrace:
     """Return how the fit went, and what it proves; ``numbers`` are what groups add to a row's threshold."""
     rates = " and ".join(f"{name.replace('_', ' ')}s" for name in rates_of(method.goal))
     over, counted = "", ""

@@ -1,14 +1,12 @@
 """The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
 
-The derivations are in :mod:`fairfix.optim.ramp` (means, weighted means, covariance), :mod:`~fairfix.optim.pairs` (two
-means, or groups that overlap), :mod:`~fairfix.optim.step`, :mod:`~fairfix.optim.overlaps` and
-:mod:`~fairfix.optim.roc` (no width).
+Plain parity has a closed form (:mod:`fairfix.optim.ramp`). Other constraints are rows of :mod:`fairfix.optim.bands`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -20,12 +18,9 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.optim.overlaps import OverlapSolution, solve_overlaps, solve_step_covariances
-from fairfix.optim.pairs import solve_pairs
+from fairfix.optim.bands import Bands, solve_ramps, solve_thresholds
 from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import Cell, RampSolution, solve, solve_covariance
-from fairfix.optim.roc import Roc, solve_roc
-from fairfix.optim.step import Staircase, StepSolution, solve_steps
+from fairfix.optim.ramp import Cell, solve
 from fairfix.optim.windows import solve_points
 
 if TYPE_CHECKING:
@@ -74,48 +69,55 @@ class StratumFit:
     crossed: Mapping[tuple[str, ...], CellRule] = field(default_factory=dict)
     """Rules of cells without rows, by levels: what groups pay is known of each column alone."""
 
-    @classmethod
-    def of(cls, rules: Sequence[CellRule], best: RampSolution, mass: float) -> StratumFit:
-        """Return the rules of a solution of ramps."""
-        return cls(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
-
 
 def solve_stratum(method: Ramp, problem: RepairProblem, stratum: int) -> StratumFit:
     """Return the rules of the cells of one stratum."""
     inside, lift = cells_of(problem).strata()[stratum], method.lift(problem.table.reading)
     cells = [cells_of(problem).cells[k] for k in inside]
     points = [points_of(problem, method.calibration)[k] for k in inside]
+    levels = [cells_of(problem).levels[k] for k in inside]
     each = method.wanted.each and len(problem.cells.columns) > 1
-    groups = groups_of_each(problem, inside) if each else None
+    groups = groups_of_each(problem, inside) if each else np.arange(len(inside))[:, None]
     if method.about_labels:
-        overlapping = groups if method.gamma else None  # thresholds have prices for each cell
-        _require_labels(method, cells, points, overlapping, [cells_of(problem).levels[k] for k in inside])
-    if method.goal == "equalized_odds":
-        solver = _odds_ramps if method.gamma else _odds_steps
-        return solver(method, points, lift)
-    if groups is not None:
-        if method.gamma == 0:
-            return _steps(method, cells, points, lift, groups)
-        return _overlapping_ramps(method, points, groups, lift, [cells_of(problem).levels[k] for k in inside])
+        _require_labels(method, cells, points, groups, levels)
+    elif method.gamma and not each and method.goal != "covariance":
+        return _parity_ramps(method, problem, stratum, cells, points, lift)
+    rates = _Rates.of(method, cells, points, groups, lift)
     if method.gamma == 0:
-        return _steps(method, cells, points, lift)
-    if method.about_labels:
-        return _rate_ramps(method, cells, points, lift)
-    ratio = _ratio(method)
-    if method.goal == "demographic_parity" and not problem.many_fits:
-        scores = [p.score + lift if lift else p.score for p in points]
-        rate = _rate(method, cells, lift)
-        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
-    else:
+        return rates.thresholds()
+    fit, rules = rates.ramps()
+    if not each or math.prod(groups.max(axis=0) + 1) > MOST_CROSSED:
+        return fit
+    seen = set(map(tuple, groups.tolist()))
+    crossed = [one for one in product(*map(range, groups.max(axis=0) + 1)) if one not in seen]
+    names = [np.unique(own) for own in _columns(levels, groups.shape[1])]
+    above = levels[0][: len(levels[0]) - groups.shape[1]]
+    titles = [(*above, *(str(own[k]) for own, k in zip(names, one, strict=True))) for one in crossed]
+    made = rules(np.array(crossed, dtype=np.int64).reshape(-1, groups.shape[1]))
+    return replace(fit, crossed=dict(zip(titles, made, strict=True)))
+
+
+def _parity_ramps(
+    method: Ramp,
+    problem: RepairProblem,
+    stratum: int,
+    cells: Sequence[ScoredCell],
+    points: Sequence[Points],
+    lift: float,
+) -> StratumFit:
+    """Return the ramps of equal selection rates, from their closed form."""
+    rate, ratio = _rate(method, cells, lift), _ratio(method)
+    if problem.many_fits:
         ordered = _sorted_cells(problem, method.calibration, stratum)
         lifted = [cell.lifted(lift) for cell in ordered] if lift else ordered
-        if method.goal == "covariance":
-            best = solve_covariance(lifted, method.gamma, method.slack)
-        else:
-            best = solve(lifted, method.gamma, method.slack, _rate(method, cells, lift), ratio)
+        best = solve(lifted, method.gamma, method.slack, rate, ratio)
+    else:
+        scores = [p.score + lift if lift else p.score for p in points]
+        best = solve_points(scores, [p.weight for p in points], method.gamma, method.slack, rate, ratio)
     down = [_shifted(t, r, -lift) for t, r in zip(best.offsets, best.remainders, strict=True)]
-    rules = [CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down]
-    return StratumFit.of(rules, best, sum(cell.mass for cell in cells))
+    rules = tuple(CellRule(offset=t, remainder=r, gamma=method.gamma) for t, r in down)
+    mass = sum(cell.mass for cell in cells)
+    return StratumFit(rules, mass, best.converged, best.iterations, best.objective, best.gap, best.rho)
 
 
 @once_per_problem
@@ -124,46 +126,102 @@ def _sorted_cells(problem: RepairProblem, calibration: str, stratum: int) -> lis
     return [Cell.of(points[k].score, points[k].weight) for k in cells_of(problem).strata()[stratum]]
 
 
-def _rate_ramps(
-    method: Ramp, cells: Sequence[ScoredCell], points: Sequence[Points], lift: float
-) -> StratumFit:
-    """Return the ramps of one rate among the rows of a label: ``f - u eta/pi`` is a line in ``f = 2 eta - 1``."""
-    (label,) = method.events
-    bases = [p.base_rate if label else 1.0 - p.base_rate for p in points]
-    lines = [
-        Cell.of(p.score + lift, p.weight, _share(p, label) / base)
-        for p, base in zip(points, bases, strict=True)
-    ]
-    best = solve(lines, method.gamma, method.slack, _rate(method, cells, lift), _ratio(method))
-    multipliers = np.add(best.offsets, best.remainders)
-    rules = [_line(method, label, lift, float(u) / base) for u, base in zip(multipliers, bases, strict=True)]
-    return StratumFit.of(rules, best, sum(p.mass for p in points))
+@dataclass(frozen=True)
+class _Rates:
+    """The points of some cells, and the rates of their groups, which lie within bands."""
+
+    method: Ramp
+    points: Sequence[Points]
+    groups: Ints
+    """Group of each cell by attribute, shape (C, J)."""
+    lift: float
+    bands: Bands
+    bases: list[list[Floats]]
+    """Rate of each label that counts, by event and attribute, in each group; ones where all rows count."""
+
+    @classmethod
+    def of(
+        cls,
+        method: Ramp,
+        cells: Sequence[ScoredCell],
+        points: Sequence[Points],
+        groups: Ints,
+        lift: float,
+    ) -> _Rates:
+        """Return the rates of groups among the rows of every event."""
+        sizes = [p.score.size for p in points]
+        eta, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("eta", "weights"))
+        code, codes, slopes, bases = np.repeat(groups, sizes, axis=0), [], [], []
+        for event in method.events:
+            counted = {None: np.ones(eta.size), 1: eta}.get(event, 1.0 - eta)
+            bases.append([np.bincount(own, weight * counted) / np.bincount(own, weight) for own in code.T])
+            codes += list(code.T)
+            slopes += [counted / base[own] for base, own in zip(bases[-1], code.T, strict=True)]
+        if method.goal == "covariance" and method.slack:
+            bands = Bands.of_covariances(code[:, 0], method.slack, weight)
+        else:
+            rate, ratio = _rate(method, cells, lift), _ratio(method)
+            by_row = np.stack(codes, axis=1), method.slack, weight, np.stack(slopes, axis=1)
+            bands = Bands.of_groups(*by_row, centre=rate, ratio=ratio)
+        return cls(method, points, groups, lift, bands, bases)
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores of all points, lifted."""
+        return np.concatenate([p.score for p in self.points]) + self.lift
+
+    @property
+    def mass(self) -> float:
+        """Sum of the weights of all points."""
+        return sum(p.mass for p in self.points)
+
+    def rho(self, centres: Floats) -> float:
+        """Return the centre of the band of rates, where there is one band."""
+        if self.bands.centres == 1:
+            return float(centres[0])
+        return math.nan if self.bands.centres else float(self.bands.target[0])
+
+    def ramps(self) -> tuple[StratumFit, Callable[[Ints], Iterator[CellRule]]]:
+        """Return the ramps, and the rules of any cells by their groups, (C, J), whose prices add up."""
+        method, lift = self.method, self.lift
+        best = solve_ramps(self.scores, self.bands, method.gamma)
+        sizes = [base.size for bases in self.bases for base in bases]
+        multipliers, common = np.split(
+            best.multipliers, [sum(sizes)]
+        )  # of covariances, the last is that of all
+        parts = iter(np.split(multipliers, np.cumsum(sizes)[:-1]))
+        prices = [[next(parts) / base for base in bases] for bases in self.bases]
+
+        def rules(cells: Ints) -> Iterator[CellRule]:
+            paid = [sum(own[code] for own, code in zip(one, cells.T, strict=True)) for one in prices]
+            for each in np.transpose(paid).tolist():
+                if method.about_labels:
+                    own = dict(zip(method.events, each, strict=True))
+                    yield _line(method, lift, own.get(1, 0.0), own.get(0, 0.0))
+                else:
+                    t, remainder = _shifted(each[0] + float(common.sum()), 0.0, -lift)
+                    yield CellRule(offset=t, remainder=remainder, gamma=method.gamma)
+
+        made, rho = tuple(rules(self.groups)), self.rho(best.centres)
+        fit = StratumFit(made, self.mass, best.converged, best.iterations, best.objective, best.gap, rho)
+        return fit, rules
+
+    def thresholds(self) -> StratumFit:
+        """Return thresholds with probabilities at their ties, or mixtures of a few of them."""
+        sizes = [p.score.size for p in self.points]
+        best = solve_thresholds(self.scores, self.bands, np.repeat(np.arange(len(sizes)), sizes))
+        shares = np.split(best.shares, np.cumsum(sizes)[:-1])
+        rules = tuple(
+            CellRule(curve=p.curve(own), on_points=True) for p, own in zip(self.points, shares, strict=True)
+        )
+        rho = self.rho(best.centres)
+        return StratumFit(rules, self.mass, best.converged, best.rounds, -best.value, best.gap, rho)
 
 
-def _share(p: Points, label: int | None) -> Floats:
-    """Return the probability of a label of each point."""
-    return p.eta if label else 1.0 - p.eta
-
-
-def _line(method: Ramp, label: int | None, lift: float, price: float, other: float = 0.0) -> CellRule:
-    """Return the rule where rows pay ``price`` for the label and ``other`` for the other: a line in ``2 eta - 1``."""
-    up, down = (price / 2, other / 2) if label else (other / 2, price / 2)
+def _line(method: Ramp, lift: float, one: float, zero: float) -> CellRule:
+    """Return the rule where rows pay ``one`` for label 1 and ``zero`` for label 0: a line in ``2 eta - 1``."""
+    up, down = one / 2, zero / 2
     return CellRule(curve=Piecewise.line((1 - up + down) / method.gamma, (lift - up - down) / method.gamma))
-
-
-def _odds_ramps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
-    """Return the ramps of equalized odds, each with a slope of its own."""
-    score, eta, weight = (
-        np.concatenate([getattr(p, name) for p in points]) for name in ("score", "eta", "weights")
-    )
-    cell = np.repeat(np.arange(len(points)), [p.score.size for p in points])
-    base = np.array([p.base_rate for p in points])
-    slopes = np.stack([eta / base[cell], (1 - eta) / (1 - base)[cell]], axis=1)
-    best = solve_pairs(score + lift, slopes, cell, method.gamma, method.slack, weight)
-    prices = best.multipliers / np.stack([base, 1 - base], axis=1)
-    rules = [_line(method, 1, lift, *own) for own in prices.tolist()]
-    mass = float(weight.sum())
-    return StratumFit(tuple(rules), mass, best.converged, best.iterations, best.objective, best.gap)
 
 
 def groups_of_each(problem: RepairProblem, inside: Sequence[int]) -> Ints:
@@ -183,116 +241,6 @@ MOST_CROSSED = 10_000
 """Cells of one stratum that have rules, at most, where rules are kept of cells without rows too: some megabytes."""
 
 
-def _overlapping_ramps(
-    method: Ramp,
-    points: Sequence[Points],
-    groups: Ints,
-    lift: float,
-    levels: Sequence[tuple[str, ...]],
-) -> StratumFit:
-    """Return the ramps under the rates of groups that overlap, ``(C, J)``: a cell pays the prices of all its groups.
-
-    ``levels``: those of the cells, C; cells without rows whose every group has some pay the prices of theirs.
-    """
-    (label,) = method.events
-    score, weight = (np.concatenate([getattr(p, name) for p in points]) for name in ("score", "weights"))
-    shares = [np.ones(p.score.size) if label is None else _share(p, label) for p in points]
-    share, group = np.concatenate(shares), np.repeat(groups, [one.size for one in shares], axis=0)
-    base = [np.bincount(own, weight * share) / np.bincount(own, weight) for own in group.T]
-    slopes = np.stack([share / b[own] for b, own in zip(base, group.T, strict=True)], axis=1)
-    best = solve_pairs(score + lift, slopes, group, method.gamma, method.slack, weight)
-
-    def rules(cells: Ints) -> Iterator[CellRule]:
-        kinds = enumerate(zip(base, cells.T, strict=True))
-        price = np.sum([best.multipliers[own, j] / b[own] for j, (b, own) in kinds], axis=0)
-        for u in price.tolist():
-            if label is None:
-                t, remainder = _shifted(u, 0.0, -lift)
-                yield CellRule(offset=t, remainder=remainder, gamma=method.gamma)
-            else:
-                yield _line(method, label, lift, u)
-
-    mass = float(weight.sum())
-    fit = StratumFit(tuple(rules(groups)), mass, best.converged, best.iterations, best.objective, best.gap)
-    if math.prod(own.size for own in base) > MOST_CROSSED:
-        return fit
-    seen = set(map(tuple, groups.tolist()))
-    crossed = [one for one in product(*(range(own.size) for own in base)) if one not in seen]
-    names = [np.unique(own) for own in _columns(levels, len(base))]
-    stratum = levels[0][: len(levels[0]) - len(base)]
-    titles = [(*stratum, *(str(own[k]) for own, k in zip(names, one, strict=True))) for one in crossed]
-    made = rules(np.array(crossed, dtype=np.int64).reshape(-1, len(base)))
-    return replace(fit, crossed=dict(zip(titles, made, strict=True)))
-
-
-def _steps(
-    method: Ramp,
-    cells: Sequence[ScoredCell],
-    points: Sequence[Points],
-    lift: float,
-    groups: Ints | None = None,
-) -> StratumFit:
-    """Return the thresholds with tie probabilities, under the rates of cells or of ``groups`` of these, ``(C, J)``.
-
-    The objective is minus the value.
-    """
-    slack, mass, rate = method.slack, [p.weights for p in points], _rate(method, cells, lift)
-    if method.about_labels:
-        (label,) = method.events
-        shares = [_share(p, label) for p in points]
-        worth = [
-            np.divide(p.score + lift, share, where=share > 0, out=np.zeros_like(share))
-            for p, share in zip(points, shares, strict=True)
-        ]
-        mass = [w * share for w, share in zip(mass, shares, strict=True)]
-    else:
-        worth = [p.score + lift for p in points]
-    stairs = [Staircase.of(v[m > 0], m[m > 0]) for v, m in zip(worth, mass, strict=True)]
-    if groups is not None:
-        best: StepSolution | OverlapSolution = solve_overlaps(stairs, groups, slack)
-    elif method.goal == "covariance" and slack and len(stairs) > 2:
-        best = solve_step_covariances(stairs, slack)
-    else:
-        if method.goal == "covariance":
-            slack = _rates_slack(slack, [stair.total for stair in stairs])
-        best = solve_steps(stairs, slack, rate, _ratio(method))
-    # points without mass, of which all or none have the label that counts, are decided by their score alone
-    free = [np.where(m > 0, 0.0, p.score + lift > 0) for p, m in zip(points, mass, strict=True)]
-    rules = [
-        CellRule(curve=p.curve(np.where(m > 0, step.shares(v), own)), on_points=True)
-        for p, v, m, step, own in zip(points, worth, mass, best.steps, free, strict=True)
-    ]
-    total = sum(p.mass for p in points)
-    scale = sum(float(m.sum()) for m in mass) / total
-    besides = (
-        sum(float(p.weights @ ((p.score + lift) * own)) for p, own in zip(points, free, strict=True)) / total
-    )
-    objective = -best.value * scale - besides
-    if isinstance(best, OverlapSolution):
-        return StratumFit(tuple(rules), total, best.converged, best.rounds, objective, best.gap * scale)
-    # one of finitely many breakpoints, all of which were compared: exact, with nothing to iterate
-    return StratumFit(tuple(rules), total, True, 1, objective, 0.0, best.rho)
-
-
-def _rates_slack(slack: float, mass: Sequence[float]) -> float:
-    """Return the slack of two groups' rates, by that of the covariance: over the product of both shares."""
-    return slack * sum(mass) ** 2 / (mass[0] * mass[1]) if slack and len(mass) == 2 else slack
-
-
-def _odds_steps(method: Ramp, points: Sequence[Points], lift: float) -> StratumFit:
-    """Return thresholds with tie probabilities, mixed with constants."""
-    curves = [Roc.of(p.eta, p.weights) for p in points]
-    best = solve_roc(curves, method.slack, lift)
-    rules = []
-    for p, curve, x, y in zip(points, curves, best.x, best.y, strict=True):
-        rule = curve.rule(float(x), float(y))
-        step = rule.step.shares(p.eta)
-        rules.append(CellRule(curve=p.curve(step).mixed(rule.mix, rule.constant), on_points=True))
-    total = sum(p.mass for p in points)
-    gap = best.bound - best.value
-    return StratumFit(tuple(rules), total, best.converged, best.rounds, -best.value, gap)
-
-
 def _ratio(method: Ramp) -> float:
     """Return the share of the centre from which the lower half of the band is counted; 1 for a difference."""
     return method.wanted.least or 1.0
@@ -307,7 +255,11 @@ def _rate(method: Ramp, cells: Sequence[ScoredCell], lift: float) -> float | Non
     if method.rho == "labels":
         hulls = [calibrated(cell, "isotonic") for cell in cells]
         threshold = lift - (method.gamma / 2 if method.shape == "centred" else 0.0)
-        return solve_steps([Staircase.of(p.score + threshold, p.weights) for p in hulls], method.slack).rho
+        weight = np.concatenate([p.weights for p in hulls])
+        cell = np.repeat(np.arange(len(hulls)), [p.score.size for p in hulls])
+        scores = np.concatenate([p.score for p in hulls]) + threshold
+        best = solve_thresholds(scores, Bands.of_groups(cell, method.slack, weight), cell)
+        return float(np.clip(best.centres[0], 0.0, 1.0))
     return float(method.rho)
 
 
@@ -315,19 +267,18 @@ def _require_labels(
     method: Ramp,
     cells: Sequence[ScoredCell],
     points: Sequence[Points],
-    groups: Ints | None,
+    groups: Ints,
     levels: Sequence[tuple[str, ...]],
 ) -> None:
-    """Raise where a rate that is made alike is undefined: of a cell, or of one of the ``groups`` of these, (C, J)."""
+    """Raise where a rate that is made alike is undefined, of one of the ``groups`` of the cells, (C, J)."""
     mass, base = (np.array([float(getattr(p, name)) for p in points]) for name in ("mass", "base_rate"))
-    kinds = [np.arange(len(points))] if groups is None else list(groups.T)
-    for j, own in enumerate(kinds):
+    for j, own in enumerate(groups.T):
         for label in method.events:
             ones = mass * (base if label else 1.0 - base)
             lacking = np.bincount(own, ones)[own] <= 0
             if lacking.any():
                 k = int(np.argmax(lacking))
-                name = cells[k].name if groups is None else levels[k][j - len(kinds)]
+                name = cells[k].name if groups.shape[1] == 1 else levels[k][j - groups.shape[1]]
                 raise DataError(
                     f"group {name!r} has no rows with label {label} to fit on, so a rate among them is undefined; "
                     "leave the group out or merge it into another"
