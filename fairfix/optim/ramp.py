@@ -1,27 +1,22 @@
 r"""The exact ramp: points get shares in [0, 1] while the mean shares of their cells stay close together.
 
 A *cell* is a group of points under one common mean constraint. Point ``i`` of cell ``k`` has a score ``f_i``, a weight
-``w_i > 0``, a slope ``z_i`` and gets a share ``q_i``. With ``m_k`` the mean of cell ``k``, ``W_k`` its total weight and
-``d = slack / 2``, the problem is
+``w_i > 0`` and gets a share ``q_i``. With ``m_k`` the mean share of cell ``k``, ``W_k`` its weight and ``d = slack / 2``,
+the problem is
 
 .. math::
     \min_{q, \rho} \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
-    \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |m_k - \rho| \le d \text{ for each cell } k,
-    \quad m_k = \frac{1}{W_k} \sum_{i \in k} w_i z_i q_i .
+    \quad\text{s.t.}\quad 0 \le q_i \le 1,\quad |m_k - \rho| \le d \text{ for each cell } k .
 
-``z = 1`` makes ``m`` the mean share; ``z = eta / mean(eta)`` the mean share of the points weighted by ``eta``. ``rho``
-is given, or free; free, the constraint says ``max_k m_k - min_k m_k <= slack``. The optimum is
+This is one case of :mod:`fairfix.optim.bands`, with a closed form that takes a tenth of the time. ``rho`` is given, or
+free; free, the constraint says ``max_k m_k - min_k m_k <= slack``. The optimum is
 
-.. math:: q_i = \mathrm{clip}\left((f_i - t_k z_i) / \gamma,\, 0,\, 1\right), \qquad
+.. math:: q_i = \mathrm{clip}\left((f_i - t_k) / \gamma,\, 0,\, 1\right), \qquad
     \phi_k(t_k) = \mathrm{clip}(\phi_k(0),\, \rho - d,\, \rho + d),
 
-``phi_k(t)`` the mean at the multiplier ``t``: never increasing, linear between the breakpoints ``(f_i - gamma) / z_i``
-and ``f_i / z_i``. A free ``rho`` is the root of ``h(rho) = sum_k W_k t_k(rho)``, which never increases; where ``h``
-jumps through zero, the ``t_k`` are taken inside the jump.
-
-**Covariances** (:func:`solve_covariance`). With the mean of all in place of a free centre, ``p_k |m_k - mean| <=
-epsilon`` and ``p_k = W_k / W``, bands have the halves ``epsilon / p_k``; cells inside their band have the offset ``nu``
-of that mean instead of 0, a root in one number.
+``phi_k(t)`` the mean at the multiplier ``t``: never increasing, linear between the breakpoints ``f_i - gamma`` and
+``f_i``. A free ``rho`` is the root of ``h(rho) = sum_k W_k t_k(rho)``, which never increases; where ``h`` jumps through
+zero, the ``t_k`` are taken inside the jump.
 
 **Ratios.** With ``ratio`` ``R < 1`` the lower edge of every band is ``R rho - d`` in place of ``rho - d``. Without
 slack ``rho`` is a bound of the greatest mean, and ``min_k m_k >= R max_k m_k``. For a given ``rho`` the optimum is as
@@ -50,7 +45,7 @@ paper                  here                                 meaning
 References
 ----------
 I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021): the
-problem and the form of ``q``; appendix E.1 for the covariance with one attribute of two values.
+problem and the form of ``q``.
 """
 
 from __future__ import annotations
@@ -70,11 +65,8 @@ from fairfix.optim.newton import EPS, falling_root
 SAME_RATE = 1e-14
 """Distance below which rates are one: about a hundred roundings, and a hundredth of what is promised."""
 
-PROMISED_RATE, PROMISED_COVARIANCE, PROMISED_GAP = 1e-12, 1e-10, 1e-9
-"""Distances of means and covariances from their bands, and gap, with which the solution has converged.
-
-Most offsets of a covariance are one ``nu``, of which no remainder is kept.
-"""
+PROMISED_RATE, PROMISED_GAP = 1e-12, 1e-9
+"""Distance of means from their bands, and gap, with which the solution has converged."""
 
 STEPS = 240
 """Steps of a search at most."""
@@ -101,10 +93,9 @@ class Cell:
     """Points under one mean constraint; made by :meth:`Cell.of`."""
 
     scores: Floats
-    """Shape (n,), read-only; increasing where there are no slopes."""
+    """Shape (n,), read-only, increasing."""
     weights: Floats | None
-    slopes: Floats | None
-    """``weights`` and ``slopes``: in the order of the scores; None when every point has 1."""
+    """In the order of the scores; None when every point has 1."""
     total: float
     """Sum of the weights, which the multiplier is counted by."""
     above: float = 0.0
@@ -114,38 +105,25 @@ class Cell:
     """
 
     @classmethod
-    def of(
-        cls,
-        scores: npt.ArrayLike,
-        weights: npt.ArrayLike | None = None,
-        slopes: npt.ArrayLike | None = None,
-    ) -> Cell:
-        """Check the points of a cell, and sort them where there are no slopes.
+    def of(cls, scores: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Cell:
+        """Check and sort the points of a cell.
 
         ``scores``: finite numbers, shape (n,), n >= 1. ``weights``: positive numbers, shape (n,); None for a weight
-        of 1 each, which sorts several times faster. ``slopes``: finite numbers of any sign, shape (n,).
+        of 1 each, which sorts several times faster.
         """
         f = np.array(scores, dtype=np.float64)
         if f.ndim != 1 or not f.size:
             raise ValueError(f"scores of a cell must be a row of at least one number, got shape {f.shape}")
         w = None if weights is None else positive_weights(weights, f.shape).copy()
         total = float(f.size if w is None else np.add.reduce(w))
-        z = None if slopes is None else np.array(slopes, dtype=np.float64)
-        if z is not None and z.shape != f.shape:
-            raise ValueError(f"scores and slopes must be rows of one length, got {f.shape} and {z.shape}")
-        if z is None and w is None:
+        if w is None:
             f.sort()
-        elif z is None and w is not None:
+        else:
             order = np.argsort(f)
             f, w = f[order], w[order]
-        if (
-            not math.isfinite(f[0])
-            or not math.isfinite(f[-1])
-            or not (z is None or np.isfinite([f, z]).all())
-        ):
-            # sorted scores need no more: a NaN stands last
-            raise ValueError("scores and slopes must be finite: drop or fill missing and infinite ones first")
-        return cls(locked(f), None if w is None else locked(w), None if z is None else locked(z), total)
+        if not (math.isfinite(f[0]) and math.isfinite(f[-1])):  # of sorted scores, a NaN stands last
+            raise ValueError("scores must be finite: drop or fill missing and infinite ones first")
+        return cls(locked(f), None if w is None else locked(w), total)
 
     @property
     def largest(self) -> float:
@@ -167,21 +145,10 @@ class Cell:
             raise ValueError(f"rate must be in [0, 1], got {rate!r}")
         return _settle(self, self.locate(rate, gamma, None)[0], rate, gamma).offset
 
-    def rounding(self, t: float, gamma: float) -> float:
-        """Return the change of the mean by rounding ``t z``: no remainder makes up for a slope."""
-        if self.slopes is None:
-            return 0.0
-        steep = np.abs(self.slopes)
-        mean = float(np.average(steep, weights=self.weights))
-        return 2 * EPS * (self.largest + abs(t) * float(steep.max())) / gamma * mean
-
     @cached_property
     def range(self) -> tuple[float, float]:
         """Least and greatest value that the mean can take."""
-        if self.slopes is None:
-            return self.above / self.total, (self.above + self._upto[-1]) / self.total
-        pulls = (np.minimum(self.slopes, 0.0), np.maximum(self.slopes, 0.0))
-        return self._sum(pulls[0]) / self.total, self._sum(pulls[1]) / self.total
+        return self.above / self.total, (self.above + self._upto[-1]) / self.total
 
     @cached_property
     def _upto(self) -> Floats:
@@ -194,21 +161,15 @@ class Cell:
 
     def _ramped(self, t: float, remainder: float, gamma: float) -> tuple[slice, Floats, float]:
         """Return the points on the ramp, and a few beside it, their shares, and the weight of those above."""
-        if self.slopes is not None:
-            q = ramp(self.scores, t * self.slopes, gamma, remainder * self.slopes)
-            return slice(0, q.size), q, 0.0
         room = 4 * EPS * (abs(t) + gamma)  # rounding of t + gamma and of the quotient
         i, j = int(self.scores.searchsorted(t - room)), int(self.scores.searchsorted(t + gamma + room))
         above = self.scores.size - j if self.weights is None else float(np.add.reduce(self.weights[j:]))
         return slice(i, j), ramp(self.scores[i:j], t, gamma, remainder), above + self.above
 
     def reached(self, t: float, remainder: float, gamma: float) -> tuple[float, float]:
-        """Return the mean and the share of ``w z^2`` on the ramp, summed over the points."""
+        """Return the mean and the share of the weight on the ramp, summed over the points."""
         on, q, above = self._ramped(t, remainder, gamma)
         inside = (q > 0) & (q < 1)
-        if self.slopes is not None:
-            q = q * self.slopes
-            return self._sum(q) / self.total, self._sum(inside * self.slopes**2) / self.total
         return (self._sum(q, on) + above) / self.total, self._sum(inside, on) / self.total
 
     def objective(self, t: float, remainder: float, gamma: float) -> float:
@@ -223,24 +184,10 @@ class Cell:
             - self.above_sum
         )
 
-    def _ends(self, gamma: float) -> tuple[Floats, Floats]:
-        """Return the multipliers at which each point that has a slope enters and leaves its ramp, shape (m,) each."""
-        assert self.slopes is not None
-        f, z = self.scores[self.slopes != 0], self.slopes[self.slopes != 0]
-        return np.minimum((f - gamma) / z, f / z), np.maximum((f - gamma) / z, f / z)
-
     def _bracket(self, rate: float, gamma: float) -> tuple[float, float]:
         """Return ``low, high`` around the root; if ``low >= high``, [high, low] is a flat piece at it, or its end."""
         least, most = self.range
         near = SAME_RATE * (most - least)
-        if self.slopes is not None:
-            enter, leave = self._ends(gamma)
-            low, high = float(enter.min(initial=math.inf)), float(leave.max(initial=-math.inf))
-            if not enter.size:
-                return 0.0, 0.0
-            if least + near < rate < most - near:
-                return low, high
-            return (low, low) if rate > least + near else (high, high)
         f, upto = self.scores, self._upto
         out = (
             self.above + float(upto[-1]) - self.total * rate
@@ -256,8 +203,6 @@ class Cell:
 
     def _quick(self, t: float, gamma: float) -> tuple[float, float]:
         """Return what :meth:`reached` does, from running sums of weights: a third of the time for few points."""
-        if self.slopes is not None:
-            return self.reached(t, 0.0, gamma)
         i, j = int(self.scores.searchsorted(t)), int(self.scores.searchsorted(t + gamma))
         over = self.scores[i:j] - t
         weight = self._upto[j - 1] - (self._upto[i - 1] if i else 0.0) if j > i else 0.0
@@ -281,14 +226,7 @@ class Cell:
             return mean - rate, fall
 
         t = falling_root(over, low, high, guess, near=near, most=STEPS)
-        if fall:
-            return t, 1 / fall
-        if self.slopes is not None:  # the middle of a flat piece
-            enter, leave = self._ends(gamma)
-            left, right = leave[leave <= t], enter[enter >= t]
-            low = float(left.max()) if left.size else float(right.min())
-            t = low + ((float(right.min()) if right.size else low) - low) / 2
-        return t, math.inf
+        return t, 1 / fall if fall else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +240,7 @@ class RampSolution:
     """
     rho: float
     """Centre of the band: as given, or the best one. If ``rho`` is free and no offset is needed, the middle between
-    the least and the greatest rate. Of covariances the mean of all.
+    the least and the greatest rate.
     """
     rates: Floats
     """Mean per cell at these offsets, summed over the points, shape (K,)."""
@@ -311,8 +249,7 @@ class RampSolution:
     gap: float
     """Objective minus dual value, divided by the total weight: no feasible shares are better by more."""
     converged: bool
-    """Whether the band holds within 1e-12 (covariances: 1e-10) and the gap is below 1e-9 (times the largest score,
-    above 1).
+    """Whether the band holds within 1e-12 and the gap is below 1e-9 (times the largest score, above 1).
     """
     iterations: int
     """Values of ``rho`` that were tried: 1 if it was given, 0 if no offset was needed."""
@@ -341,25 +278,6 @@ def solve(
     return problem.certified(best, iterations=tried)
 
 
-def solve_covariance(cells: Sequence[Cell], gamma: float, slack: float) -> RampSolution:
-    """Return the optimal offsets of covariances; ``rho`` is the mean of all.
-
-    ``cells``: at least one, without slopes. ``gamma``: width of the ramp, above 0. ``slack``: largest allowed absolute
-    covariance, ``epsilon``; 0 to infinity.
-    """
-    check_band(cells, slack)
-    mass = np.array([cell.total for cell in cells])
-    part = mass / math.fsum(mass)
-    if len(cells) <= 2 or slack == 0:
-        return solve(cells, gamma, slack / float(np.prod(part)) if len(cells) == 2 else slack)
-    problem = Problem.of(cells, gamma, slack / part, about_mean=True)
-    free, mean = problem.free, float(part @ problem.free)
-    if (part * np.abs(free - mean)).max() <= slack:
-        return problem.certified(problem.idle(mean), iterations=0)
-    best, tried = problem.balanced(float(free.min()), float(free.max()))
-    return problem.certified(best, iterations=tried)
-
-
 @dataclass(frozen=True, eq=False)
 class Trial:
     """Offsets and means at one ``rho``, how fast offsets fall with the means, and ``h = sum_k W_k t_k``."""
@@ -369,8 +287,6 @@ class Trial:
     rates: Floats
     falls: Floats
     """``offsets``, ``rates`` and ``falls``: shape (K,) each; an offset that is idle does not fall."""
-    level: float
-    """Offset of cells inside their bands."""
     pull: float
 
     def middle(self, other: Trial) -> Trial:
@@ -380,7 +296,7 @@ class Trial:
         def mixed(name: str) -> Any:
             return getattr(self, name) + share * (getattr(other, name) - getattr(self, name))
 
-        return Trial(mixed("rho"), mixed("offsets"), mixed("rates"), self.falls, mixed("level"), 0.0)
+        return Trial(mixed("rho"), mixed("offsets"), mixed("rates"), self.falls, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,8 +311,6 @@ class Problem:
     """``W``, shape (K,)."""
     free: Floats
     """Means at offset 0, shape (K,)."""
-    about_mean: bool
-    """Whether bands lie around the mean of all."""
     ratio: float = 1.0
     """Share of the centre from which the lower half of a band is counted."""
 
@@ -407,14 +321,13 @@ class Problem:
         gamma: float,
         bands: Floats,
         *,
-        about_mean: bool = False,
         ratio: float = 1.0,
     ) -> Problem:
         """Return the problem of cells."""
         _check_gamma(gamma)
         mass = np.array([cell.total for cell in cells])
         free = np.array([cell.reached(0.0, 0.0, gamma)[0] for cell in cells])
-        return cls(tuple(cells), gamma, bands, mass, free, about_mean, ratio)
+        return cls(tuple(cells), gamma, bands, mass, free, ratio)
 
     def ends(self) -> tuple[float, float]:
         """Return the greatest centre at which no lower edge holds without offsets, and the least without upper ones."""
@@ -432,41 +345,22 @@ class Problem:
     def idle(self, rho: float) -> Trial:
         """Return the trial without offsets."""
         none = np.zeros(self.mass.size)
-        return Trial(rho, none, self.free, none, 0.0, 0.0)
-
-    def _level(self, rho: float) -> tuple[float, Floats, float]:
-        """Return the offset of cells inside their bands, all means there, and how fast it falls with ``rho``."""
-        if not self.about_mean:
-            return 0.0, self.free, 0.0
-        means, fall = self.free, 0.0
-
-        def excess(nu: float) -> tuple[float, float]:
-            nonlocal means, fall
-            means, on_ramp = np.transpose([cell.reached(nu, 0.0, self.gamma) for cell in self.cells])
-            inside = np.abs(means - rho) < self.bands
-            slope = float(self.mass @ (on_ramp * inside)) / self.gamma
-            fall = float(self.mass @ inside) / slope if slope else math.inf
-            return float(self.mass @ (self.within(means, rho) - rho)), slope
-
-        low = min(float(cell.scores[0]) for cell in self.cells) - self.gamma
-        high = max(float(cell.scores[-1]) for cell in self.cells)
-        nu = falling_root(excess, low, high, near=SAME_RATE * self.mass.sum())
-        return nu, means, fall
+        return Trial(rho, none, self.free, none, 0.0)
 
     def at(self, rho: float, near: Trial | None = None) -> Trial:
         """Return the trial at ``rho``; a trial near by gives Newton's method its start."""
-        level, means, fall = self._level(rho)
+        means = self.free
         rates = self.within(means, rho)
-        offsets, falls = np.full(rates.size, level), np.full(rates.size, fall)
+        offsets, falls = np.zeros(rates.size), np.zeros(rates.size)
         for k in np.flatnonzero(np.abs(rates - means) > SAME_RATE).tolist():
             guess = None
             if near is not None:
                 rise = float(rates[k] - near.rates[k])
                 guess = float(near.offsets[k] - near.falls[k] * rise) if rise else float(near.offsets[k])
             t, falls[k] = self.cells[k].locate(float(rates[k]), self.gamma, guess)
-            # a flat piece may hold the level: the sign of what is added says which part of it counts
-            offsets[k] = max(t, level) if rates[k] < means[k] else min(t, level)
-        return Trial(rho, offsets, rates, falls, level, math.fsum(self.mass * self.moves(offsets) * offsets))
+            # a flat piece may hold 0: the sign of what is added says which part of it counts
+            offsets[k] = max(t, 0.0) if rates[k] < means[k] else min(t, 0.0)
+        return Trial(rho, offsets, rates, falls, math.fsum(self.mass * self.moves(offsets) * offsets))
 
     def balanced(self, low: float, high: float) -> tuple[Trial, int]:
         """Return the trial in ``low <= rho <= high`` without pull, and how many were made."""
@@ -493,12 +387,11 @@ class Problem:
     def certified(self, trial: Trial, *, given: bool = False, iterations: int) -> RampSolution:
         """Return the trial with its last digits, its value and the proof of its optimality.
 
-        With ``y = t - nu`` the gap is ``sum_k W_k (d_k |y_k| - t_k (m_k - c_k rho))``, plus what an unbalanced pull may
-        gain over [0, 1].
+        The gap is ``sum_k W_k (d_k |t_k| - t_k (m_k - c_k rho))``, plus what an unbalanced pull may gain over [0, 1].
         """
         cells, gamma, rho = self.cells, self.gamma, trial.rho
         places = [
-            _settle(cell, t, rate, gamma) if t != trial.level else _Place(t, 0.0, rate)
+            _settle(cell, t, rate, gamma) if t else _Place(t, 0.0, rate)
             for cell, t, rate in zip(cells, trial.offsets.tolist(), trial.rates.tolist(), strict=True)
         ]
         offsets, remainders, rates = (np.array(part) for part in zip(*places, strict=True))
@@ -506,24 +399,14 @@ class Problem:
             cell.objective(p.offset, p.remainder, gamma) for cell, p in zip(cells, places, strict=True)
         )
         t = offsets + remainders
-        y = t - trial.level
-        paid = np.where(y != 0, np.abs(y), 0.0) * np.where(
-            y != 0, self.bands, 0.0
-        )  # an infinite band may be idle
+        paid = np.abs(t) * np.where(t != 0, self.bands, 0.0)  # an infinite band may be idle
         moves = self.moves(t)
         pull = math.fsum(self.mass * moves * t)
         gap = math.fsum(self.mass * (paid - t * (rates - moves * rho))) + (
             0.0 if given else max(0.0, pull) - rho * pull
         )
-        rounding = np.array([cell.rounding(p.offset, gamma) for cell, p in zip(cells, places, strict=True)])
-        beyond_edges = np.abs(rates - self.within(rates, rho))
-        outside, promised = float((beyond_edges - rounding).max()), PROMISED_RATE
+        outside = float(np.abs(rates - self.within(rates, rho)).max())
         total = math.fsum(self.mass)
-        if self.about_mean:
-            part, promised = self.mass / total, PROMISED_COVARIANCE
-            mean = float(part @ rates)
-            beyond = part * (np.abs(rates - mean) - self.bands)
-            outside = max(float(beyond.max()), abs(mean - rho))
         scale = max(1.0, *(cell.largest for cell in cells))
         return RampSolution(
             offsets=locked(offsets),
@@ -532,7 +415,7 @@ class Problem:
             rates=locked(rates),
             objective=objective / total,
             gap=gap / total,
-            converged=bool(outside <= promised and abs(gap) <= PROMISED_GAP * scale * total),
+            converged=bool(outside <= PROMISED_RATE and abs(gap) <= PROMISED_GAP * scale * total),
             iterations=iterations,
         )
 

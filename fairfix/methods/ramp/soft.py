@@ -6,7 +6,7 @@ weighted by it,
 .. math:: m_k(q) = \frac{\sum_i w_i z_{ik} e_i q_i}{\sum_i w_i z_{ik} e_i}, \qquad |m_k(q) - \rho| \le \epsilon / 2 ,
 
 which is linear in ``q``, so that the optimum is ``clip((f - e sum_k u_k z_k)/gamma, 0, 1)``: a row pays the mean of its
-groups' multipliers (:func:`fairfix.optim.pairs.solve_soft`). Selection rates have ``e = 1``, true positive rates ``e =
+groups' multipliers (:mod:`fairfix.optim.bands`). Selection rates have ``e = 1``, true positive rates ``e =
 eta``, the probability of label 1, and false positive rates ``1 - eta``; equalized odds have both of the last.
 
 Weighted rates are those of the true groups where the probabilities are right and, among rows of equal probabilities,
