@@ -1,8 +1,8 @@
 r"""The exact ramp: points get shares in [0, 1] while the mean shares of their cells stay close together.
 
 A *cell* is a group of points under one common mean constraint. Point ``i`` of cell ``k`` has a score ``f_i``, a
-weight ``w_i > 0`` and gets a share ``q_i``. With ``m_k`` the mean share of cell ``k``, ``W_k`` its weight and ``d`` half
-of the slack, the problem is
+weight ``w_i > 0`` and gets a share ``q_i``. With ``m_k`` the mean share of cell ``k``, ``W_k`` its weight and ``d``
+half of the slack, the problem is
 
 .. math::
     \min_{q, \rho} \sum_i w_i \left(\tfrac{\gamma}{2} q_i^2 - f_i q_i\right)
