@@ -9,7 +9,9 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
-from fairfix.optim.bands import Bands, solve_ramps, solve_thresholds
+from fairfix.optim.band_ramps import solve_ramps
+from fairfix.optim.band_thresholds import solve_thresholds
+from fairfix.optim.bands import Bands
 from fairfix.optim.ramp import Cell, solve
 
 from tests.strategies import examples

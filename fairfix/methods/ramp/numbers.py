@@ -29,7 +29,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import alike_for_all, proven_trace
 from fairfix.models.predictors import NumberRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.optim.bands import Bands, Ramps, solve_ramps
+from fairfix.optim.band_ramps import Ramps, solve_ramps
+from fairfix.optim.bands import Bands
 
 if TYPE_CHECKING:
     from fairfix.data.table import Table

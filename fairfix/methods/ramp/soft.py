@@ -44,7 +44,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.optim.bands import Bands, Ramps, solve_ramps
+from fairfix.optim.band_ramps import Ramps, solve_ramps
+from fairfix.optim.bands import Bands
 from fairfix.optim.monotone import isotonic
 from fairfix.optim.piecewise import Piecewise
 

@@ -18,7 +18,9 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.optim.bands import Bands, solve_ramps, solve_thresholds
+from fairfix.optim.band_ramps import solve_ramps
+from fairfix.optim.band_thresholds import solve_thresholds
+from fairfix.optim.bands import Bands
 from fairfix.optim.piecewise import Piecewise
 from fairfix.optim.ramp import Cell, solve
 from fairfix.optim.windows import solve_points
