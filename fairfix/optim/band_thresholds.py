@@ -210,9 +210,9 @@ def _nearest(curve: _Curve, own: Mixture) -> Mixture:
     return nearest
 
 
-def _mean(values: Floats, own: Mixture) -> float:
+def _mean(numbers: Floats, own: Mixture) -> float:
     """Return the mean of a mixture."""
-    return sum(float(values[at]) * part for at, part in own.items())
+    return sum(float(numbers[at]) * part for at, part in own.items())
 
 
 def _more(curve: _Curve, places: Ints, own: Mixture, asked: int) -> Ints:

@@ -36,7 +36,8 @@ the multipliers alone, so a certificate does not trust the solver.
 References
 ----------
 I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021), theorem
-3 and appendix E.1, for the form of ``q``. M. Hardt, E. Price and N. Srebro, *Equality of opportunity in supervised learning* (2016), for thresholds.
+3 and appendix E.1, for the form of ``q``. M. Hardt, E. Price and N.
+Srebro, *Equality of opportunity in supervised learning* (2016), for thresholds.
 """
 
 from __future__ import annotations
