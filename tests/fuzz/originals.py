@@ -210,7 +210,7 @@ def _of_counts(name: str) -> Original:
         "--protected",
         COUNTED[name].columns.protected[0],
     )
-    prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[3:])
+    prove = ("repair", f"../{name}.counts", "--holdout", "FILE", *fit[2:])
     audit = ("audit", "FILE")
     return Original(
         "counts",

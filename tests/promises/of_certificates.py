@@ -178,6 +178,7 @@ def certificate_of_the_log_loss(rng: np.random.Generator, shell: Shell) -> Tried
     fit = split_rows(table, np.random.default_rng(0).spawn(2)[0], validation=0.0, holdout=HOLDOUT).fit
     Z, label = (X[fit] - X[fit].mean(axis=0)) / X[fit].std(axis=0), y[fit]
     Z = np.hstack([Z, *map(_natural, Z.T)]) if basis == "splines" else Z
+    Z = np.hstack([Z, np.eye(groups)[code[fit]]])  # a rule that uses the group learns from it too
     v, b, P, center = (
         cvxpy.Variable(Z.shape[1]),
         cvxpy.Variable(),

@@ -93,7 +93,7 @@ def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tri
     constraint = ("equal_opportunity", "predictive_equality", "equalized_odds")[int(rng.integers(3))]
     groups, tells = int(rng.integers(2, 4)), ("half", "all")[int(rng.integers(2))]
     frame = features(rng, int(rng.integers(600, 2000)), groups, tells)
-    slack, how = float(rng.choice([0.0, 0.05])), ("recorded", "estimated")[int(rng.integers(2))]
+    slack, how = float(rng.choice([0.0, 0.05])), ("used", "unused")[int(rng.integers(2))]
     asked = ("--protected", "race", "--id", "id", "--features", "x1,x2", "--method", "logloss")
     told = ("--constraint", constraint, "--slack", slack, "--group", how, "-o", "r.fairfix")
     done = shell.run("repair", data := shell.write(frame), *asked, *told)
@@ -122,7 +122,7 @@ def gaps_within_strata(rng: np.random.Generator, shell: Shell) -> Tried:
     frame["town"] = np.array([f"t{k}" for k in range(towns)])[rng.integers(0, towns, len(frame))]
     if rng.random() < 0.3:  # a town of one group, where nothing is compared
         frame.loc[frame["town"] == "t1", "race"] = "g0"
-    slack, how = float(rng.choice([0.0, 0.05])), ("recorded", "estimated")[int(rng.integers(2))]
+    slack, how = float(rng.choice([0.0, 0.05])), ("used", "unused")[int(rng.integers(2))]
     strata = ("town",) if towns > 1 else ()
     asked = (
         "--protected",

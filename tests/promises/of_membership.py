@@ -188,6 +188,7 @@ def verdict_by_probabilities(rng: np.random.Generator, shell: Shell) -> Tried:
         return NOT_SAID
     sign, near = ("<=", 1) if kind == "difference" else (">=", -1)
     limit = float(rng.choice([high - 0.02 * near, true - 0.01 * near, low + 0.01 * near]))
+    limit = min(limit, 1.0)  # no ratio is larger, and a check that no value can meet is refused
     done, rows = audited(rng, shell, world, "--check", f"{rate}.{kind}.true_groups{sign}{limit!r}")
     assert done.result, done.err
     verdict = done.result["checks"][0]["verdict"]

@@ -671,7 +671,7 @@ def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureF
     assert "coin one chance for everybody" in " ".join(capsys.readouterr().out.split())
     assert run(["repair", "--method", "coin", "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "--chance NUMBER the chance that everybody gets. [default: 0.25]" in told
+    assert "--chance NUMBER The chance that everybody gets. [default: 0.25]" in told
     arguments = ["repair", str(sixth / "data.parquet"), "--protected", "race", "--method", "coin"]
     assert run([*arguments, "--chance", "0.5", "-o", artifact, "--no-config"]) == 0
     assert (
