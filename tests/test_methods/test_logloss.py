@@ -438,7 +438,10 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
         one["text"] for one in told["messages"] if one["text"].startswith("without 'race', on held-out")
     )
     assert f"log loss {held['log_loss']:.4f} instead of" in cost
-    assert f"demographic parity difference of randomized decisions {held[f'{PARITY} [race]']:.4f} instead of" in cost
+    assert (
+        f"demographic parity difference of randomized decisions {held[f'{PARITY} [race]']:.4f} instead of"
+        in cost
+    )
     assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
     assert cost in " ".join(
         capsys.readouterr().out.split()
