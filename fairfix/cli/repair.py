@@ -136,6 +136,10 @@ def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
     return type(chosen_method(name, {})[0]) if name else None
 
 
+FORMS = {"constraint": "NAME|CONDITION", "noise": "SPEC", "similar": "SPEC"}
+"""Parameter of methods -> its form in the help, where it is a text with a grammar."""
+
+
 @cache
 def method_options(only: str = "") -> tuple[click.Option, ...]:
     """Return one option per hyper-parameter, of one method or of all; methods that share a name share the option."""
@@ -154,9 +158,9 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
         if not users or name in SETTINGS:
             continue
         rules: list[Rule] = [part.metadata["rule"] for part in users.values()]
-        defaults = {str(part.default) for part in users.values()}
+        defaults = {_shown(part.default) for part in users.values()}
         common = len(users) == len(available())
-        metavar, text = _metavar(rules), f"{rules[0].help}."
+        metavar, text = _metavar(rules, FORMS.get(name, "TEXT")), f"{rules[0].help}."
         if text.partition(":")[0] not in rules[0].choices:  # else it begins with a value
             text = text[0].upper() + text[1:]
         if not (only or common):
@@ -229,10 +233,15 @@ def completed_options() -> list[click.Option]:
     ]
 
 
-def _metavar(rules: Sequence[Rule]) -> str:
+def _shown(default: object) -> str:
+    """Return a default as a person writes it."""
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _metavar(rules: Sequence[Rule], text: str) -> str:
     """Return how a hyper-parameter is written in the help, for all methods that have it."""
     words = [
-        word for rule in rules for word in rule.choices or (*rule.words, "TEXT" if rule.text else "NUMBER")
+        word for rule in rules for word in rule.choices or (*rule.words, text if rule.text else "NUMBER")
     ]
     one = "|".join(dict.fromkeys(words))
     return f"{one}[,...]" if any(rule.selectable for rule in rules) else one
