@@ -116,7 +116,7 @@ def test_the_help_of_a_method_has_its_parameters_and_no_others(method: str) -> N
     assert helped("repair", "x.csv", "--help-all", "--method", method).startswith(
         text.partition("\nOptions of all")[0]
     )
-    assert f"[default: {available()[method]().slack}]" in " ".join(own.split())
+    assert f"[default: {available()[method]().slack:g}]" in " ".join(own.split())
     assert not any(f"{other}:" in own for other in METHODS)
 
 
