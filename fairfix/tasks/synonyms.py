@@ -127,7 +127,7 @@ TERMS: Mapping[str, tuple[str, str]] = {
         "ppv.difference",
         "the label is independent of the group, given the decision",
     ),
-    "false positive rate parity, false positive rate difference": ("fpr.difference", ""),
+    "false positive rate parity, fpr parity, false positive rate difference": ("fpr.difference", ""),
     "fpr disparity, false positive rate disparity": ("fpr.ratio.to_reference", ""),
     "fnr disparity, false negative rate disparity": ("fnr.ratio.to_reference", ""),
     "tpr disparity, true positive rate disparity": ("tpr.ratio.to_reference", ""),
@@ -143,20 +143,20 @@ TERMS: Mapping[str, tuple[str, str]] = {
             "investigated; as a check, 'dp.ratio>=0.8'; `profile=ugesp` prints its table"
         ),
     ),
-    "disparate impact, disparate impact ratio, adverse impact, impact ratio": (
+    "disparate impact, disparate impact ratio, adverse impact, impact ratio, di": (
         "dp.ratio",
         (
             "compares the lowest with the highest selection rate; to compare every group with one of them: "
             "dp.ratio.to_reference"
         ),
     ),
-    "demographic parity difference, statistical parity difference, selection rate difference": (
+    "demographic parity difference, statistical parity difference, selection rate difference, spd": (
         "dp.difference",
         "largest minus smallest value, so it has no sign",
     ),
     "conditional statistical parity, conditional demographic parity": ("dp.difference.within_strata", ""),
     "equalised odds, disparate mistreatment": ("eo.difference", ""),
-    "average odds difference": (
+    "average odds difference, aod": (
         "eo.difference",
         "the nearest metric: it takes the larger of the two gaps; in their average, gaps of opposite sign cancel",
     ),
