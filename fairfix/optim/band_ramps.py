@@ -172,7 +172,8 @@ class _Point(NamedTuple):
     """
 
     q: Any
-    """Shares, shape (n,)."""
+    rest: Any
+    """``q`` and ``rest``: shares, and 1 less these, which keeps its digits near 0, shape (n,)."""
     centres: Any
     """Shape (J,)."""
     above: Any
@@ -194,7 +195,7 @@ class _Point(NamedTuple):
         centres = np.array([means[bands.centre == j].mean() for j in range(bands.centres)])
         edge = np.where(bands.tied, 0.0, scale)
         wide, outer = np.full(rows, 0.5), np.full(points, scale)
-        return cls(q, centres, wide, wide, edge, edge, outer, outer)
+        return cls(q, 1 - q, centres, wide, wide, edge, edge, outer, outer)
 
     def moved(self, step: float, change: _Point) -> _Point:
         """Return the point a step further."""
@@ -205,7 +206,7 @@ class _Point(NamedTuple):
         most = 1.0
         for value, by in (
             (self.q, change.q),
-            (1 - self.q, -change.q),
+            (self.rest, change.rest),
             (self.low, change.low),
             (self.high, change.high),
             *(
@@ -228,7 +229,7 @@ class _System:
         self.miss_above = centre + bands.half - means - at.above
         self.miss_below = means - ratio * centre + bands.half - at.below
         self.off = means - centre
-        self.inner = 1.0 / (problem.gamma + at.low / at.q + at.high / (1 - at.q))
+        self.inner = 1.0 / (problem.gamma + at.low / at.q + at.high / at.rest)
         self.by_above = np.where(self.loose, at.up / at.above, 0.0)
         self.by_below = np.where(self.loose, at.down / at.below, 0.0)
         stiff = self.by_above + self.by_below
@@ -252,14 +253,14 @@ class _System:
         """Return the mean product of slacks and multipliers, by mass."""
         bands, loose = self.problem.bands, self.loose
         edges = (at.above * at.up + at.below * at.down)[loose]
-        inner = bands.weights @ (at.q * at.low + (1 - at.q) * at.high) + bands.mass[loose] @ edges
+        inner = bands.weights @ (at.q * at.low + at.rest * at.high) + bands.mass[loose] @ edges
         return float(inner) / (2.0 + 2.0 * float(bands.mass[loose].sum()))
 
     def direction(self, ahead: _Point, aim: float = 0.0) -> _Point:
         """Return the change that makes all products ``aim``, given the change ``ahead`` for terms of second order."""
         at, bands, loose, ratio = self.at, self.problem.bands, self.loose, self.problem.bands.ratio
-        q, other = at.q, 1 - at.q
-        low, high = aim - ahead.q * ahead.low, aim + ahead.q * ahead.high
+        q, other = at.q, at.rest
+        low, high = aim - ahead.q * ahead.low, aim - ahead.rest * ahead.high
         above = (aim - ahead.above * ahead.up) / at.above - self.by_above * self.miss_above
         below = (aim - ahead.below * ahead.down) / at.below - self.by_below * self.miss_below
         lift, pull = above - below, above - ratio * below
@@ -295,6 +296,7 @@ class _System:
         )
         return _Point(
             dq,
+            -dq,
             moved,
             np.where(loose, to_above, 0.0),
             np.where(loose, to_below, 0.0),
