@@ -111,18 +111,22 @@ def test_ramps_are_optimal_by_their_multipliers(family: str) -> None:
         assert worth - lowest <= 2e-9, seed
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
-def test_probabilities_of_zero_and_one(gamma: float) -> None:
-    """Points that no multiplier moves, and points that count for one rate only, leave the solver its digits."""
-    for seed in range(examples(60)):
+@pytest.mark.parametrize("gamma", GAMMAS[:3])
+def test_small_groups_and_sure_labels(gamma: float) -> None:
+    """Groups of next to no weight, and probabilities of 0 and 1, leave the solvers their digits.
+
+    A group of weight 1e-4 has two multipliers of 1e4 that nearly cancel, which leaves too few digits for ramps of 1e-6.
+    """
+    for seed in range(examples(90)):
         rng = np.random.default_rng(seed)
-        groups, eta = rng.integers(0, 3, 90), rng.choice([0.0, 1.0, 0.6], 90, p=rng.dirichlet([1, 1, 1]))
-        base = np.array([eta[groups == k].mean() for k in range(3)])[groups]
-        if not (base > 0).all() or not (base < 1).all():
-            continue
+        groups = np.concatenate([np.arange(4), rng.choice(4, 40, p=[0.6, 0.3, 0.09, 0.01])])
+        eta = rng.beta(2, 2, 44) if seed % 2 else rng.choice([0.0, 1.0, 0.6], 44)
+        eta = np.concatenate([np.full(4, 0.5), eta[4:]])
+        weights = rng.uniform(1, 20, 44) * np.array([1.0, 1.0, 0.1, 0.01])[groups]
+        base = (np.bincount(groups, weights * eta) / np.bincount(groups, weights))[groups]
         slopes = np.stack([eta / base, (1 - eta) / (1 - base)], axis=1)
         for kinds in ([0], [1], [0, 1]):
-            bands = Bands.of_groups(np.stack([groups] * len(kinds), axis=1), 0.05, None, slopes[:, kinds])
+            bands = Bands.of_groups(np.stack([groups] * len(kinds), axis=1), 0.05, weights, slopes[:, kinds])
             assert solve_ramps(2 * eta - 1, bands, gamma).converged, (seed, kinds)
             assert solve_thresholds(2 * eta - 1, bands, groups).converged, (seed, kinds)
 

@@ -204,7 +204,7 @@ def test_sarif_tells_of_what_did_not_pass(result: dict[str, Any]) -> None:
 
 
 def test_hostile_names_are_neither_links_nor_placeholders() -> None:
-    hostile = audited("dp.difference<=0.01", "selection_rate.max<=2")
+    hostile = audited("dp.difference<=0.01", "selection_rate.max<=1")
     hostile["checks"][0]["groups"] = ["[x](https://example.org)", "{0}"]
     text = json.loads(renderer("sarif")(hostile))["runs"][0]["results"][0]["message"]["text"]
 

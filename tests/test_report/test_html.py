@@ -374,7 +374,7 @@ def test_a_group_called_like_a_verdict_is_none() -> None:
         "score": pa.array(np.linspace(0, 1, 200)),
     }
     reading = Reading(Columns(("g",), label="label", score="score"))
-    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=2"),))))
+    result = audit_dict(audit(data, reading, Settings(checks=(Check.parse("dp.difference<=1"),))))
     assert len(re.findall('class="mark', renderer("html")(result))) == 2  # of the whole, and of the check
     plain, coloured = (renderer("text")(result, color=colour) for colour in (False, True))
     assert plain.count("PASS") > 3
