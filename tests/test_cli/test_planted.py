@@ -87,7 +87,10 @@ def clone(ready: Path, tmp_path: Path) -> Path:
 CLUSTER = ("--cluster", "local:2")
 LINES = {
     **{
-        f"{name} {option}": (*RUNS[name], *said_of(option, "new.parquet" if name == "predict" else "new.txt"))
+        f"{name} {option}": (
+            *RUNS[name],
+            *said_of(option, {"predict": "new.parquet", "repair": "new.fairfix"}.get(name, "new.txt")),
+        )
         for name, option in OUTPUTS
     },
     **{f"{name} --help": (name, "--help") for name in COMMANDS},

@@ -42,6 +42,7 @@ LINES = {
     "repair": ("d.parquet", "--protected", "race", "--method", "ramp", "-o", "new.fairfix"),
     "compare": ("d.parquet", "--protected", "race", "--methods", "ramp"),
     "predict": ("r.fairfix", "d.parquet", "-o", "new.parquet"),
+    "count": ("d.parquet", "--protected", "race", "-o", "new.counts"),
 }
 CALLS: dict[str, Any] = {"audit": fairfix.audit, "repair": fairfix.repair, "compare": fairfix.compare}
 NOT_NUMBERS = ("nan", "true", "2020-01-01", "2020-01-01T10:00:00Z", "10:00:00", '"x"', '""', "-1e400")

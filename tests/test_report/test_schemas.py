@@ -55,7 +55,7 @@ def result() -> dict[str, Any]:
         "dp.difference<=0.1",
         "ks<=0.1",
         "auc.difference<=0.06",
-        "selection_rate.max<=2",
+        "selection_rate.max<=1",
         "dp.ratio[g]>=0.5",
     )
     checks = tuple(Check.parse(text) for text in texts)
