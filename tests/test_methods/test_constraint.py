@@ -70,6 +70,13 @@ HELD: dict[str, tuple[tuple[str, ...], str, tuple[str, ...], float]] = {
         ("race",),
         0.02,
     ),
+    "dp.ratio[each]>=0.9": ((*RAMP, *BOTH), "selection_rate.ratio.between_groups", ("race", "sex"), 0.9),
+    "eo.difference[each]<=0.03": (
+        (*RAMP, *BOTH),
+        "equalized_odds.difference.between_groups",
+        ("race", "sex"),
+        0.03,
+    ),
     "dp.ratio>=0.8": ((*RAMP, *RACE), "selection_rate.ratio.between_groups", ("race",), 0.8),
     "tpr.ratio>=90%": ((*RAMP, *RACE), "true_positive_rate.ratio.between_groups", ("race",), 0.9),
     "dp.covariance<=0.01": ((*RAMP, *RACE), "selection_rate.covariance.to_overall", ("race",), 0.01),

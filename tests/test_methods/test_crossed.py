@@ -23,6 +23,8 @@ WAYS: list[dict[str, Any]] = [
     {"slack": 0.05, "gamma": 0.2, "shape": "centred"},
     {"constraint": "equal_opportunity[each]", "calibrate": "none"},
     {"constraint": "predictive_equality[each]", "calibrate": "none", "slack": 0.02},
+    {"constraint": "equalized_odds[each]", "calibrate": "none", "slack": 0.02},
+    {"constraint": "dp.ratio[each]>=0.8"},
 ]
 EACH: dict[str, Any] = {"protected": ["race", "sex"], "method": "ramp", "constraint": "dp[each]"}
 CORNER = ("c", "m")

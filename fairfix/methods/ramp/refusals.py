@@ -47,13 +47,8 @@ def _check_ratio(method: Ramp) -> None:
 def _check_each(method: Ramp) -> None:
     """Raise a UsageError where something does not go with groups that overlap."""
     asked = f"ramp: `constraint={method.constraint}`: [each] cannot be combined with"
-    if method.goal in ("equalized_odds", "covariance"):
-        raise UsageError(
-            f"{asked} {method.goal}; use demographic_parity, equal_opportunity or predictive_equality, or leave "
-            "out [each]"
-        )
-    if method.wanted.least:
-        raise UsageError(f"{asked} a ratio; limit the difference, or leave out [each]")
+    if method.goal == "covariance":
+        raise UsageError(f"{asked} covariance; limit the difference, or leave out [each]")
     if method.rho != "joint":
         raise UsageError(
             f"{asked} `rho={method.rho}`, since it finds the rates of each column; leave out `rho`"
