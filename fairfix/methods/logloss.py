@@ -121,9 +121,7 @@ class LogLoss(Learning):
     criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
 
     constraint: str = param(
-        CRITERIA[0],
-        f"constraint to meet: {', '.join(CRITERIA)}, or a condition such as tpr.difference<=0.02",
-        text=True,
+        CRITERIA[0], f"constraint: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
     )
     group: str = group_param("used", "unused")
     holds: str = param(
