@@ -452,11 +452,9 @@ class Game:
 
 
 @once_per_problem
-def _unconstrained(
-    problem: RepairProblem, constraint: str, basis: str, intercept: str, l2: float
-) -> Solution:
+def _unconstrained(problem: RepairProblem, goal: str, basis: str, intercept: str, l2: float) -> Solution:
     """Return the solution where rates may differ by anything, with which the fit for every slack begins."""
-    method = LogLoss(constraint=constraint, learner=f"linear(basis={basis},intercept={intercept})")
+    method = LogLoss(constraint=goal, learner=f"linear(basis={basis},intercept={intercept})")
     return Game(method, problem, label_of(problem)).solve(l2, math.inf)
 
 
