@@ -83,8 +83,8 @@ class Ramp(Repairer):
 
     name: ClassVar[str] = "ramp"
     summary: ClassVar[str] = (
-        "randomized threshold per group on trained scores: demographic parity, covariance, equal opportunity, "
-        "predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
+        "randomized thresholds per group for a trained model's scores: demographic parity, covariance, equal "
+        "opportunity, predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True

@@ -95,7 +95,7 @@ class Sensei(Learning):
 
     name: ClassVar[str] = "sensei"
     summary: ClassVar[str] = (
-        "individual fairness: the same score for people who differ only in what does not count"
+        "individual fairness: the same score for people who differ only in attributes that must not matter"
     )
     criterion: ClassVar[str] = "decision_flips.under_flips"
     learns: ClassVar[bool] = True
