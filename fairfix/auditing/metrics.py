@@ -377,7 +377,7 @@ _ENTRIES: tuple[Metric, ...] = (
     Metric(
         name="ks",
         title="KS distance",
-        phrase="the fraction of scores up to one value",
+        phrase="the fraction of scores up to a given value",
         percent=True,
         formula="largest distance between distribution functions of the score",
         needs=("score",),

@@ -205,8 +205,8 @@ def of_left_out(left_out: Sequence[LeftOut], candidates: int) -> Iterator[Note]:
         counts = Counter(one.reason for one in left_out)
         words = ", ".join(f"{counts[reason]} {text}" for reason, text in PLURALS.items() if counts[reason])
         yield Note(
-            f"{len(left_out)} of {candidates} columns are left out of the features: {words}. The report names each; "
-            "`features` names the columns to use",
+            f"{len(left_out)} of {candidates} columns are left out of the features: {words}. The report lists them; "
+            "to choose the columns to use, give `features`",
             "left_out",
         )
 

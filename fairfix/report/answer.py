@@ -240,8 +240,9 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
     if of.metric == "ks":
         pair = names if of.scope != "to_overall" else f"{names} and all rows"
         at = f", at score {one['at_score']:.4g}" if one.get("at_score") is not None else ""
+        below = "the fraction of scores up to that score" if at else phrase
         text = (
-            f"the scores of {pair} are furthest apart{at}: {phrase} differs by {amounts.gap(value)}{interval}"
+            f"the scores of {pair} are furthest apart{at}: {below} differs by {amounts.gap(value)}{interval}"
         )
     elif of.of_classes:
         mean = of.scope.partition("_")[0].replace("rms", "root mean square")

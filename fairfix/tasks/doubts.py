@@ -282,8 +282,8 @@ def of_rounding(
     what = "leaves the gap" if kept else f"exceeds {asked.limit}"
     yield Caution(
         f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.value:.4f} on the training "
-        f"rows; on held-out rows it was {before.value:.4f} and is {after.value:.4f}, where randomized decisions leave "
-        f"{drawn:.4f}: use `decisions=randomized`",
+        f"rows; on held-out rows it is {after.value:.4f} ({before.value:.4f} before the repair), and would be "
+        f"{drawn:.4f} with randomized decisions: use `decisions=randomized`",
         "rounding",
     )
 

@@ -271,7 +271,7 @@ def test_rounding_that_undoes_the_repair_is_told(
     found = list(of_rounding(asked, *values, step=0.01, drawn=drawn))
 
     assert [n.code for n in found] == ([] if told is None else ["rounding"])
-    gaps = f"is {fitted:.4f} on the training rows; on held-out rows it was {before:.4f} and is {after:.4f}, where"
+    gaps = f"is {fitted:.4f} on the training rows; on held-out rows it is {after:.4f} ({before:.4f} before the repair)"
     assert all(f"rounding {told}:" in n and gaps in n for n in found)
 
 

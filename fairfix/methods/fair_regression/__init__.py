@@ -109,7 +109,7 @@ class FairRegression(Learning, Searched, Promised):
         "reduction": Reduction,
         "bounded_group_loss": GroupLoss,
     }
-    rivals: ClassVar = {"": {}, "group seen": {"group": "used"}}
+    rivals: ClassVar = {"": {}, "group used": {"group": "used"}}
 
     criteria: ClassVar = {
         "ks.to_overall": "statistical_parity",
