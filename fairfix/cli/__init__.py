@@ -40,7 +40,7 @@ COMMANDS = {
     "audit": "Measure how a model treats groups, and check it against limits.",
     "repair": "Fit a repaired predictor and evaluate it on held-out rows.",
     "compare": "Compare repair methods over a range of allowed gaps, or two models.",
-    "count": "Count rows, to audit and repair without them, or many files as one.",
+    "count": "Save counts of rows, to audit or repair without the rows themselves.",
     "predict": "Apply a repaired predictor to new rows.",
     "export": "Export a repaired predictor to SQL, ONNX, Python or JSON.",
     "inspect": "Show what a repaired predictor or a counts file contains.",
@@ -297,7 +297,7 @@ _STOP = _Stop()
 
 STOPS = {
     ExitStatus.INTERRUPTED: "interrupted",
-    ExitStatus.STOPPED: "asked to stop",
+    ExitStatus.STOPPED: "terminated",
     ExitStatus.HUNG_UP: "the terminal was closed",
 }
 """Status after a signal -> what is said of it."""

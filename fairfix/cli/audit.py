@@ -37,7 +37,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit loans.parquet --protected race --check 'dp.difference<=0.1'
     fairfix audit north.counts south.counts --out html=audit.html
 
-    DATA is a file with a table, a folder, a quoted pattern, a URL, a database, or - for standard input. It may also be
+    DATA is a table file, a folder, a quoted file pattern, a URL, a database, or - for standard input. It may also be
     one or more files of 'fairfix count', which are added up. Put a column name that contains a comma into double
     quotes, inside the quotes of the shell. 'fairfix explain WORD' explains a check or a term.
     """

@@ -36,10 +36,10 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix compare loans.parquet --protected race --slacks 0.01,0.05
     fairfix compare loans.parquet --protected race --score new --baseline old
 
-    All repairs are fitted on the same rows and evaluated on the same held-out rows. Nothing is checked, and no artifact
-    is written: use the method and the slack that you choose with 'fairfix repair'.
+    All repairs are fitted on the same rows and evaluated on the same held-out rows. The command checks no limits and
+    writes no artifact. Run 'fairfix repair' with the method and the slack that you choose.
 
-    With --baseline, compare shows two models on the same people and fits nothing.
+    With --baseline, the command compares two models on the same people and fits nothing.
     """
     settle(ctx)
     require_unsuppressed(ctx)

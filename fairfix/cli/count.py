@@ -21,7 +21,7 @@ from fairfix.tasks.request import CountRequest
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
-    """Count rows, and save the counts: a small file without rows.
+    """Save counts of rows, to audit or repair without the rows themselves.
 
     \b
     fairfix count north.parquet --protected race -o north.counts
@@ -29,8 +29,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit north.counts south.counts
     fairfix count north.counts south.counts -o all.counts
 
-    'fairfix audit' and 'fairfix repair' read counts as they read rows. Several files are added up. They must be
-    counted with the same columns, threshold and policies.
+    The file is small and contains no rows. 'fairfix audit' and 'fairfix repair' accept it in place of rows. They add
+    the counts of several files, which must have the same columns, threshold and policies.
     """
     settle(ctx)
     check_outputs(given)

@@ -41,7 +41,7 @@ def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
     fairfix explain ramp
 
     NAME is a metric, a comparison, a check, a method, an option, an exit status, the code of a message, a word of the
-    glossary, or another tool's word for one of these. Without NAME, all are listed.
+    glossary, or another tool's name for one of these. Without NAME, lists all of them.
     """
     from fairfix.tasks.explain import Explanation, explain, overview
 

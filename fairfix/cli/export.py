@@ -26,8 +26,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix export repaired.fairfix --to sql --dialect postgresql
     fairfix export repaired.fairfix --to python -o rule.py
 
-    The result runs without fairfix and agrees with 'fairfix predict'. A query or a model returns the probability. A
-    script also returns the decision. JSON also has test rows with their results, to check a reader of your own.
+    The result runs without fairfix and agrees with 'fairfix predict'. SQL and ONNX return the probability. Python
+    also returns the decision. JSON includes test rows with their results, to test your own implementation.
     """
     settle(ctx)
     check_outputs(given)

@@ -25,7 +25,7 @@ from fairfix.report.words import as_escape, harmless
     multiple=True,
     metavar="COLUMN",
     callback=column_names,
-    help="Protected column; repeat it, or separate names by commas.  [default: columns with usual names]",
+    help="Protected column; repeat it, or separate names with commas.  [default: columns with usual names]",
 )
 @option(
     "--label",
@@ -33,7 +33,7 @@ from fairfix.report.words import as_escape, harmless
     help="Observed outcome: 0/1, or name the positive values.  [default: found by name]",
 )
 @option("--score", metavar="COLUMN", help="Model score.  [default: found by name]")
-@option("--prediction", metavar="COLUMN", help="Decisions, 0/1; instead of a score, or in addition to it.")
+@option("--prediction", metavar="COLUMN", help="Decisions (0/1), instead of a score or in addition to it.")
 @option("--count", metavar="COLUMN", help="Column with the number of people in each row.")
 @option("--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="File to write.")
 @option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -42,8 +42,8 @@ from fairfix.report.words import as_escape, harmless
 def command(data: str, **given: Any) -> int:
     """Write a starter fairfix.toml for a data file.
 
-    'fairfix audit' runs with this file. Its comments describe the data and list possible protected columns. You
-    decide which of them matter and which checks apply: the file sets no limit.
+    'fairfix audit' reads its settings from this file. Comments in the file describe the data and list possible
+    protected columns. You decide which of them matter and which checks apply: the file sets no limit.
 
     \b
     fairfix init loans.parquet

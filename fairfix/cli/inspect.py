@@ -25,7 +25,7 @@ from fairfix.report.words import as_json, as_options, harmless, named, plain
 def command(artifact: str, format_: str, detail: bool, debug: bool) -> int:
     """Show what a repaired predictor or a counts file contains.
 
-    For a predictor, runs the rule on its test vectors, and no code from the file.
+    For a predictor, the command also checks that the rule reproduces its test vectors. It runs no code from the file.
 
     \b
     fairfix inspect repaired.fairfix

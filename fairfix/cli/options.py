@@ -157,7 +157,7 @@ def _standard_input() -> str | None:
         return None
 
 
-SEVERAL = "  Repeat, or separate by commas."
+SEVERAL = "  Repeat, or separate with commas."
 
 
 def options_of(kind: type[Request], *, several: bool = False) -> Decorator[Any]:

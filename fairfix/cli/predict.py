@@ -40,14 +40,15 @@ if TYPE_CHECKING:
     "-o",
     type=click.Path(),
     common=True,
-    help="Parquet, CSV or Arrow file to write: the rows, with the predictions. A folder gets a file for each file of "
+    help="Parquet, CSV or Arrow file for the rows and their predictions. A folder gets one file for each file of "
     "data; duckdb:///FILE#TABLE and postgresql://HOST/DATABASE#TABLE are new tables.  [default: -, CSV to standard "
     "output]",
 )
 @option(
     "--cluster",
     metavar="ADDRESS",
-    help="Address of a Dask scheduler whose workers write the files of a folder; local:4 starts 4 processes here.",
+    help="Address of a Dask scheduler whose workers write the files of a folder; local:4 starts 4 processes on this "
+    "machine.",
 )
 @dry_run_option
 @verbose_option
@@ -61,8 +62,8 @@ def command(ctx: click.Context, /, **given: Any) -> int:
 
     Rows keep their order and get three columns: p_positive, the probability of a positive decision; decision, 0 or 1;
     and randomized, whether the decision was drawn at random. Methods that repair values write prediction instead of
-    p_positive, and for regression no decision. A random draw depends only on the row ID, not on the batch or its order.
-    Without an ID, equal rows are told apart by their order.
+    p_positive. For regression, they write no decision. A random draw depends only on the row ID, not on the other rows
+    or their order. Without an ID, identical rows get separate draws, by their order.
 
     \b
     fairfix predict repaired.fairfix 'parts/*.parquet' -o decided/
@@ -72,7 +73,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     \b
     fairfix predict repaired.fairfix duckdb:///b.db#new -o duckdb:///b.db#decided
 
-    creates a new table, completely or not at all. It never changes an existing table.
+    creates a new table. If that fails, no table remains. An existing table is never changed.
 
     \b
     fairfix predict repaired.fairfix new.csv | head

@@ -114,7 +114,10 @@ class RepairCommand(SectionedCommand):
         more = f" 'fairfix explain {named.name}' lists its settings for --set." * has_settings
         formatter.write_paragraph()
         with formatter.indentation():
-            formatter.write_text(f"Repair by the method {named.name}: {named.summary}.{more}")
+            formatter.write_text(f"Repair with the method {named.name}.{more}")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{named.summary[0].upper()}{named.summary[1:]}.")
 
     def format_common(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the common options; of a method, only their names, which leaves room for its own."""
@@ -124,7 +127,7 @@ class RepairCommand(SectionedCommand):
         helps = {*ctx.help_option_names, *HELP_ALL.opts}
         names = [max(one.opts, key=len) for one in self.others(ctx) if is_common(one)]
         listed = ", ".join(name for name in names if name not in helps)
-        rows = [("fairfix repair --help", f"Explains {listed}."), ("--help-all", str(HELP_ALL.help))]
+        rows = [("fairfix repair --help", f"Show the help for {listed}."), ("--help-all", str(HELP_ALL.help))]
         write_section(formatter, "Options of all methods", rows)
 
 
@@ -135,6 +138,15 @@ def _method_of_help(ctx: click.Context) -> type[Repairer] | None:
     name = ctx.meta.get("fairfix.method")
     return type(chosen_method(name, {})[0]) if name else None
 
+
+ABOUT = {
+    "constraint": "Fairness constraint; the choice",
+    "group": "Use of the protected group in predictions; the choice",
+    "solver": "Algorithm of the fit; the choice",
+    "decisions": "Randomized or deterministic decisions; the effect",
+    "learner": "Model to learn; the choice",
+}
+"""Parameter of several methods -> the start of its help, where each method has its own."""
 
 FORMS = {"constraint": "NAME|CONDITION", "noise": "SPEC", "similar": "SPEC"}
 """Parameter of methods -> its form in the help, where it is a text with a grammar."""
@@ -166,7 +178,11 @@ def method_options(only: str = "") -> tuple[click.Option, ...]:
         if not (only or common):
             whose = f"({', '.join(users)})."
             is_shared = len({rule.help for rule in rules}) == 1
-            text = f"{text[:-1]} {whose}" if is_shared else f"Depends on the method {whose}"
+            text = (
+                f"{text[:-1]} {whose}"
+                if is_shared
+                else f"{ABOUT.get(name, 'Setting that')} depends on the method {whose}"
+            )
         if len(metavar) > LONG:
             text += f"  One of {metavar.replace('|', ', ')}." if only else ""
             metavar = "CHOICE"
@@ -310,7 +326,7 @@ def command(ctx: click.Context, /, **_: Any) -> int:
     fairfix repair loans.parquet --method robust --protected race --noise n.csv
     fairfix repair a.counts --method ramp --holdout b.counts
 
-    Writes one file that 'fairfix predict' applies to new rows. Several protected columns are repaired together, for
+    The repair is one file, which 'fairfix predict' applies to new rows. With several protected columns, it aims at
     parity between their intersections. Checks apply to the repaired decisions on held-out rows.
     """
     from fairfix.report import format_of

@@ -55,8 +55,8 @@ def group_param(default: str, *others: str) -> Any:
     """Return the hyper-parameter that says whether rules use the protected group when they predict."""
     return param(
         default,
-        "protected group at predict time: used, so predictions need its columns, or unused"
-        + "; auto: used by solvers that adjust scores by group" * (default == "auto"),
+        "use of the protected group in predictions: used, so predictions need its columns, or unused"
+        + "; auto: used with solvers that adjust scores by group" * (default == "auto"),
         choices=(default, *others),
     )
 
@@ -149,7 +149,7 @@ class Repairer(Constrained):
     """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
 
     slack: float = param(
-        0.0, "largest allowed gap between two groups, in the method's criterion", at_least=0.0
+        0.0, "largest allowed gap between two groups, in the unit of the method's criterion", at_least=0.0
     )
 
     def __post_init__(self) -> None:

@@ -100,7 +100,7 @@ def learner_param(forms: Mapping[str, Form] = LEARNERS, default: str = "linear")
         str(Spec(name, tuple((one, of.default) for one, of in form.keys.items()), frozenset(form.keys)))
         for name, form in forms.items()
     )
-    python = "; in Python also an estimator, or the import path of one" if len(forms) > 1 else ""
+    python = ". In Python also an estimator or its import path" if len(forms) > 1 else ""
     rule = LearnerRule(
         f"model to learn, with its settings and their defaults: {listed}{python}",
         choices=tuple(forms),

@@ -331,7 +331,9 @@ def _cost(table: Sequence[Json], confidence: str, *, proven: bool) -> str:
         old, new = row["before"]["value"], row["after"]["value"]
         before, after = write(old), write(new)
         way = f"{'rises' if new > old else 'falls'} from {before} to {after}"
-        parts.append(f"{METRICS[name].title} {way if before != after else f'stays at {before}'}{ends}")
+        parts.append(
+            f"{'the ' * bool(parts)}{METRICS[name].title} {way if before != after else f'stays at {before}'}{ends}"
+        )
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
@@ -339,7 +341,7 @@ def _cost(table: Sequence[Json], confidence: str, *, proven: bool) -> str:
 def _needs(result: Json, randomized: float) -> str:
     """Return what is needed at predict time, and what the law may have to say."""
     requires = result["requires"]
-    text = f"To predict, it needs the columns {', '.join(requires['columns'])}"
+    text = f"To predict, the repair needs the columns {', '.join(requires['columns'])}"
     if requires["model_file"]:
         text += " and the model file"
     if requires["protected_at_predict"]:

@@ -164,7 +164,9 @@ def open_data(
         raise ColumnError("this needs labels; name the column with `label=COLUMN`", guide())
     own = of_predict(source.schema)
     for part, name in inferred.items():
-        log.info("%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "by its name")
+        log.info(
+            "%s is column %r (%s)", part, name, "of 'fairfix predict'" if name in own else "found by name"
+        )
     options: dict[str, Any] = {name: getattr(request, name) for name in READ_AS}
     if many:
         options["task"] = "classification"  # of each class and the rest

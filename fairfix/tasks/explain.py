@@ -45,9 +45,9 @@ LABELS_OF: Mapping[str, str] = {
 """Task -> its labels."""
 
 INTERVALS: Mapping[str, str] = {
-    "rates": "Clopper-Pearson; Šidák over the groups of a table",
-    "weighted rates": "the same with the effective number of rows: Korn and Graubard's, at most Kish's `(Σw)² / Σw²`",
-    "weighted means": "the same as means, with the effective number of rows of the linearised variance, at most Kish's",
+    "rates": "Clopper-Pearson, with a Šidák correction for the groups of a table",
+    "weighted rates": "the same, with the effective sample size of Korn and Graubard, at most Kish's `(Σw)² / Σw²`",
+    "weighted means": "the same as means, with the effective sample size of the linearized variance, at most Kish's",
     "difference, ratio of two groups": "Newcombe's hybrid (MOVER) on those limits; ratios on the log scale",
     "largest difference": "lower end: Bonferroni over the ordered pairs; upper end: no correction needed",
     "to overall": "the group against all other rows, scaled by the fraction of rows outside the group, which is "
@@ -193,7 +193,7 @@ def _method(name: str, text: str) -> Explanation:
         ("needs", "; ".join(needs)),
         ("labels", " or ".join(LABELS_OF[task] for task in method.tasks)),
         ("slack bounds", f"{method.criterion}, by default: {Comparison.parse(method.criterion).definition}"),
-        ("strata", "repaired within each stratum" if method.knows_strata else "not supported"),
+        ("strata", "each stratum is repaired separately" if method.knows_strata else "not supported"),
     ]
     if method.solvers:
         lines.append(("solvers", ", ".join(dict(method.rules())["solver"].choices)))

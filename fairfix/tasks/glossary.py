@@ -132,13 +132,13 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
 STATUSES: Mapping[str, str] = {
     "0": "finished: every check passed, or none was set",
     "1": "finished: a check failed",
-    "2": "did not run: wrong usage, configuration, data, model file or artifact",
+    "2": "did not run: invalid usage, configuration, data, model file or artifact",
     "3": "finished: no check failed, but at least one is undecided",
     "70": "a bug in fairfix (`debug` shows the traceback)",
     "129": "the terminal was closed (SIGHUP)",
-    "130": "interrupted (SIGINT), as by Ctrl-C",
-    "141": "output pipe closed early (SIGPIPE), as by head",
-    "143": "asked to stop (SIGTERM)",
+    "130": "interrupted (SIGINT), for example by Ctrl-C",
+    "141": "output pipe closed early (SIGPIPE), for example by head",
+    "143": "terminated (SIGTERM)",
 }
 """Exit status -> meaning."""
 

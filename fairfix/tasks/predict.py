@@ -117,7 +117,9 @@ def _opened(request: PredictRequest) -> tuple[Repaired, Source]:
         rule = repaired.predictor
         names = (*repaired.reading.columns.protected, *rule.memberships, *(one.column for one in rule.scales))
         what = {"decision": "decisions", "value": "values", "class": "classes"}[repaired.predictor.gives]
-        log.info("%s of groups in the training rows use the protected attribute (%s)", what, ", ".join(names))
+        log.info(
+            "for groups in the training rows, %s use the protected attribute (%s)", what, ", ".join(names)
+        )
     return repaired, source
 
 

@@ -419,9 +419,9 @@ def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, dat
         log.info("%s", note.line)
     if repairer.learns:
         names, score = choice.names, data.reading.columns.score
-        from_what = f"score {score!r} alone" if names is None else f"features {', '.join(names)}"
-        group = ", and the protected columns" if repairer.learns_groups else ""
-        log.info("%s works on the %s%s", repairer.name, from_what, group)
+        from_what = f"only the score {score!r}" if names is None else f"the features {', '.join(names)}"
+        group = " and the protected columns" if repairer.learns_groups else ""
+        log.info("%s learns from %s%s", repairer.name, from_what, group)
 
 
 def _read(

@@ -253,7 +253,7 @@ class FilesRequest(Request):
     """How rows are read from files and databases, and whether the file of a model may run code."""
 
     sql: str | None = parameter(
-        None, "Query to read instead of a table (DATA#TABLE); must only read (databases).", "SELECT"
+        None, "Read-only query, instead of a table in DATA#TABLE (databases).", "SELECT"
     )
     delimiter: str | None = parameter(
         None,
@@ -270,11 +270,13 @@ class FilesRequest(Request):
     )
     header: bool | None = parameter(
         None,
-        "Whether the first row of CSV files has column names; without, columns are c1, c2, ...  [default: detected]",
+        "Read column names from the first row of CSV files, or name the columns c1, c2, ...  [default: detected]",
         kind=bool,
     )
     trust_model: str | None = parameter(
-        None, "Load a pickle-family model file with this hash; doing so runs its code.", "sha256:HASH"
+        None,
+        "Load a pickle or joblib model file if it has this hash. Loading runs the code in the file.",
+        "sha256:HASH",
     )
 
 
@@ -285,9 +287,11 @@ RECORD = ("model", "owner", "purpose", "date")
 """What may be kept with a result: the model's name, who answers for it, what it decides, of when the data is."""
 
 
-PROBABILITY = "Probability of a positive decision of a randomized rule (p_positive)."
-SUPPRESS = "Leave out all rows of groups with fewer rows than this; 0 hides none."
-CLUSTER = "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes here."
+PROBABILITY = "Column with the probability of a positive decision, for randomized rules (p_positive)."
+SUPPRESS = "Leave out all rows of groups with fewer rows than this; 0 keeps all."
+CLUSTER = (
+    "Address of a Dask scheduler whose workers read the data; local:4 starts 4 processes on this machine."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,18 +305,19 @@ class DataRequest(FilesRequest):
         positional=True,
     )
     protected: Names = parameter(
-        (), "Protected column; its groups are compared.", "COLUMN", listed=True, common=True
+        (), "Protected column, whose groups are compared.", "COLUMN", listed=True, common=True
     )
     label: str | None = parameter(
         None,
-        "Observed outcome: 0/1, or name the positive values, or compare: 'income>=50000'.  [default: found by name]",
+        "Observed outcome. If it is not 0/1, name its positive values or a condition ('income>=50000').  [default: "
+        "found by name]",
         "COLUMN[=VALUE]",
         common=True,
     )
     score: str | None = parameter(None, "Model score.  [default: found by name]", "COLUMN", common=True)
     prediction: str | None = parameter(
         None,
-        "Decisions: 0/1, or name the positive values; instead of a score, or in addition to it.",
+        "Decisions, instead of a score or in addition to it. If they are not 0/1, name the positive values.",
         "COLUMN[=VALUE]",
         common=True,
     )
@@ -322,8 +327,8 @@ class DataRequest(FilesRequest):
     )
     features: Names = parameter(
         (),
-        "Features of the model, or to learn from: columns, all (every column without a role), or score (the score "
-        "alone).",
+        "Features of the model file, or columns to learn from. Also all (every column without another role), or "
+        "score (only the score).",
         "COLUMN",
         listed=True,
         common=True,
@@ -346,13 +351,13 @@ class DataRequest(FilesRequest):
     bands: Names | Mapping[str, str | float | Sequence[float]] = parameter(
         (),
         "Cut a numeric protected column or stratum into groups: at the given lower bounds, or into tertiles, "
-        "quartiles, quintiles or deciles. The word values confirms that each value is a group.",
+        "quartiles, quintiles or deciles. The word values confirms that every value is a group of its own.",
         "COLUMN=NUMBER,...",
     )
     merge: Names | Mapping[str, Sequence[str]] = parameter(
         (),
-        "Treat several values of a column as the first one. (missing) as the first makes the others missing; a single "
-        "name confirms that it is a group.",
+        "Treat all listed values of a column as the first. If the first is (missing), treat the others as missing. A "
+        "single name confirms that it is a group.",
         "COLUMN=NAME,...",
     )
     threshold: float | None = parameter(
@@ -368,8 +373,8 @@ class DataRequest(FilesRequest):
     )
     missing: Names | Mapping[str, str] = parameter(
         (),
-        "Handling of rows with a missing entry in a column that is used: error or drop; for one column also group "
-        "(a group of its own), as in race=group.  [default: error]",
+        "Handling of rows with a missing entry in a column that is used: error or drop. For a single column also "
+        "group, which puts them in a group of their own: race=group.  [default: error]",
         "[COLUMN=]POLICY",
     )
     task: Asked = parameter(
@@ -453,7 +458,7 @@ class GateRequest(ReportRequest):
     confidence: float = parameter(0.95, "Confidence level of all intervals.", at_least=0.5, below=1)
     check: Names = parameter(
         (),
-        "Condition that must hold, such as 'dp.difference<=0.1', or with a baseline 'change<=0.02'.",
+        "Condition that must hold, such as 'dp.difference<=0.1', or with `baseline` 'change<=0.02'.",
         "CHECK",
         common=True,
     )
@@ -547,7 +552,7 @@ class RepairRequest(GateRequest):
     )
     holdout: Any = parameter(
         0.3,
-        "Fraction of rows held out for evaluation; or counts of other rows, if DATA is counts.",
+        "Fraction of rows held out for evaluation. If DATA is counts: counts of other rows, for evaluation.",
         "FRACTION|DATA",
         kind=object,
     )
@@ -561,7 +566,7 @@ class RepairRequest(GateRequest):
     )
     unseen: Unseen = parameter(
         "error",
-        "Handling of rows of an unseen group, or without a protected number, when predicting.",
+        "Handling, when predicting, of rows of a group not in the training rows, or without a protected number.",
         choices=get_args(Unseen),
     )
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
@@ -593,11 +598,11 @@ class CompareRequest(ReportRequest):
         None, "Column with a unique row ID; seeds randomized decisions and matches `baseline`.", "COLUMN"
     )
     methods: Names = parameter(
-        (), "Methods to compare.  [default: all that fit the data]", "NAME[,...]", listed=True, common=True
+        (), "Methods to compare.  [default: all that suit the data]", "NAME[,...]", listed=True, common=True
     )
     slacks: float | Sequence[float] = parameter(
         (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf),
-        "Allowed gaps to try, in each method's own criterion; inf means no limit.",
+        "Allowed gaps to try, in the unit of each method's criterion; inf means no limit.",
         "NUMBER[,...]",
         listed=True,
         at_least=0,
@@ -625,10 +630,13 @@ class PredictRequest(FilesRequest):
         "DATA",
         positional=True,
     )
-    model: Any = source("Model file that scored the rows of the repair; the hash must match.", common=True)
+    model: Any = source(
+        "Model file that the repair was fitted with; its hash must be the one in the artifact.", common=True
+    )
     unseen: Unseen | None = parameter(
         None,
-        "Handling of rows of an unseen group, or without a protected number.  [default: set in the artifact]",
+        "Handling of rows of a group not in the training rows, or without a protected number.  [default: set in the "
+        "artifact]",
         choices=get_args(Unseen),
         common=True,
     )

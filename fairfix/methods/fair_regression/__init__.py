@@ -122,12 +122,13 @@ class FairRegression(Learning, Searched, Promised):
 
     constraint: str = param(
         "statistical_parity",
-        "quantity to limit: the distance of each group's scores to those of all rows (statistical_parity, or "
+        "quantity to limit: the distance of each group's scores from those of all rows (statistical_parity, or "
         "ks.to_overall<=0.02), or the loss of each group (square_loss.max<=0.2, or bounded_group_loss<=0.2 for the "
-        "loss in `loss`); for single groups, such as ks.to_overall[race=Black]<=0.01; several are separated by commas",
+        "loss in `loss`). A limit may be for one group, such as ks.to_overall[race=Black]<=0.01. Separate several "
+        "limits with commas",
         text=True,
     )
-    slack: float = param(0.05, "largest allowed gap, in the method's criterion", at_least=0.0)
+    slack: float = param(0.05, "largest allowed gap, in the unit of the method's criterion", at_least=0.0)
     group: str = group_param("auto", "used", "unused")
     loss: str = param(
         "auto",
@@ -139,7 +140,7 @@ class FairRegression(Learning, Searched, Promised):
     )
     solver: str = param(
         "auto",
-        "solver for statistical parity; auto: closed-form with group used and from counts, else plug-in",
+        "solver for statistical parity; auto: closed-form with group=used and for counts, otherwise plug-in",
         choices=("auto", "closed-form", "plug-in", "reduction"),
     )
     oracle: str = param(
@@ -171,8 +172,8 @@ class FairRegression(Learning, Searched, Promised):
     )
     decisions: str = param(
         "randomized",
-        "values of the closed form: randomized among those of a row's score, so the slack holds, or one value per "
-        "score, whose distance and cost are reported",
+        "values of the closed-form solver: randomized among the values for a score, so the slack holds, or one value "
+        "per score. The report shows the distance and cost of single values",
         choices=("randomized", "deterministic"),
     )
     bin_rows: float = param(

@@ -105,8 +105,8 @@ class Ramp(Repairer):
     constraint: str = param(
         "demographic_parity",
         "constraint to meet: demographic_parity, equal_opportunity, predictive_equality, equalized_odds or covariance, "
-        "or a condition such as tpr.difference<=0.02, dp.ratio>=0.8, dp[each]<=0.02 for each protected column by "
-        "itself, or covariance[age]<=0.02 for a column of numbers, which replaces `protected`",
+        "or a condition such as tpr.difference<=0.02 or dp.ratio>=0.8. dp[each]<=0.02 limits each protected column by "
+        "itself. covariance[age]<=0.02 is for a column of numbers and replaces `protected`",
         text=True,
     )
     noise: str = param(
@@ -118,16 +118,16 @@ class Ramp(Repairer):
     )
     gamma: float = param(
         0.05,
-        "width of the randomized ramp, in units of the score 2p-1; 0: a threshold with a tie probability; several "
-        "values: validation rows choose",
+        "width of the randomized ramp, on the scale 2p-1 of the score. With 0, only ties at the threshold are "
+        "randomized. Of several values, validation rows choose one",
         at_least=0.0,
         at_most=10.0,
         selectable=True,
     )
     rho: float | str = param(
         "joint",
-        "common rate: the best one by the scores (joint), by the labels (labels), the mean score (mean), or a number; "
-        "several values: validation rows choose",
+        "common rate of the groups: the best one by the scores (joint) or by the labels (labels), the mean score "
+        "(mean), or a number; of several values, validation rows choose one",
         words=("joint", "labels", "mean"),
         at_least=0.0,
         at_most=1.0,
@@ -147,13 +147,14 @@ class Ramp(Repairer):
     )
     decisions: str = param(
         "randomized",
-        "randomized decisions, or the nearest deterministic thresholds, whose cost is reported",
+        "randomized decisions, or the nearest deterministic thresholds; the report shows their cost",
         choices=("randomized", "deterministic"),
     )
 
     solver: str = param(
         "exact",
-        "exact solver, or the paper's stochastic gradient (sgd), which reads the rows in passes, with little memory",
+        "exact: the exact solution; sgd: the paper's stochastic gradient method, which reads the rows in several "
+        "passes and needs little memory",
         choices=("exact", "sgd"),
     )
 

@@ -62,8 +62,8 @@ class Robust(Learning):
 
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
-        "score thresholds that equalize the true groups where the recorded groups are noisy: demographic parity, "
-        "equal opportunity, predictive equality (FPR), equalized odds, or the least largest error of a group "
+        "score thresholds that equalize rates of the true groups where the recorded groups are noisy: demographic "
+        "parity, equal opportunity, predictive equality (FPR), equalized odds, or the smallest error of the worst-off group "
         "(minimax), under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
@@ -85,17 +85,17 @@ class Robust(Learning):
     constraint: str = param(
         "demographic_parity",
         "constraint on the true groups: demographic_parity, equal_opportunity, predictive_equality or equalized_odds, "
-        "or a condition such as tpr.difference.to_overall<=0.02; worse_than_overall in place of to_overall limits only "
-        "the worse direction, as in the paper (selection and true positive rates below the overall rate, false "
-        "positive rates above); minimax: the largest error rate of a true group is as small as thresholds, or mixtures "
-        "of models, can make it, without a slack",
+        "or a condition such as tpr.difference.to_overall<=0.02. Write worse_than_overall instead of to_overall to "
+        "limit only the worse direction, as in the paper: selection and true positive rates below the overall rate, false "
+        "positive rates above it. minimax has no slack: it makes the largest error rate of a true group as small as "
+        "thresholds, or mixtures of models, can",
         text=True,
     )
     solver: str = param(
         "thresholds",
-        "optimal thresholds of a score, in closed form or by a search of a small class of rules (ideal); a mixture of "
-        "models, fitted to the costs of the worst noise (oracle); or a linear model, trained against the worst "
-        "distribution within the radii (dro) or the worst soft assignment (soft)",
+        "thresholds: optimal score thresholds, in closed form; ideal: thresholds found by a search of a small class of "
+        "rules; oracle: a mixture of models, fitted to the costs of the worst noise; dro: a linear model, trained "
+        "against the worst distribution within the radii; soft: one trained against the worst soft assignment",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
     assume: str = param(
