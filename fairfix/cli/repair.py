@@ -111,7 +111,7 @@ class RepairCommand(SectionedCommand):
             formatter.write("\n  'fairfix repair --method NAME --help' shows the options of a method.\n")
             return
         has_settings = any(name in SETTINGS for name, _ in named.rules())
-        more = f" 'fairfix explain {named.name}' lists its settings for --set." * has_settings
+        more = f" For the settings of --set, run 'fairfix explain {named.name}'." * has_settings
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(f"Repair with the method {named.name}.{more}")

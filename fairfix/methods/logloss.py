@@ -121,9 +121,7 @@ class LogLoss(Learning):
     criteria: ClassVar = {between_groups(name): name for name in CRITERIA}
 
     constraint: str = param(
-        CRITERIA[0],
-        f"constraint to meet: {', '.join(CRITERIA)}, or a condition such as tpr.difference<=0.02",
-        text=True,
+        CRITERIA[0], f"constraint to meet: {', '.join(CRITERIA)}, or tpr.difference<=0.02", text=True
     )
     group: str = group_param("used", "unused")
     holds: str = param(
@@ -135,8 +133,8 @@ class LogLoss(Learning):
     learner: Learner = learner_param(LINEAR)
     decisions: str = param(
         "randomized",
-        "randomized decisions, which are positive with the fair probability and for which the slack holds; or "
-        "deterministic decisions, positive if the probability reaches the threshold, for which the slack may not hold",
+        "randomized: a decision is positive with the fair probability, and the slack holds; deterministic: it is "
+        "positive if the probability reaches the threshold, and the slack may not hold",
         choices=("randomized", "deterministic"),
     )
 

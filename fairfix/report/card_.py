@@ -45,7 +45,7 @@ def _model(result: Json) -> Iterator[str]:
         if name != "date":
             yield f"{word}: {record.get(name, 'not stated')}"
     if "requires" in result:
-        yield f"repaired by {result['method']}; needed at predict time: {', '.join(result['requires']['columns'])}"
+        yield f"repaired by {result['method']}; needed for predictions: {', '.join(result['requires']['columns'])}"
     cut = result.get("settings", {}).get("threshold")
     if cut is not None:
         when = " before the repair" if "requires" in result else ""

@@ -292,7 +292,7 @@ def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> Repai
         digest = repaired.save(request.output)
         # in quotes those that would be read as parameters
         names = (repr(name) if "`" in name else name for name in repaired.required)
-        log.info("needed at predict time: %s", ", ".join(names))
+        log.info("needed for predictions: %s", ", ".join(names))
         content["artifact"] = {"file": file_name(request.output), "sha256": digest}
     apply_waivers(content, waivers, request)  # the artifact has the verdict without them: they end, it stays
     return RepairResult(add_record(content, request, made.read), repaired, outcome)

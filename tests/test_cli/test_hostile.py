@@ -256,7 +256,7 @@ def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
     assert "By `data`, " in audited[1]
     assert "protected `data`" in audited[1]
     assert "[`data`]" in repaired[1]
-    assert "needed at predict time: '`data`', " in repaired[2]
+    assert "needed for predictions: '`data`', " in repaired[2]
     assert "label column '`model`' holds" in refused[0]
     assert "name the positive one" in refused[0]  # no line to copy: its column would be read as an option
     assert "fairfix: --reference: '`data`' has no group 'z'" in refused[1]

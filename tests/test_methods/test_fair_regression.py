@@ -779,8 +779,8 @@ def test_from_features_to_values_in_their_units(call: Call, tmp_path: Path) -> N
     status, out, err = call("repair", *base, "--check", "ks.to_overall<=0.5")
 
     assert status == 0, err
-    assert "works on the features age, job, member" in err
-    assert "needed at predict time: age, job, member" in err
+    assert "learns from the features age, job, member" in err
+    assert "needed for predictions: age, job, member" in err
     assert "if the groups were exactly equal" in out
     outputs = []
     for name in ("new.csv", "new.parquet", "new.csv"):
@@ -924,7 +924,7 @@ def test_counts_within_strata_from_the_shell_to_the_export(call: Call, tmp_path:
     base += ["--strata", "job", "--group", "used", "--slack", "0.02", "-o", artifact]
     status, _, err = call("repair", *base)
     assert status == 0, err
-    assert "needed at predict time: job, sex" in err
+    assert "needed for predictions: job, sex" in err
     assert call("predict", artifact, base[0], "-o", out_file)[0] == 0
     people = pq.read_table(out_file)
     value, sex = people["prediction"].to_numpy(), people["sex"].to_numpy()

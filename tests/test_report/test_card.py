@@ -76,7 +76,7 @@ def test_a_card_says_whose_model_and_how_groups_fare(kind: str, results: dict[st
     if kind in ("audit", "repair"):
         assert all(f"| {group} |" in card for group in ("Asian", "Black", "Hispanic", "Native", "White"))
     if kind == "repair":
-        assert "needed at predict time: race, score" in card
+        assert "needed for predictions: race, score" in card
 
 
 def test_without_a_record_nothing_of_the_machine_is_in_a_result() -> None:

@@ -526,5 +526,5 @@ def test_the_shell_says_what_the_library_does(tmp_path: Path, call: Call) -> Non
     status, out, err = call("audit", str(tmp_path / "w.parquet"), *asked, "--check", "tpr.difference<=0.1")
     assert status == 1
     assert "fairfix audit of w.parquet: 4 classes" in out
-    assert "prediction is column 'prediction' (by its name)" in err
+    assert "prediction is column 'prediction' (found by name)" in err
     assert "of the classes" in out

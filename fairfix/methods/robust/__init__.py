@@ -63,8 +63,8 @@ class Robust(Learning):
     name: ClassVar[str] = "robust"
     summary: ClassVar[str] = (
         "score thresholds that equalize rates of the true groups where the recorded groups are noisy: demographic "
-        "parity, equal opportunity, predictive equality (FPR), equalized odds, or the smallest error of the worst-off group "
-        "(minimax), under a stated assumption about the noise"
+        "parity, equal opportunity, predictive equality (FPR), equalized odds, or the smallest error of the worst-off "
+        "group (minimax), under a stated assumption about the noise"
     )
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     criteria: ClassVar = {of: name for name, of in COMPARISONS.items()}
@@ -86,9 +86,9 @@ class Robust(Learning):
         "demographic_parity",
         "constraint on the true groups: demographic_parity, equal_opportunity, predictive_equality or equalized_odds, "
         "or a condition such as tpr.difference.to_overall<=0.02. Write worse_than_overall instead of to_overall to "
-        "limit only the worse direction, as in the paper: selection and true positive rates below the overall rate, false "
-        "positive rates above it. minimax has no slack: it makes the largest error rate of a true group as small as "
-        "thresholds, or mixtures of models, can",
+        "limit only the worse direction, as in the paper: selection and true positive rates below the overall rate, "
+        "false positive rates above it. minimax has no slack: it makes the largest error rate of a true group as small "
+        "as thresholds, or mixtures of models, can",
         text=True,
     )
     solver: str = param(
