@@ -149,7 +149,7 @@ class Repairer(Constrained):
     """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
 
     slack: float = param(
-        0.0, "largest allowed gap between two groups, in the unit of the method's criterion", at_least=0.0
+        0.0, "largest allowed gap between two groups, measured by the method's criterion", at_least=0.0
     )
 
     def __post_init__(self) -> None:

@@ -602,7 +602,7 @@ class CompareRequest(ReportRequest):
     )
     slacks: float | Sequence[float] = parameter(
         (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, math.inf),
-        "Allowed gaps to try, in the unit of each method's criterion; inf means no limit.",
+        "Allowed gaps to try, measured by each method's criterion; inf means no limit.",
         "NUMBER[,...]",
         listed=True,
         at_least=0,

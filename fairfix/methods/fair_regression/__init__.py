@@ -128,7 +128,7 @@ class FairRegression(Learning, Searched, Promised):
         "limits with commas",
         text=True,
     )
-    slack: float = param(0.05, "largest allowed gap, in the unit of the method's criterion", at_least=0.0)
+    slack: float = param(0.05, "largest allowed gap, measured by the method's criterion", at_least=0.0)
     group: str = group_param("auto", "used", "unused")
     loss: str = param(
         "auto",
