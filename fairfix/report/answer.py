@@ -259,7 +259,7 @@ def statement(one: Json, result: Json, attribute: str, limit: float | None = Non
         text = f"{phrase} is {amounts.share(value)}{interval} for {names}"
     else:
         number = amounts.bare(value) if plain else amounts.gap(value)
-        text = f"the {of.kind} in {phrase} between {names} is {number}{interval}"
+        text = f"the {of.kind} {'of' if of.kind == 'ratio' else 'in'} {phrase} between {names} is {number}{interval}"
     return sentence(f"{where}, {text}{_rest(one)}")
 
 

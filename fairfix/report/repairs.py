@@ -204,7 +204,8 @@ def _gap(result: Json, row: Json, rows: int, fitted: Json | None) -> str:
     write: Callable[..., str] = points if of.in_points else show_signed
     before, after, change = row["before"], row["after"], row.get("change")
     confidence = in_percent(result["settings"]["confidence"])
-    title = f"by {row['attribute']}, the {of.title}" if row["attribute"] else of.title
+    metric = of.title.replace(", to ", " to ")
+    title = f"by {row['attribute']}, the {metric}" if row["attribute"] else metric
     whose = (
         f"{after['reason']} among "
         if of.scope == "under_counterfactuals" and after["low"] is not None
