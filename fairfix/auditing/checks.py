@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairfix.auditing.comparisons import CLASS_SCOPES, KINDS, NOISE_SCOPES, TRUE_GROUPS, Comparison
-from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned
+from fairfix.auditing.grammar import MIRRORED, Condition, read_one, turned, with_quotes
 from fairfix.auditing.metrics import ALIASES, CLASS_METRICS, METRICS, NOISE_METRICS, SCOPES
 from fairfix.data.choices import GateOn, Undecided
 from fairfix.data.names import did_you_mean
@@ -103,7 +103,7 @@ class Check:
         """
         one = read_one(text)
         if one is None or not one.operator:
-            right = turned(text)
+            right = turned(text) or with_quotes(text)
             like = f"write '{right}'" if right else "write it like 'dp.difference<=0.1' or 'ks[race]<=0.05'"
             error = UsageError(f"cannot read the check {text!r}; {like}")
             raise error.proposing(*([(text, right)] if right else []))

@@ -126,6 +126,16 @@ def turned(text: str) -> str:
     return made if match and re.match(r"[\d.]", match["limit"]) and len(read(made)) == 1 else ""
 
 
+def with_quotes(text: str) -> str:
+    """Return the condition with its group in quotes, where these make it one; else an empty text."""
+    parts = re.fullmatch(r"([\w.]+)\[([^=\]]+)=(.+)\]([^\]]*)", text.strip(), re.DOTALL)
+    if parts is None:
+        return ""
+    subject, attribute, group, rest = parts.groups()
+    right = f'{subject}[{attribute}="{group.replace(chr(34), 2 * chr(34))}"]{rest}'
+    return right if read_one(right) else ""
+
+
 def of_numbers(text: str) -> bool:
     """Tell whether a constraint is about columns of numbers: ``covariance[age]``."""
     return any(one.metric in NUMBERS and one.attribute for one in read(text))

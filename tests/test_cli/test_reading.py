@@ -478,7 +478,6 @@ def test_the_command_to_copy_of_a_repair_keeps_what_is_of_its_method(rows: pd.Da
 NEAR = {
     "repair d.csv --protected race --method rampp": "ramp",
     "repair d.csv --protected race --method fair-regression --learner tree": "trees",
-    "repair d.csv --protected race --method ramp --constraint equal_opportunit": "equal_opportunity",
     "repair d.csv --protected race --method fair-regression --solver plugin": "plug-in",
     "compare d.csv --protected race --score score --methods rmap": "ramp",
     "audit d.csv --protected race --missing race=dropp": "drop",

@@ -232,7 +232,7 @@ def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call:
         pq.write_table(pa.Table.from_pandas(plainly), "d.parquet")
         names.append("d.parquet")
     asked: dict[str, Any] = {"protected": "g", "missing": "drop", "reference": f"g={printed[0]}"}
-    asked["check"] = [f"selection_rate[g={printed[0]}]>=0"]
+    asked["check"] = [f'selection_rate[g="{printed[0]}"]>=0']
 
     def blocks(result: dict[str, Any]) -> Any:
         return result["attributes"], result["checks"]
