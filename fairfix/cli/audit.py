@@ -38,7 +38,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     fairfix audit north.counts south.counts --out html=audit.html
 
     DATA is a table file, a folder, a quoted file pattern, a URL, a database, or - for standard input. It may also be
-    one or more files of 'fairfix count', whose counts are added. If a column name contains a comma, put the name into
+    one or more files of 'fairfix count'; their counts are added. If a column name contains a comma, put the name into
     double quotes, and the whole value into single quotes: '"race, self",sex'. 'fairfix explain WORD' explains a check
     or a term.
     """

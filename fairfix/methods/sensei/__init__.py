@@ -108,11 +108,11 @@ class Sensei(Learning):
         "equal-rates": EqualRates,
     }
 
-    slack: float = param(0.01, "largest allowed gap, in the method's criterion", at_least=0.0)
+    slack: float = param(0.01, "largest allowed gap, measured by the method's criterion", at_least=0.0)
     solver: str = param(
         "merge",
-        "merge: use no protected column and treat comparable values as one; regularizer: SenSeI's, for the learners "
-        "linear and network; "
+        "merge: use no protected column and treat comparable values as one; regularizer: that of SenSeI, for the "
+        "learners linear and network; "
         "average: the mean of a model file's scores over flips; equal-rates: equal true positive and true negative "
         "rates without using the group",
         choices=("merge", "regularizer", "average", "equal-rates"),
