@@ -70,7 +70,7 @@ def test_the_report_and_the_messages_name_what_is_left_out(file: Path, call: Cal
     status, out, err = call(*base, "--out", f"html={file.with_name('r.html')}")
     assert status == 0, err
     assert err.count("[left_out]") == err.count("[leak]") == 1
-    assert err.index("[left_out]") < err.index("logloss works on")
+    assert err.index("[left_out]") < err.index("logloss learns from")
     page = file.with_name("r.html").read_text(encoding="utf-8")
     for one in ("is_recid", "c_jail_in", "decile_score", "violent_recid"):
         assert one in out
