@@ -39,14 +39,6 @@ def run_starts(array: npt.NDArray[np.generic]) -> Ints:
     return np.flatnonzero(np.concatenate([[True], array[1:] != array[:-1]]))
 
 
-def falling(points: Floats, weight: npt.ArrayLike | None) -> tuple[Floats, Floats]:
-    """Return the distinct of some numbers, decreasing, and their positive weights, shape (m,) each; None for 1 each."""
-    w = positive_weights(weight, points.shape)
-    order = np.argsort(-points, kind="stable")
-    first = run_starts(points[order])
-    return points[order][first], np.add.reduceat(w[order], first)
-
-
 def joint_kinds(parts: Iterable[Floats | Ints], rows: int) -> Ints:
     """Return the kind of each row, shape (n,): rows of one kind are equal in all parts, shape (n, ...) each."""
     kind = np.zeros(rows, dtype=np.int64)
