@@ -47,9 +47,7 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
         settings[name] = list(value) if isinstance(value, tuple) else value
         if isinstance(value, tuple) and domain.listed and isinstance(request.data, str):
             settings[name] = joined_names(map(str, value))
-        elif domain.kind is object and not all(
-            isinstance(one, str) for one in (value if domain.many else [value])
-        ):
+        elif domain.kind is object and not all(map(_is_text, value if domain.many else [value])):
             settings[name] = Name(name)
     if shared_ids:
         settings["duplicates"] = "share"
@@ -65,6 +63,11 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
             f"fairfix.repair({', '.join(('data', *(f'{name}={value!r}' for name, value in calls.items())))})"
         )
     return " ".join((f"fairfix repair {shlex.quote(shown_argument(request.data))}", *_options(settings)))
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value can be written into a call: text, or a mapping of text, and no data."""
+    return isinstance(value, str) or (isinstance(value, Mapping) and all(map(_is_text, value.values())))
 
 
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -116,7 +116,8 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
                     )
             titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
             lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
-            assert any(title in lines[0] for title in titles), (options, lines)
+            opening = lines[0].replace(",", "")  # a sentence needs not the comma that a heading has
+            assert any(title.replace(",", "") in opening for title in titles), (options, lines)
     assert many > 2
 
 
