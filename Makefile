@@ -82,6 +82,7 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini
 
 docs: $(VENV)/base.stamp ## Write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py --printed

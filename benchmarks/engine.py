@@ -40,7 +40,7 @@ from fairfix.data.files import BATCH_ROWS, Source, open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.data.second_pass import collect
-from fairfix.data.sources.csv import BLOCK
+from fairfix.data.text_stream import BLOCK
 from fairfix.data.workers import Threads
 
 Job = Callable[[], object]

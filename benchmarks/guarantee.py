@@ -102,7 +102,7 @@ def scored(path: Path, label: str, groups: tuple[str, str], seed: int) -> pd.Dat
     probability = learned(frame.drop(columns=[label]), y, train)
     first, second = (frame[name].astype(str) for name in groups)
     out = pd.DataFrame({"id": np.arange(y.size), "group": first, "second": second, "label": y})
-    out["age"] = frame[next(name for name in frame if name.lower() == "age")].astype(float)
+    out["age"] = frame[next(name for name in frame if str(name).lower() == "age")].astype(float)
     rng = np.random.default_rng(seed)
     other = rng.permutation(out["group"].to_numpy())
     out["recorded"] = np.where(rng.random(y.size) < WRONG, other, out["group"])

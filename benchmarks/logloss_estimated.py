@@ -94,7 +94,7 @@ def game(seed: int) -> tuple[int, bool]:
     method = LogLoss(
         constraint=str(rng.choice(CONSTRAINTS)),
         slack=float(rng.choice([0.0, 0.05])),
-        l2=10 ** rng.uniform(-6, -0.5),
+        learner=f"linear(l2={float(10 ** rng.uniform(-6, -0.5))!r})",
         group="unused",
     )
     with warnings.catch_warnings(action="ignore", category=FairfixWarning):

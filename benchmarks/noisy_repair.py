@@ -342,7 +342,7 @@ def mixed(data: Data, own: Ints, rows: Ints, adversary: Adversary) -> Floats:
         wanted, l2 = (cost < 0).astype(float), Robust().l2
         member = fit_mean(X, wanted, size / size.mean(), learner="linear", loss="logistic", l2=l2, seed=0)
         score = member.predict(X)
-        edges = bin_edges(score[y == 1], np.ones(int(y.sum())), 100, -np.inf)
+        edges = bin_edges(score, np.ones(y.size), y == 1, 100, -np.inf)
         made.append((member, edges))
         return bins_of(edges, score)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from fairfix.data.table import Table
@@ -124,7 +125,7 @@ def trained(
     return predict
 
 
-def _by_infairness(kind: str, network: object, basis: Floats) -> object:
+def _by_infairness(kind: str, network: Any, basis: Floats) -> Any:
     """Return a trainer of inFairness, with epsilon 0.001, rho 40, rates 0.001 (of lambda 1)."""
     import torch
     from inFairness.distances import SensitiveSubspaceDistance, SquaredEuclideanDistance

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, ClassVar, ParamSpec, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import (
@@ -37,7 +37,6 @@ from fairfix.data.noise_spec import NoiseSpec
 from fairfix.errors import UsageError
 from fairfix.tasks.synonyms import PARAMETERS, ours
 
-P = ParamSpec("P")
 R = TypeVar("R")
 Made = TypeVar("Made", bound="Request")
 
@@ -778,9 +777,11 @@ def _holds_values(role: str, value: Any) -> bool:
 
 
 def function_of(
-    name: str, make: Callable[P, Any], run: Callable[[Any], R], more: Mapping[str, str] | None = None
-) -> Callable[P, R]:
+    name: str, make: Callable[..., Any], run: Callable[[Any], R], more: Mapping[str, str] | None = None
+) -> Callable[..., R]:
     """Return the function whose parameters are those of a request.
+
+    Its signature is made here, so type checkers know what it returns; the parameters are checked when it is called.
 
     Parameters
     ----------
@@ -823,7 +824,7 @@ def function_of(
                         f"`{one}` takes no {type(value).__name__}; give a value, a name or a list of them"
                     )
         try:
-            return run(make(**given, explicit=explicit))  # type: ignore[arg-type,call-arg]  # as bound above
+            return run(make(**given, explicit=explicit))
         except UsageError as error:
             added = dict(new.split("=", 1) for old, new in error.instead[:1] if not old)
             if call := _call(name, {**kwargs, **added}) if added and len(args) < 2 else "":
