@@ -212,7 +212,7 @@ def _require_direction(check: Check, one: Condition) -> None:
         return
     right = one.text(operator=MIRRORED[one.operator])
     raise UsageError(
-        f"a check states what must hold, and {of.id} is worse where it is {worse}; write `check={right}`"
+        f"a check is the condition that must hold, and a {worse} {of.id} is worse; write `check={right}`"
     )
 
 

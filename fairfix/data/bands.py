@@ -53,8 +53,8 @@ class NumbersAsGroupsError(ColumnError):
         exact = f"`bands={key}={example}`" if example else f"`bands={key}=NUMBER,NUMBER,...`"
         number = f"covariance[{quoted_name(column, '[]=')}]"
         super().__init__(
-            f"column {column!r} has more than {MOST_NUMBERS} different numbers, which does not look like groups; cut "
-            f"it into bands with {exact} or `bands={key}=quartiles`, or treat each number as a group with "
+            f"column {column!r} has more than {MOST_NUMBERS} different numbers, so it does not look like groups; "
+            f"cut it into bands with {exact} or `bands={key}=quartiles`, or treat each number as a group with "
             f"`bands={key}={EACH}`; a repair by `method=ramp` also takes it uncut, as `constraint={number}`"
         )
         self.column = column
@@ -182,7 +182,7 @@ def check_many(name: str, many: int, bands: Mapping[str, Any]) -> None:
     """Raise where a column has more groups than people mean, and nothing confirms them."""
     if many > MOST_GROUPS and name not in bands:
         raise ColumnError(
-            f"column {name!r} has more than {MOST_GROUPS:,} distinct values, which does not look like groups; choose "
+            f"column {name!r} has more than {MOST_GROUPS:,} distinct values, so it does not look like groups; choose "
             "another column, merge its values into fewer groups, or confirm that each is a group with "
             f"`bands={quoted_name(name, '=')}={EACH}`"
         )

@@ -37,7 +37,7 @@ FORMS: Mapping[str, Form] = {
         {
             "radius": key(
                 None,
-                "mean squared distance: numbers in standard deviations; another category is 1",
+                "largest mean squared distance; numbers count in standard deviations, a different category counts 1",
                 at_least=0.0,
                 at_most=sys.float_info.max,
             ),
@@ -55,8 +55,8 @@ FORMS: Mapping[str, Form] = {
         {
             "by": key(
                 "logistic",
-                "logistic: of a logistic regression for the group; means: between the group means of each label; "
-                "pooled: between those of both labels",
+                "directions that reveal the group. logistic: from a logistic regression for the group; means: "
+                "between the group means of each label; pooled: between the group means of both labels together",
                 choices=("logistic", "means", "pooled"),
             )
         },
@@ -69,8 +69,8 @@ FILE = Form(
     {
         "directions": key(
             0,
-            "of pairs: the number of directions along which they differ most, in either sense; without, the mean "
-            "difference counts",
+            "number of directions along which pairs differ most, in either sense (files of pairs); by default, the "
+            "mean difference is the direction",
             at_least=1,
             at_most=1000,
             whole=True,

@@ -126,8 +126,8 @@ class LogLoss(Learning):
     group: str = group_param("used", "unused")
     holds: str = param(
         "as-used",
-        "rule for which a constraint about labels holds: the rule in use, which does not know the label, or as in the "
-        "paper a rule that is given the label and then averaged over it",
+        "rule for which a constraint about labels holds. as-used: the rule in use, which does not know the label; "
+        "given-label: as in the paper, a rule that is given the label and then averaged over it",
         choices=("as-used", "given-label"),
     )
     learner: Learner = learner_param(LINEAR)

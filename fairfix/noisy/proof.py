@@ -176,9 +176,8 @@ def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) ->
     rows = "rows and table" if table is not None and table.rows is not None else "rows"
     yield (Caution if beyond or no_less else Note)(
         ("the repair does not reduce the gap: " if no_less else "")
-        + f"on held-out rows, {bounded_in_words(claim.demands)} at most {', '.join(parts)}; numbers in brackets "
-        "include the "
-        f"sampling error of {rows}{f'; the slack is {slack:g}' if bounded else ''}",
+        + f"on held-out rows, {bounded_in_words(claim.demands)} at most {', '.join(parts)}. 'Up to' includes the "
+        f"sampling error of {rows}{f'. The slack is {slack:g}' if bounded else ''}",
         "claim",
     )
 

@@ -143,5 +143,7 @@ def bounded_in_words(demands: Iterable[tuple[str, float]]) -> str:
     held = set(demands)
     if held == set(DEMANDS["minimax"]):
         return "the largest error rate of a true group is"
-    where = "away from" if all((rate, -sign) in held for rate, sign in held) else "on the wrong side of"
-    return f"the worst true group is {where} the overall rate by"
+    differs = (
+        "differs from" if all((rate, -sign) in held for rate, sign in held) else "is on the wrong side of"
+    )
+    return f"the worst true group {differs} the overall rate by"

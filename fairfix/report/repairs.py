@@ -495,8 +495,8 @@ def _proof(proof: Json, title: str, kind: str = "proof") -> Iterator[Section]:
     """Yield numbers before and after, and those of the other way to decide with a probability."""
     lines = [f"{proof['rows']:,} rows; {proof['randomized']:.2%} of decisions are randomized"]
     lines += [  # chance alone makes so much, and no repair can go below it on so many rows
-        f"ks.to_overall [{one['attribute']}]: {show(one['mean'])} on average, up to {show(one['upper'])} in 19 of "
-        "20 samples of this size, if the groups were exactly equal"
+        f"if the groups were exactly equal, ks.to_overall [{one['attribute']}] would be {show(one['mean'])} on average "
+        f"in samples of this size, and at most {show(one['upper'])} in 19 of 20"
         for one in proof.get("noise", ())
     ]
     lines += [

@@ -224,7 +224,7 @@ def _propose_pairs(
     undecided = [check for check in checks if check["code"] == "limit_inside"]
     for check in undecided:
         check["reason"] += (
-            "; the baseline's rows are not matched, so old and new are taken as independent samples"
+            "; the baseline's rows are not matched, so old and new are treated as independent samples"
         )
     source = data.source.unscored if isinstance(data.source, ScoredSource) else data.source
     command = paired_instead(
@@ -232,9 +232,9 @@ def _propose_pairs(
     )
     if undecided and command is not None:
         note = Note(
-            f"{len(undecided)} of {len(checks)} checks of changes are undecided, with old and new taken as independent "
-            "samples; if both contain the same people, compare them row by row, with the earlier data as "
-            f"`baseline` and with `id`, which decides more{f': {command}' if command else ''}",
+            f"{len(undecided)} of {len(checks)} checks of changes are undecided, because old and new are treated as "
+            "independent samples. If both contain the same people, compare them row by row, which decides more: give "
+            f"the earlier data as `baseline`, and `id`{f': {command}' if command else ''}",
             "unpaired",
         )
         content.setdefault("messages", []).append(message_dict(note))

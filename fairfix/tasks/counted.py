@@ -293,14 +293,14 @@ def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Itera
         )
     if one is None:
         yield Caution(
-            "neither file of counts covers a `part` of the rows, so fairfix cannot check that no row is in "
-            "both; the evaluation assumes that none is",
+            "neither file of counts was made with `part`, so fairfix cannot check that no row is in both. The "
+            "evaluation assumes that none is",
             "held_out_unknown",
         )
     elif not one.by_id:
         yield Note(
-            "rows are split by their values as written, not by an ID: a person with other values, "
-            "such as in another file with rounded scores, may be in both; better name an `id`",
+            "rows are split by their values as written, not by an ID. A person whose values differ between files, "
+            "such as a rounded score, may be in both. To avoid this, name an `id`",
             "held_out_unknown",
         )
 

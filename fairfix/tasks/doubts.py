@@ -155,15 +155,15 @@ def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
     larger = asked.away(after).value >= asked.away(before).value
     if uncertain and larger:
         yield Caution(
-            f"nothing shows that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
-            f"reaches {least}, so the gap before was not certain. It is now {show(after)}, so the gap after is not "
-            "smaller. Keep the original model, or use more rows",
+            f"no evidence that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
+            f"reaches {least}, so the gap before was uncertain. After the repair, {asked.name} is {show(after)}, so "
+            "the gap is not smaller. Keep the original model, or use more rows",
             "no_help",
         )
     elif uncertain:
         yield Caution(
-            f"the gap before was not certain: {asked.name} was {show(before)} on held-out rows, which reaches "
-            f"{least}, so they do not show that there was anything to repair",
+            f"the gap before the repair is uncertain: on held-out rows, {asked.name} was {show(before)}, which reaches "
+            f"{least}, so there may have been nothing to repair",
             "gap_before",
         )
     elif larger:
@@ -197,8 +197,8 @@ def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution
     """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
     if change.low > MOVED or change.high < -MOVED:
         yield Caution(
-            f"the selection rate changes from {before.value:.1%} to {after.value:.1%} on held-out rows: a "
-            "repair limits the differences or losses of groups, not the number of people selected",
+            f"the selection rate changes from {before.value:.1%} to {after.value:.1%} on held-out rows. A "
+            "repair limits differences between groups or their losses, not the number of people selected",
             "selection_moved",
         )
 
@@ -219,7 +219,7 @@ def of_constant(
     else:
         chance = base.chance
         assert chance is not None
-        was = f", of which the original model selects {np.average(chance, weights=base.weight):.1%}"
+        was = f"; the original model selects {np.average(chance, weights=base.weight):.1%} of them"
         what = {0.0: "decides 'no' for all rows", 1.0: "decides 'yes' for all rows"}.get(
             level or 0.0, f"decides 'yes' with the same probability, {level:.1%}, for all rows"
         )
@@ -282,8 +282,8 @@ def of_rounding(
     what = "leaves the gap" if kept else f"exceeds {asked.limit}"
     yield Caution(
         f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.value:.4f} on the training "
-        f"rows; on held-out rows it is {after.value:.4f} ({before.value:.4f} before the repair), and would be "
-        f"{drawn:.4f} with randomized decisions: use `decisions=randomized`",
+        f"rows and {after.value:.4f} on held-out rows ({before.value:.4f} before the repair). With randomized "
+        f"decisions, it is {drawn:.4f} on held-out rows: use `decisions=randomized`",
         "rounding",
     )
 
@@ -327,8 +327,8 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
     """Yield what not looking at the group costs: a caution where that is dear, with what may be done."""
     group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
     yield Note(
-        f"without {group}, on held-out rows: log loss {blind.loss:.4f} instead of {blind.aware_loss:.4f} with it "
-        f"(more by {show(blind.more)}), {title} of randomized decisions {blind.gap:.4f} instead of "
+        f"without {group}, the log loss on held-out rows is {blind.loss:.4f} instead of {blind.aware_loss:.4f} "
+        f"(difference {show(blind.more)}), and {title} of randomized decisions is {blind.gap:.4f} instead of "
         f"{blind.aware_gap:.4f}",
         "cost",
     )
@@ -339,9 +339,9 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
     if given >= DEAR:
         remedy = "use `group=used`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
         yield Caution(
-            f"this repair, which does not use {group}, loses {given:.0%} of the information in the features about the "
-            f"label on held-out rows (100%: one score for all rows); a repair that uses {group} loses "
-            f"{aware:.0%}: {remedy}",
+            f"this repair does not use {group}. On held-out rows, it loses {given:.0%} of the information in the "
+            "features about the label (100% means one score for all rows). A repair that uses "
+            f"{group} loses {aware:.0%}: {remedy}",
             "cost",
         )
 
@@ -432,9 +432,8 @@ def of_small_groups(
         which, them = ("a group", "it") if len(names) == 1 else ("groups", "them")
         yield Caution(
             f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the "
-            "repair costs "
-            f"{paid:.1%} of {unit}, and {alone:.1%} without {them} ({why}); rates of few rows are mostly noise, so "
-            f"merge {them} into another group, or allow more slack",
+            f"repair costs {paid:.1%} of {unit}, and {alone:.1%} without {them} ({why}). Rates of few rows are mostly "
+            f"noise: merge {them} into another group, or allow more slack",
             "small_group",
         )
 

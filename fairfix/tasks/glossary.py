@@ -16,7 +16,7 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
             "the people with one value of a protected attribute; with `intersect`, with one value of each"
         ),
         "intersection, cell": "a group within one stratum, or one value of each of several columns; counts are "
-        "kept by it",
+        "stored for each of them",
         "reference group, reference": (
             "the group that every other group is compared with (`reference`); others call it the privileged group"
         ),
@@ -109,8 +109,10 @@ GLOSSARY: Mapping[str, Mapping[str, str]] = {
     "Noise": {
         "noise table": "the probability that each true group is recorded as each group",
         "N0, N1, N2, N3, N4": (
-            'assumptions about how groups were recorded, from "about alike" (N0) to "independent of '
-            'outcomes" (N4)'
+            "assumptions about the noise, from weak to strong. N0: each true group resembles a recorded group, except "
+            "for a fraction of its people; N1: a noise table holds; N2: a noise table by label holds; N3: as N1 or N2, "
+            "and noise depends on outcomes by at most eps; N4: noise depends only on the true group, and "
+            "decisions do not use the recorded group"
         ),
         "worst case": "the largest value over all true groups that an assumption allows",
         "radius": "the largest total variation distance between the rows of a true group and the rows recorded as it",

@@ -112,8 +112,8 @@ def of_class_decisions(classes: Mapping[str, Mapping[str, Value]]) -> Iterator[C
     if wrong:
         shown = ", ".join(map(repr, wrong[:3])) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         yield Caution(
-            f"predicted less often for rows of that class than for others: {shown}; check that label and prediction "
-            "spell their classes alike",
+            f"some classes are predicted less often for their own rows than for others: {shown}; check that label and "
+            "prediction spell classes the same way",
             "decision_direction",
         )
 
@@ -139,9 +139,8 @@ def of_weights(report: AuditReport) -> Iterator[Note]:
     if whole and report.rows_used <= OF_A_CELL * kinds and report.weight > report.rows_used:
         yield Note(
             f"the weights {columns.weight!r} are whole numbers, and no two rows describe the same kind of "
-            "people: if they give "
-            f"the number of people in a row, read them as `count={columns.weight}` instead; intervals treat a "
-            "row with a weight as one person",
+            f"people. If they are numbers of people, use `count={columns.weight}` instead: intervals treat a "
+            "weighted row as one person",
             "weights_or_counts",
         )
 
@@ -193,8 +192,8 @@ def of_unknown_classes(names: Sequence[str]) -> Iterator[Caution]:
     if names:
         shown = ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Caution(
-            f"predicted, but not the label of any row: {shown}; such a class has no true positive rate, and no "
-            "gap over the classes can be shown to be small; if the labels have this class, spell it the same way",
+            f"some predicted classes are the label of no row: {shown}. Such a class has no true positive rate, so no "
+            "gap over the classes can be shown to be small. If the labels have this class, spell it the same way",
             "unknown_classes",
         )
 
@@ -207,7 +206,7 @@ def of_shared_ids(
         yield Caution(
             f"row IDs repeat: {'' if exact else 'about '}{alike:,} of the {drawn:,} rows with a randomized "
             "decision share their "
-            f"{name!r} with {whom}, and therefore one draw, so they are not decided independently: where their "
+            f"{name!r} with {whom}, and therefore one draw. They are not decided independently: where their "
             "probabilities are equal, so are their results",
             "shared_ids",
         )

@@ -420,16 +420,19 @@ class ReportRequest(DataRequest):
     """What is kept with the result, by :data:`RECORD`, as in the table ``[report]`` of the configuration."""
     noise: Any = parameter(
         (),
-        "Noise of the recorded groups: a table file with columns true, noisy and count or probability; "
-        "'people.csv(true=race,recorded=seen)'; 'radius:Black=0.05,White=0.02'; or "
-        "'membership:Black=p_black,White=p_white'.",
+        "Relation between recorded and true groups. FILE: a table with columns true, noisy, and count or probability. "
+        "'FILE(true=COLUMN,recorded=COLUMN)': a file with one row per person. 'radius:GROUP=NUMBER,...': largest "
+        "distance of each true group from its recorded group. 'membership:GROUP=COLUMN,...': columns with the "
+        "probability of each group.",
         "SPEC",
         kind=object,
     )
     assume: str | None = parameter(
         None,
-        "Assumption about the noise: none, eps=NUMBER (largest dependence on outcomes), class-conditional (depends "
-        "only on the true group), independent (of outcomes, given membership), or radii.",
+        "Assumption about the noise. none: only what `noise` states; eps=NUMBER: noise depends on outcomes by at most "
+        "NUMBER; class-conditional: noise depends only on the true group; independent: given the membership "
+        "probabilities, true groups are independent of outcomes; radii: only the "
+        "radii, given or computed from the table.",
         "ASSUMPTION",
     )
 
@@ -449,8 +452,9 @@ class GateRequest(ReportRequest):
 
     similar: Any = parameter(
         (),
-        "People to treat alike: flips (of the protected columns), COLUMN=VALUE,VALUE, near(radius=NUMBER), or a file "
-        "of counterfactual copies. Repairs also take learned(by=means) and files of pairs or directions.",
+        "People to treat alike. flips: people who differ only in the protected columns; COLUMN=VALUE,VALUE: only in "
+        "these values of a column; near(radius=NUMBER): little in their features; FILE: a person and the person's "
+        "counterfactual copies. Repairs also take learned(by=means) and files of pairs or directions.",
         "WHAT",
         kind=object,
     )
@@ -565,7 +569,8 @@ class RepairRequest(GateRequest):
     )
     unseen: Unseen = parameter(
         "error",
-        "Handling, when predicting, of rows of a group not in the training rows, or without a protected number.",
+        "Handling of rows at prediction time whose group was not in the training rows, or whose protected number is "
+        "missing.",
         choices=get_args(Unseen),
     )
     threads: int | None = parameter(None, THREADS, kind=int, at_least=1)
@@ -634,8 +639,8 @@ class PredictRequest(FilesRequest):
     )
     unseen: Unseen | None = parameter(
         None,
-        "Handling of rows of a group not in the training rows, or without a protected number.  [default: set in the "
-        "artifact]",
+        "Handling of rows whose group was not in the training rows, or whose protected number is missing.  "
+        "[default: set in the artifact]",
         choices=get_args(Unseen),
         common=True,
     )
@@ -672,7 +677,7 @@ OF_ROWS = (
 
 
 REQUIRES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    ("assume", ("noise",), "an assumption is about noise that is described"),
+    ("assume", ("noise",), "an assumption needs a description of the noise"),
 )
 """(parameter, one of these is needed too, why)."""
 
@@ -684,20 +689,24 @@ OF_TWO = (
 """What says more of two classes, and what there is of two classes only."""
 
 EXCLUDES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    ("model", ("score", "prediction"), "the model makes the scores"),
-    ("noise", ("suppress_below",), "numbers of true groups are shown whatever their size"),
+    ("model", ("score", "prediction"), "the model computes the scores"),
+    ("noise", ("suppress_below",), "numbers of true groups are shown for groups of any size"),
     (
         f"task={MULTICLASS}",
         OF_TWO_COLUMNS,
-        "every class that `prediction` and `label` hold is compared with the rest",
+        "each class in `prediction` and `label` is compared with all others",
     ),
     (
         f"task={MULTICLASS}",
         OF_TWO,
-        "it is of two classes; `label=COLUMN=VALUE` in place of the task has two",
+        "it needs two classes; use `label=COLUMN=VALUE` instead of the task",
     ),
-    ("count", ("id",), "an id names one person, and a row with a count is for many"),
-    ("guarantee", ("unlabelled",), "it is about the people of one draw, and those rows may be of another"),
+    ("count", ("id",), "an ID belongs to one person, and a row with a count represents many"),
+    (
+        "guarantee",
+        ("unlabelled",),
+        "it holds for the population of the training rows, and unlabelled rows may come from another",
+    ),
 )
 """(parameter, none of these goes with it, why)."""
 

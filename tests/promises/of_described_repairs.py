@@ -46,7 +46,7 @@ def decided(shell: Shell, cells: pd.DataFrame) -> np.ndarray:
 
 def limit_of(done_notes: list[str], level: str) -> float | None:
     """Return the upper limit that the claim on held-out rows gives under an assumption."""
-    said = "on held-out rows, the (worst true group is away|largest error rate of a true group)"
+    said = "on held-out rows, the (worst true group (?:differs|is on)|largest error rate of a true group)"
     claim = next((note for note in done_notes if re.search(said, note)), "")
     match = re.search(rf"under {level} \(up to (-?[\d.]+);", claim)
     return float(match[1]) if match else None

@@ -96,7 +96,7 @@ def test_the_covariance_with_a_number_has_one_scope() -> None:
         assert Check.parse(text).comparison.id == "decision_covariance.with_number"
     with pytest.raises(UsageError, match="with with_number"):
         Check.parse("decision_covariance.to_overall<=0.1")
-    with pytest.raises(UsageError, match="worse where it is larger"):
+    with pytest.raises(UsageError, match=r"a larger decision_covariance\.with_number is worse"):
         Check.parse("decision_covariance>=0.1")
 
 

@@ -47,7 +47,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tests.data import scored
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:nothing shows that the repair helped. sensei learned from the score"
+    "ignore:no evidence that the repair helped. sensei learned from the score"
 )
 """The laws hold of SenSeI of a score alone too, which has nothing to do and says so."""
 

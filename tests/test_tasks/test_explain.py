@@ -186,7 +186,7 @@ def test_no_word_has_two_meanings() -> None:
         ("multi-class", "class", "note", "`task=multiclass`"),
         ("slack", "slack", "means", "the largest gap allowed after a repair"),
         ("slack", "slack", "option", "robust: largest allowed distance of a true group's rate"),
-        ("N3", "N3", "means", "assumptions about how groups were recorded"),
+        ("N3", "N3", "means", "assumptions about the noise, from weak to strong"),
         ("gate-on", "gate-on", "option", ""),
         ("gamma", "gamma", "option", "ramp: width of the randomized ramp"),
         ("3", "exit status", "3", "at least one is undecided"),

@@ -95,7 +95,8 @@ class FairRegression(Learning, Searched, Promised):
 
     name: ClassVar[str] = "fair-regression"
     summary: ClassVar[str] = (
-        "real-valued scores: statistical parity at every threshold (KS), or bounded loss in every group"
+        "scores or predicted numbers with the same distribution in every group (statistical parity at every "
+        "threshold, measured by the KS distance), or with a bounded loss in every group"
     )
     criterion: ClassVar[str] = "ks.to_overall"
     learns: ClassVar[bool] = True
@@ -150,8 +151,8 @@ class FairRegression(Learning, Searched, Promised):
     )
     mixture: str = param(
         "drawn",
-        "use of the reduction's models: one drawn at random for each row, which has parity, or their average, "
-        "which need not",
+        "use of the reduction's models. drawn: one model for each row, chosen at random, which has parity; averaged: "
+        "the average of all, which may not have parity",
         choices=("drawn", "averaged"),
     )
     search: str = param(
@@ -162,24 +163,27 @@ class FairRegression(Learning, Searched, Promised):
     )
     nu: float = param(
         0.01,
-        "with search exponentiated-gradient: gap of the averages at which it stops, as a fraction of what the "
-        "unconstrained model saves over the best constant, and for bounded_group_loss of that model's loss",
+        "stopping tolerance of search exponentiated-gradient: gap of the averages, as a fraction of the loss that "
+        "the unconstrained model saves over the best constant (bounded_group_loss: of that model's loss)",
         above=0.0,
         at_most=1.0,
     )
     rounds: float = param(
-        200, "with search exponentiated-gradient: most rounds, one model each", at_least=1, at_most=100_000
+        200,
+        "largest number of rounds of search exponentiated-gradient, each with one model",
+        at_least=1,
+        at_most=100_000,
     )
     decisions: str = param(
         "randomized",
-        "values of the closed-form solver: randomized among the values for a score, so the slack holds, or one value "
-        "per score. The report shows the distance and cost of single values",
+        "values of the closed-form solver. randomized: drawn among the values for a score, so the slack holds; "
+        "deterministic: one value per score, and the report shows its distance and cost",
         choices=("randomized", "deterministic"),
     )
     bin_rows: float = param(
         10,
-        "smallest number of training rows of a group whose scores the closed form pools, so that the artifact "
-        "contains no score of fewer; 1 keeps each score",
+        "smallest number of training rows of a group that share a score in the artifact: the closed form pools the "
+        "scores of fewer rows. 1 keeps each score",
         at_least=1,
         at_most=1e6,
     )

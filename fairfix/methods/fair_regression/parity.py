@@ -157,14 +157,14 @@ def _loss_of(fit: TubeFit, scores: Scores, loss: str) -> float:
 def _notes_on_tube(fit: TubeFit, scores: Scores) -> Iterator[Note]:
     """Yield a note on values that are drawn."""
     if fit.tube.outputs is not None:
-        yield _drawn_values(scores.spread_of(fit.tube), "; `decisions=deterministic` avoids it")
+        yield _drawn_values(scores.spread_of(fit.tube), ". `decisions=deterministic` avoids this")
 
 
 def _drawn_values(spread: float, without: str = "") -> Note:
     """Return that values are drawn, with their mean standard deviation, and how to do without."""
     return Note(
-        "each row's value is randomized by its ID among the values for its score; it varies by "
-        f"{spread:.3g} on average (standard deviation), and the slack holds in expectation over the draws{without}",
+        "each row's value is randomized by its ID among the values for its score, with a mean standard deviation of "
+        f"{spread:.3g}. The slack holds in expectation over the draws{without}",
         "drawn",
     )
 
@@ -212,9 +212,9 @@ def _off(problem: RepairProblem, rows: PluginProblem) -> str:
         else "use more rows"
     )
     return (
-        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, but shifting it, by one "
-        "number for "
-        f"rows with similar scores, would remove {rows.around.off:.0%} of its loss on the labels; {remedy}"
+        f"the method assumes that the score minimizes the {row_loss(rows.loss).title}, and this one does not: "
+        "shifting it by one number for rows with similar scores would remove "
+        f"{rows.around.off:.0%} of its loss on the labels; {remedy}"
     )
 
 
@@ -278,23 +278,25 @@ def _notes_on_rule(
     if not problem.protected_as_feature:
         what = "the score" if problem.features is None else "the features"
         part = f"{given:.0%}" if given >= DEAR else f"{given:.1%}"
-        gives = f"loses {part} of the information in {what} about the label (100%: one score for all rows)"
+        gives = (
+            f"loses {part} of the information in {what} about the label (100% means one score for all rows)"
+        )
         if given < DEAR:
             yield Note(f"the repair {gives}", "cost")
         else:
             aware = max((rows.seeing_the_group().fit(slack).loss - free) / span, 0.0)
             remedy = (
-                f"a rule that may use {names!r} when predicting loses {aware:.0%}: add "
+                f"A rule that may use {names!r} when predicting loses {aware:.0%}: add "
                 "`group=used`, or allow more `slack`"
                 if aware <= given / 2
-                else f"one that uses {names!r} would lose {aware:.0%}; allow more `slack`"
+                else f"One that uses {names!r} would lose {aware:.0%}; allow more `slack`"
             )
-            yield Caution(f"this repair, which does not use {names!r}, {gives}; {remedy}", "cost")
+            yield Caution(f"this repair does not use {names!r} and {gives}. {remedy}", "cost")
     yield from _notes_on_selection(problem.table, rows, fit)
     if fit.drawn > 0:
         yield Note(
-            f"{fit.drawn:.1%} of the rows get one of a few scores, randomized by the row ID; the slack holds on "
-            "the training rows in expectation over the draws",
+            f"{fit.drawn:.1%} of the rows get one of a few scores, randomized by the row ID. On the training rows, "
+            "the slack holds in expectation over the draws",
             "drawn",
         )
 

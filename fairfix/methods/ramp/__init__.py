@@ -111,23 +111,23 @@ class Ramp(Repairer):
     )
     noise: str = param(
         "",
-        "for groups that are not recorded: membership:GROUP=COLUMN,..., columns with each row's probability to be in "
-        "each true group; the constrained rates are weighted by them. It assumes that, given these, decisions, and "
-        "labels where rates are by label, are independent of the true group; replaces `protected`",
+        "membership:GROUP=COLUMN,..., columns with each row's probability of being in each true group, for groups that "
+        "are not recorded. The constrained rates are weighted by them. This assumes that, given the probabilities, "
+        "decisions are independent of the true group (and labels too, for rates by label). Replaces `protected`",
         text=True,
     )
     gamma: float = param(
         0.05,
         "width of the randomized ramp, on the scale 2p-1 of the score. With 0, only ties at the threshold are "
-        "randomized. Of several values, validation rows choose one",
+        "randomized. If you give several values, validation rows choose one",
         at_least=0.0,
         at_most=10.0,
         selectable=True,
     )
     rho: float | str = param(
         "joint",
-        "common rate of the groups: the best one by the scores (joint) or by the labels (labels), the mean score "
-        "(mean), or a number; of several values, validation rows choose one",
+        "common rate of the groups: the best one by the scores (joint) or by the labels (labels), the mean "
+        "score (mean), or a number. If you give several values, validation rows choose one",
         words=("joint", "labels", "mean"),
         at_least=0.0,
         at_most=1.0,
@@ -135,7 +135,7 @@ class Ramp(Repairer):
     )
     shape: str = param(
         "one-sided",
-        "position of the ramp: above its threshold, as in the paper, or around it",
+        "position of the ramp: above its threshold, as in the paper (one-sided), or around it (centred)",
         choices=("one-sided", "centred"),
         selectable=True,
     )

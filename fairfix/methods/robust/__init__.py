@@ -87,27 +87,27 @@ class Robust(Learning):
         "constraint on the true groups: demographic_parity, equal_opportunity, predictive_equality or equalized_odds, "
         "or a condition such as tpr.difference.to_overall<=0.02. Write worse_than_overall instead of to_overall to "
         "limit only the worse direction, as in the paper: selection and true positive rates below the overall rate, "
-        "false positive rates above it. minimax has no slack: it makes the largest error rate of a true group as small "
-        "as thresholds, or mixtures of models, can",
+        "false positive rates above it. minimax has no slack: it minimizes the largest error rate of a true group",
         text=True,
     )
     solver: str = param(
         "thresholds",
         "thresholds: optimal score thresholds, in closed form; ideal: thresholds found by a search of a small class of "
         "rules; oracle: a mixture of models, fitted to the costs of the worst noise; dro: a linear model, trained "
-        "against the worst distribution within the radii; soft: one trained against the worst soft assignment",
+        "against the worst distribution within the radii; soft: a linear model, trained against the worst soft "
+        "assignment of groups",
         choices=("thresholds", "ideal", "oracle", "dro", "soft"),
     )
     assume: str = param(
         "",
-        "assumption about the noise: none, eps=NUMBER, class-conditional, independent or radii; by default that of "
-        "`noise`, or none, and radii with solver dro",
+        "assumption about the noise: none, eps=NUMBER, class-conditional, independent or radii. By default, the "
+        "assumption of `noise`, or none; with solver dro, radii",
         text=True,
     )
     survey_confidence: float | str = param(
         "none",
-        "with a noise table of counts: the slack holds for all tables that are consistent with its survey at "
-        "this confidence, instead of only the counted table; 0.95 is usual",
+        "confidence level for the survey behind a noise table of counts. The slack then holds for all tables "
+        "consistent with the survey at this level, not only for the counted table; 0.95 is usual",
         words=("none",),
         at_least=0.5,
         at_most=0.9999,
@@ -121,16 +121,16 @@ class Robust(Learning):
     group: str = group_param("auto", "used", "unused")
     bins: float | str = param(
         "auto",
-        "bins of the score between which thresholds lie: quantiles, of the positives where the constraint is about "
-        "labels; auto: 100, and 20 for assumption eps, which is per bin; fewer with solver ideal, the more "
-        "recorded groups there are",
+        "number of score bins; thresholds lie between bins. Bins are quantiles of the scores (of rows with label 1 if "
+        "the constraint is about labels). auto: 100, or 20 for assumption eps, which is per bin; with solver ideal "
+        "fewer, the more recorded groups there are",
         words=("auto",),
         at_least=2,
         at_most=2000,
     )
     decisions: str = param(
         "randomized",
-        "with solver ideal: a mixture of rules, or the best single rule",
+        "a mixture of rules (randomized), or the best single rule (deterministic); for solver ideal",
         choices=("randomized", "deterministic"),
     )
     learner: Learner = learner_param()

@@ -78,7 +78,9 @@ def reliance(
             "so: rename it in the table if it is another name of a group",
             "unknown_recorded",
         )
-    recorded = "the tables of the report are by recorded group, except numbers named true_groups"
+    recorded = (
+        "the tables of the report show recorded groups; numbers named true_groups are about true groups"
+    )
     yield Note(recorded, "recorded_groups")
     minimax = method.goal == "minimax"
     slack = "" if minimax else f"; the slack is {method.slack:g}"

@@ -111,8 +111,8 @@ class Sensei(Learning):
     slack: float = param(0.01, "largest allowed gap, measured by the method's criterion", at_least=0.0)
     solver: str = param(
         "merge",
-        "merge: use no protected column and treat comparable values as one; regularizer: that of SenSeI, for the "
-        "learners linear and network; "
+        "merge: use no protected column and treat comparable values as one; regularizer: the penalty of SenSeI, for "
+        "the learners linear and network; "
         "average: the mean of a model file's scores over flips; equal-rates: equal true positive and true negative "
         "rates without using the group",
         choices=("merge", "regularizer", "average", "equal-rates"),
@@ -224,7 +224,7 @@ class Sensei(Learning):
         """Fit with the solver in force, once comparable values are known to be learned from."""
         if problem.features is None and self.solver in ("merge", "regularizer"):
             unseen = (
-                "nothing shows that the repair helped: sensei learned from the score alone, and the score that a "
+                "no evidence that the repair helped: sensei learned from the score alone, and the score that a "
                 "changed person would have is unknown; name features to learn from, or average the scores of "
                 "a model file (`solver=average`)"
             )
