@@ -221,14 +221,14 @@ def test_the_proof_shows_and_gates_true_groups() -> None:
     (said,) = (note for note in told_of(outcome) if note.startswith("on held-out rows, the worst"))
     assert "under N2 (up to" in said
     assert "N4" not in said
-    assert "rows and table; the slack is 0.05" in said
+    assert "rows and table. The slack is 0.05" in said
     shares = replace(noise, entries=noise.entries / noise.entries.sum(), form="joint")
     (said,) = (
         note
         for note in told_of(repaired(Robust(constraint="equal_opportunity"), data, shares))
         if note.startswith("on held-out rows, the worst")
     )
-    assert "error of rows; the slack" in said
+    assert "error of rows. The slack" in said
     assumed = repaired(Robust(assume="class-conditional"), data, noise, "dp.difference.true_groups<=0.9")
     (said,) = (note for note in told_of(assumed) if note.startswith("on held-out rows, the worst"))
     assert "under N4 (up to" in said  # what the fit was held to

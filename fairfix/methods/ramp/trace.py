@@ -76,7 +76,7 @@ def uncalibrated(cells: Cells, does: str, where: str, remedies: str) -> Iterator
     off, chance = miscalibration(cells.cells)
     if off - chance > MISCALIBRATED:
         yield Caution(
-            f"the scores are not calibrated: they differ from the rates of label 1 by {off:.3f} on average{where} "
+            f"the scores are not calibrated. They differ from the rates of label 1 by {off:.3f} on average{where} "
             f"(random variation alone gives {chance:.3f}). Therefore, {does}. Recalibrate with {remedies}",
             "uncalibrated",
         )
