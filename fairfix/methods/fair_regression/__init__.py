@@ -95,8 +95,7 @@ class FairRegression(Learning, Searched, Promised):
 
     name: ClassVar[str] = "fair-regression"
     summary: ClassVar[str] = (
-        "scores or predicted numbers with the same distribution in every group (statistical parity at every "
-        "threshold, measured by the KS distance), or with a bounded loss in every group"
+        "equal distributions of scores in all groups (KS, parity at every threshold), or bounded loss in every group"
     )
     criterion: ClassVar[str] = "ks.to_overall"
     learns: ClassVar[bool] = True
@@ -169,10 +168,7 @@ class FairRegression(Learning, Searched, Promised):
         at_most=1.0,
     )
     rounds: float = param(
-        200,
-        "largest number of rounds of search exponentiated-gradient, each with one model",
-        at_least=1,
-        at_most=100_000,
+        200, "largest number of rounds of exponentiated-gradient, one model each", at_least=1, at_most=100_000
     )
     decisions: str = param(
         "randomized",
