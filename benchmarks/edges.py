@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PLAIN = ("--no-config", "--quiet", "--format", "json")
+PLAIN = ("--config", "none", "--quiet", "--format", "json")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def megabytes(path: Path, size: int) -> None:
 
 
 AUDIT = ("audit", "DATA", "--protected", "g", *PLAIN)
-COUNT = ("count", "DATA", "--protected", "g", "-o", "NEW", "--no-config", "--quiet")
+COUNT = ("count", "DATA", "--protected", "g", "-o", "NEW", "--config", "none", "--quiet")
 MANY = ("--bands", "g=values")
 LIMITS = ("--check", "dp.difference<=0.1", "--check", "ks<=0.2")
 REPAIR = ("repair", "DATA", "--protected", "g", "-o", "NEW", *PLAIN, *MANY)

@@ -279,7 +279,7 @@ def memory_section(path: Path, rows: int) -> Iterator[str]:
     total, more = (Goal(150, unit=" MB"), Goal(60, unit=" MB")) if rows >= LARGE else (None, None)
     shown = []
     for groups in (("race",), GROUPS):
-        arguments = (str(path), "--protected", ",".join(groups), "--no-config", "--quiet")
+        arguments = (str(path), "--protected", ",".join(groups), "--config", "none", "--quiet")
         for threads in ("1", "2"):
             _, once = child(FAIRFIX, "count", *arguments, "--threads", threads, "-o", os.devnull)
             _, exact = child(FAIRFIX, "audit", *arguments, "--threads", threads, "--format", "json")
@@ -419,11 +419,11 @@ def metric_frame(path: Path) -> Job:
 def start_section(folder: Path, rounds: int) -> Iterator[str]:
     """Yield whole commands as processes, in an order drawn anew for every round."""
     path = str(make(folder, 10_000, "parquet"))
-    cells = ("--protected", "race,sex,age", "--intersect", "--no-config")
+    cells = ("--protected", "race,sex,age", "--intersect", "--config", "none")
     jobs: dict[str, tuple[tuple[str, ...], tuple[Goal, ...]]] = {
         "fairfix --help": ((FAIRFIX, "--help"), (Goal(0.06),)),
         "fairfix audit, 10,000 rows, race": (
-            (FAIRFIX, "audit", path, "--protected", "race", "--no-config"),
+            (FAIRFIX, "audit", path, "--protected", "race", "--config", "none"),
             (Goal(0.2),),
         ),
         "fairfix audit, 10,000 rows, 60 cells": (

@@ -25,8 +25,8 @@ from threading import Event, Thread
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-ASKED = ("--protected", "race,sex,age", "--no-config", "--quiet")
-SHOWN = ("--intersect", "--no-config", "--quiet", "--format", "json")
+ASKED = ("--protected", "race,sex,age", "--config", "none", "--quiet")
+SHOWN = ("--intersect", "--config", "none", "--quiet", "--format", "json")
 """Of 5 x 2 x 6 groups, which are 60 cells."""
 
 FILES = 10

@@ -145,7 +145,7 @@ def report(many: int, folder: Path) -> Iterator[str]:
     for name in ("thresholds, no draws", "ramp", "tube of scores"):
         repaired = repairs[name]
         repaired.save(artifact)
-        line = ["predict", str(artifact), str(source), "-o", str(target), "--no-config", "--quiet"]
+        line = ["predict", str(artifact), str(source), "-o", str(target), "--config", "none", "--quiet"]
         assert run(line) == 0
         predicted = pq.read_table(target).combine_chunks()
         jobs: dict[str, Callable[[], object]] = {

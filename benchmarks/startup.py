@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, ROWS = 15, 10_000
-AUDIT = ("-m", "fairfix", "audit", "data.parquet", "--protected", "race", "--no-config", "--format")
+AUDIT = ("-m", "fairfix", "audit", "data.parquet", "--protected", "race", "--config", "none", "--format")
 JOBS = {
     "`python -c 'import fairfix'`": ("-c", "import fairfix"),
     "`fairfix --version`": ("-m", "fairfix", "--version"),

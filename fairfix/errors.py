@@ -178,7 +178,7 @@ CODES: Mapping[str, Mapping[str, str]] = {
         "output": "the output could not be written, for example because the disk is full",
         "memory": "not enough memory; use a larger machine, or fewer rows and columns",
         "interrupted": "the run was stopped from outside before it ended",
-        "bug": "a bug in fairfix; `debug` shows the traceback, which belongs in the bug report",
+        "bug": "a bug in fairfix; FAIRFIX_DEBUG=1 shows the traceback, which belongs in the bug report",
     },
     "verdict": {
         "beyond_limit": "the whole interval, or the value with `gate_on=point`, is beyond the limit: fail",

@@ -53,7 +53,7 @@ def run(house: Path) -> Fairfix:
     return run
 
 
-AUDIT = ("audit", "data.parquet", "--protected", "race", "--no-config")
+AUDIT = ("audit", "data.parquet", "--protected", "race", "--config", "none")
 
 
 def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
@@ -126,9 +126,9 @@ def test_a_kind_of_file_is_one_module(house: Path, run: Fairfix) -> None:
     assert found["attributes"] == expected["attributes"]
     assert "data.rows" in run(*lines)
     assert "written to r.fairfix" in run(*repair)
-    run("predict", "r.fairfix", "data.rows", "-o", "decided.csv", "--no-config")
+    run("predict", "r.fairfix", "data.rows", "-o", "decided.csv", "--config", "none")
     assert pyarrow.csv.read_csv(house.parent / "decided.csv").num_rows == scored().num_rows
-    run("predict", "r.fairfix", "data.rows", "-o", "decided.rows", "--no-config", status=2)
+    run("predict", "r.fairfix", "data.rows", "-o", "decided.rows", "--config", "none", status=2)
 
 
 FORMAT = '''"""One line: the verdict, for a chat."""
@@ -200,7 +200,7 @@ def test_a_method_is_one_module(house: Path, run: Fairfix) -> None:
     (house / "methods" / "quota.py").write_text(METHOD)
     outs = ("--out", "html=r.html", "--format", "json", "-o", "r.fairfix")
     result = json.loads(run("repair", *AUDIT[1:], "--method", "quota", "--share", "0.25", *outs))
-    run("predict", "r.fairfix", "data.parquet", "-o", "decided.csv", "--no-config")
+    run("predict", "r.fairfix", "data.parquet", "-o", "decided.csv", "--config", "none")
     decided = pyarrow.csv.read_csv(house.parent / "decided.csv").to_pandas()
 
     jsonschema.validate(result, json.loads((house / "report" / "repair.schema.json").read_text()))

@@ -130,7 +130,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     log.handlers, log.propagate = [_Talk()], False
     log.setLevel(logging.INFO)
     line = list(sys.argv[1:] if arguments is None else arguments)
-    debug, asked = "--debug" in line, Asked(line)
+    debug, asked = os.environ.get("FAIRFIX_DEBUG", "0") not in ("", "0"), Asked(line)
     warnings.simplefilter("ignore")
     warnings.simplefilter("always", FairfixWarning)
     warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes the rest as *_
@@ -151,7 +151,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     def bug(error: Exception) -> int:
         if debug:
             _trace(error)
-        more = "" if debug else "run again with --debug for the traceback"
+        more = "" if debug else "run again with FAIRFIX_DEBUG=1 in the environment for the traceback"
         return ended(
             ExitStatus.BUG, "bug", f"this is a bug in fairfix: {type(error).__name__}: {error}", more
         )
@@ -165,11 +165,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except click.UsageError as error:
-        from fairfix.cli.proposals import instead_of
+        from fairfix.cli.proposals import gone, instead_of
 
+        message = gone(error) or error.format_message()
         lines = [f"\n  {one}" for one in instead_of(line, cli)]
         hint = f"Try '{error.ctx.command_path} --help' for help." if error.ctx and not lines else ""
-        return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message() + "".join(lines), hint)
+        return ended(ExitStatus.DID_NOT_RUN, "usage", message + "".join(lines), hint)
     except click.ClickException as error:  # click would exit with 1, which means a failed check here
         return ended(ExitStatus.DID_NOT_RUN, "usage", error.format_message())
     except (click.Abort, KeyboardInterrupt, _Stopped) as error:

@@ -8,7 +8,6 @@ import click
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
-    dry_run_option,
     options_of,
     output_options,
     request_of,
@@ -24,7 +23,6 @@ from fairfix.tasks.request import CompareRequest
 @click.command("compare", cls=SectionedCommand)
 @options_of(CompareRequest)
 @output_options()
-@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:

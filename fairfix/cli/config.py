@@ -40,6 +40,9 @@ from fairfix.tasks.request import (
 )
 
 FILE_NAME = "fairfix.toml"
+NO_CONFIG = "none"
+"""What is named in place of a file so that none is read."""
+
 PATHS = frozenset(("output",)).union(
     *map(paths_of, (AuditRequest, RepairRequest, CompareRequest, CountRequest, PredictRequest))
 )

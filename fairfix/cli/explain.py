@@ -10,7 +10,7 @@ import click
 
 from fairfix.cli import COMMANDS
 from fairfix.cli.help import SectionedCommand, completion, two_columns
-from fairfix.cli.options import debug_option, format_option
+from fairfix.cli.options import format_option
 from fairfix.errors import UsageError
 from fairfix.report.words import as_json, as_options, harmless, plain
 
@@ -29,8 +29,7 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.command("explain", cls=SectionedCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("name", nargs=-1, shell_complete=_names)
 @format_option()
-@debug_option
-def command(name: tuple[str, ...], format_: str, debug: bool) -> int:
+def command(name: tuple[str, ...], format_: str) -> int:
     """Explain a metric, a check, a method, an option or a term.
 
     \b

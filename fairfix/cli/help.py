@@ -67,8 +67,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Individual": ("similar",),
     "Output": ("to", "dialect", "output", "format_", "out", "detail"),
     "Run": (
-        *("seed", "cluster", "threads", "dry_run", "config", "no_config"),
-        *("show_settings", "quiet", "verbose", "debug", "help", "help_all"),
+        *("seed", "cluster", "threads", "dry_run", "config"),
+        *("quiet", "verbose", "help", "help_all"),
     ),
 }
 """Heading -> options under it, in their order; an option that is not here stands under :data:`OTHERS`."""

@@ -11,7 +11,7 @@ import click
 
 from fairfix.cli.config import FILE_NAME, reach
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import column_names, debug_option, option, quiet_option, talk
+from fairfix.cli.options import column_names, option, quiet_option, talk
 from fairfix.cli.outputs import check_outputs
 from fairfix.data.urls import STANDARD, scheme_of, shown_argument
 from fairfix.errors import UsageError
@@ -38,7 +38,6 @@ from fairfix.report.words import as_escape, harmless
 @option("--output", "-o", metavar="FILE", default="fairfix.toml", type=click.Path(), help="File to write.")
 @option("--force", is_flag=True, help="Overwrite an existing file.")
 @quiet_option
-@debug_option
 def command(data: str, **given: Any) -> int:
     """Write a starter fairfix.toml for a data file.
 

@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import debug_option, format_option, option
+from fairfix.cli.options import format_option, option
 from fairfix.errors import MALFORMED, ArtifactError
 from fairfix.report.layout import Json, exact, interval, titled
 from fairfix.report.repairs import solution_facts
@@ -21,8 +21,7 @@ from fairfix.report.words import as_json, as_options, harmless, named, plain
 @option(
     "--detail", is_flag=True, help="Also show settings, arrays, versions and details of the solver (repair)."
 )
-@debug_option
-def command(artifact: str, format_: str, detail: bool, debug: bool) -> int:
+def command(artifact: str, format_: str, detail: bool) -> int:
     """Show what a repaired predictor or a counts file contains.
 
     For a predictor, the command also checks that the rule reproduces its test vectors. It runs no code from the file.

@@ -20,6 +20,7 @@ from fairfix.cli.help import complete_methods, completion
 from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
+from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import STANDARD, dry_run, hidden
 from fairfix.errors import ConfigError, ExitStatus, UsageError
 from fairfix.report.words import SETTINGS, as_json, as_options, plain
@@ -373,7 +374,6 @@ def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
 quiet_option = option(
     "--quiet", "-q", is_flag=True, callback=_quiet, help="Print only errors to standard error."
 )
-debug_option = option("--debug", is_flag=True, help="Show the traceback of an error.")
 
 
 def talk(text: str) -> None:
@@ -383,9 +383,12 @@ def talk(text: str) -> None:
 
 def _configure(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Make the configuration file the source of defaults, before any other option is read."""
-    if ctx.resilient_parsing or ctx.meta.get("fairfix.no_config"):
+    if ctx.resilient_parsing:
         return value
-    from fairfix.cli.config import find_config, load_config, reach
+    from fairfix.cli.config import NO_CONFIG, find_config, load_config, reach
+
+    if value == NO_CONFIG:
+        return None
 
     path = Path(value) if value else find_config(Path.cwd())
     if path is None:
@@ -450,19 +453,6 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     return value
 
 
-dry_run_option = option(
-    "--dry-run",
-    is_flag=True,
-    callback=_dry_run,
-    help="Print the SQL that would be sent, and stop (databases). Connects only to look up columns.",
-)
-
-
-def _no_config(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    ctx.meta["fairfix.no_config"] = value
-    return value
-
-
 run_options = stacked(
     option(
         "--config",
@@ -470,18 +460,24 @@ run_options = stacked(
         metavar="FILE",
         is_eager=True,
         callback=_configure,
-        help="Configuration file.  [default: the nearest fairfix.toml, else [tool.fairfix] in pyproject.toml]",
+        help="Configuration file, or the word none.  [default: the nearest fairfix.toml, else [tool.fairfix] in "
+        "pyproject.toml]",
     ),
     option(
-        "--no-config", is_flag=True, is_eager=True, callback=_no_config, help="Read no configuration file."
+        "--dry-run",
+        is_flag=True,
+        callback=_dry_run,
+        help="Print all settings, where each comes from, and the SQL that a database would be sent, and stop. "
+        "Connects only to look up columns.",
     ),
-    option("--show-settings", is_flag=True, help="Print all settings and their sources, and stop."),
     quiet_option,
-    debug_option,
 )
 """Options of how to run."""
 
-HIDDEN_SETTINGS = frozenset({"config", "no_config", "show_settings", "debug"})
+HIDDEN_SETTINGS = frozenset({"config", "dry_run"})
+
+READ = ("data", "baseline", "unlabelled", "noise", "similar")
+"""Options that name what is read, which may be a database."""
 
 
 def known_options(*, methods: bool = False) -> dict[str, frozenset[str]]:
@@ -512,7 +508,7 @@ def require_unsuppressed(ctx: click.Context) -> None:
         raise UsageError(
             f"{source}, and 'fairfix {ctx.command.name}' does not hide groups: its results and artifacts show "
             "all of them. "
-            "Unset it, use --no-config, or move it to [audit] if it is for audits only; to repair without small "
+            "Unset it, use --config none, or move it to [audit] if it is for audits only; to repair without small "
             "groups, repair counts of 'fairfix count --suppress-below N'"
         )
 
@@ -520,7 +516,8 @@ def require_unsuppressed(ctx: click.Context) -> None:
 def settle(ctx: click.Context) -> None:
     """Before anything is done: refuse what a configuration that was found cannot say, where nothing else says it.
 
-    Where ``--show-settings`` asks for it, print the merged settings as TOML with their sources, and stop.
+    In a dry run, print the merged settings as TOML with their sources, and stop where there is no database to ask.
+    Before the SQL for a database, they are comments.
     """
     from fairfix.cli.config import reach
 
@@ -535,21 +532,33 @@ def settle(ctx: click.Context) -> None:
                 f"{path} was found, not named, so it cannot set `{name}`: {why}. Set it on the command line, or name "
                 f"the file if you trust whoever wrote it: --config {shlex.quote(os.path.relpath(path))}"
             )
-    if not ctx.params["show_settings"]:
+    if not ctx.params["dry_run"]:
         return
+    sends = _names_database(ctx.params)
+    before = "-- " if sends else ""
     words: dict[Any, str] = {
         ParameterSource.COMMANDLINE: "command line",
         ParameterSource.ENVIRONMENT: "environment",
         ParameterSource.DEFAULT_MAP: "configuration",
     }
     if ctx.params.get("config"):
-        click.echo(f"# configuration: {plain(Path(ctx.params['config']).name)}")
+        click.echo(f"{before}# configuration: {plain(Path(ctx.params['config']).name)}")
     for param in ctx.command.get_params(ctx):
         if param.name not in HIDDEN_SETTINGS and param.name in ctx.params:
             where = words.get(ctx.get_parameter_source(param.name), "default")
             text = hidden(_toml(ctx.params[param.name]))
-            click.echo(f"{_key(param).replace('_', '-')} = {text}  # {where}")
-    ctx.exit(ExitStatus.OK)
+            click.echo(f"{before}{_key(param).replace('_', '-')} = {text}  # {where}")
+    if not sends:
+        ctx.exit(ExitStatus.OK)
+
+
+def _names_database(given: Mapping[str, Any]) -> bool:
+    """Tell whether anything that a command reads is a database."""
+    from fairfix.data.opening import names_database
+
+    named = [given.get(name) or () for name in READ]
+    texts = [text for one in named for text in ((one,) if isinstance(one, str) else one)]
+    return any(map(names_database, (*texts, *(file_of(text)[0] for text in given.get("noise") or ()))))
 
 
 def _toml(value: Any) -> str:

@@ -13,7 +13,6 @@ import click
 
 from fairfix.cli.help import SectionedCommand
 from fairfix.cli.options import (
-    dry_run_option,
     option,
     options_of,
     request_of,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     help="Address of a Dask scheduler whose workers write the files of a folder; local:4 starts 4 processes on this "
     "machine.",
 )
-@dry_run_option
 @verbose_option
 @run_options
 @click.pass_context

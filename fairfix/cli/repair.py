@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from fairfix.cli.help import FULL, HELP_ALL, SectionedCommand, completion, is_common, write_section
 from fairfix.cli.options import (
     Once,
-    dry_run_option,
     option,
     options_of,
     output_options,
@@ -314,7 +313,6 @@ def _is_given(ctx: click.Context, name: str, constraint: str | None) -> bool:
 )
 @undecided_option
 @output_options()
-@dry_run_option
 @run_options
 @click.pass_context
 def command(ctx: click.Context, /, **_: Any) -> int:

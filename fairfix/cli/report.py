@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairfix.cli.help import SectionedCommand
-from fairfix.cli.options import debug_option, output_options
+from fairfix.cli.options import output_options
 from fairfix.cli.outputs import check_outputs, print_report, publishing, render, write_reports
 from fairfix.errors import MALFORMED, DataError
 
@@ -23,7 +23,6 @@ SCHEMAS = (
 @click.command("report", cls=SectionedCommand)
 @click.argument("result", type=click.Path())
 @output_options()
-@debug_option
 def command(result: str, **given: Any) -> int:
     """Convert a saved result to another format.
 

@@ -98,9 +98,10 @@ class Asked:
 
     def _config(self) -> Path | None:
         """Return the configuration file, if there is one to be read."""
-        if "--no-config" in self._line:
+        from fairfix.cli.config import NO_CONFIG, find_config
+
+        if self._named_config() == NO_CONFIG:
             return None
-        from fairfix.cli.config import find_config
 
         with suppress(FairfixError):
             return Path(named) if (named := self._named_config()) else find_config(Path.cwd())

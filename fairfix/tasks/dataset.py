@@ -20,7 +20,6 @@ from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name, unquoted
-from fairfix.data.opening import names_database
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
@@ -52,13 +51,6 @@ log = logging.getLogger("fairfix")
 
 COLUMNS = ("protected", "label", "score", "prediction", "weight", "count", "strata")
 """Parameters that name the columns of all data."""
-
-INPUTS = (
-    "data",
-    "baseline",
-    "unlabelled",
-)
-"""Parameters that name rows, beside the noise."""
 
 VALUED = ("label", "prediction")
 """Parameters that name a column and perhaps its positive values."""
@@ -309,19 +301,9 @@ def _guide(
         log.disabled = talks
 
 
-def _inputs(request: DataRequest | PredictRequest) -> Iterator[Any]:
-    """Yield what rows are read from."""
-    yield from (getattr(request, name, None) for name in INPUTS)
-    if isinstance(request, ReportRequest):
-        yield request.noise_spec.file
-        yield from getattr(request, "similar", ())
-
-
 def opened(request: DataRequest | PredictRequest, data: Any) -> Source:
     """Return a source of data that is written as the request says, and say how it is read where that was guessed."""
     own = {"sql": request.sql} if data is request.data else {}
-    if is_dry() and not any(map(names_database, _inputs(request))):
-        raise UsageError("`dry_run` is for databases; leave it out, or name a database as the `data`")
     source = open_source(data, **{name: getattr(request, name) for name in WRITTEN}, **own)
     if source.remark and not getattr(request, "suppress_below", 0):  # it may quote values
         log.info("%s: %s", source.name, source.remark)

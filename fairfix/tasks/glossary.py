@@ -136,7 +136,7 @@ STATUSES: Mapping[str, str] = {
     "1": "finished: a check failed",
     "2": "did not run: invalid usage, configuration, data, model file or artifact",
     "3": "finished: no check failed, but at least one is undecided",
-    "70": "a bug in fairfix (`debug` shows the traceback)",
+    "70": "a bug in fairfix (FAIRFIX_DEBUG=1 shows the traceback)",
     "129": "the terminal was closed (SIGHUP)",
     "130": "interrupted (SIGINT), for example by Ctrl-C",
     "141": "output pipe closed early (SIGPIPE), for example by head",

@@ -197,7 +197,7 @@ def _reading(
 TEXT = """\
 # fairfix settings for this folder, written by 'fairfix init' from {source}.
 # '{line}' now needs no options. Keys are the long options of the commands; a flag overrides an
-# environment variable (FAIRFIX_LABEL), which overrides this file. 'fairfix audit --show-settings' prints the
+# environment variable (FAIRFIX_LABEL), which overrides this file. 'fairfix audit --dry-run' prints the
 # settings in effect.
 
 data = {data}

@@ -580,8 +580,7 @@ def unknown_options() -> list[str]:
 # ---------------------------------------------------------------------- lines
 
 SELDOM = {
-    "show_settings": 0.1,
-    "dry_run": 0.02,
+    "dry_run": 0.1,
     "strata": 0.4,
     "config": 0.0,
     "cluster": 0.2,
@@ -589,8 +588,6 @@ SELDOM = {
     "delimiter": 0.2,
     "decimal": 0.4,
     "baseline": 0.2,
-    "no_config": 0.3,
-    "debug": 0.0,
     "similar": 0.3,
     "force": 0.5,
     "learner": 0.3,
@@ -765,9 +762,7 @@ def configured(case: Case, line_: Line, draw: random.Random) -> Line:
         name, entry = part[0], part[1] if len(part) == 2 else ""
         param = params.get(name)
         out_of_line = (
-            param is None
-            or param.name in ("config", "no_config", "debug", "show_settings", "quiet", "detail")
-            or draw.random() < 0.5
+            param is None or param.name in ("config", "dry_run", "quiet", "detail") or draw.random() < 0.5
         )
         if (
             out_of_line

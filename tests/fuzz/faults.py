@@ -58,7 +58,7 @@ EACH = -1
 PATIENCE = 300.0
 """Seconds after which a run hangs, on a machine with much else to do."""
 
-COMMON = ("--protected", "race", "--no-config")
+COMMON = ("--protected", "race", "--config", "none")
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ COMMANDS = {
         ("o.json", "o.html"),
     ),
     "predict": Command(
-        ("predict", "r.fairfix", "d.parquet", "--no-config", "-o", "o.parquet"),
+        ("predict", "r.fairfix", "d.parquet", "--config", "none", "-o", "o.parquet"),
         ("o.parquet",),
         ("d.parquet", "r.fairfix"),
     ),
     "predict-csv": Command(
-        ("predict", "r.fairfix", "d.csv", "--no-config", "-o", "o.csv.gz"),
+        ("predict", "r.fairfix", "d.csv", "--config", "none", "-o", "o.csv.gz"),
         ("o.csv.gz",),
         ("d.csv", "r.fairfix"),
     ),
     "predict-many": Command(
-        ("predict", "r.fairfix", "many", "--no-config", "-o", "out/"),
+        ("predict", "r.fairfix", "many", "--config", "none", "-o", "out/"),
         ("out/a.arrow", "out/b.arrow"),
         ("many/a.arrow", "many/b.arrow"),
     ),

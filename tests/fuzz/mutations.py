@@ -170,7 +170,11 @@ def fault_of(original: Original, outcome: Outcome, line: Sequence[str], path: Pa
 
 def _bug(line: Sequence[str]) -> str:
     """Return where a bug is: the last line of fairfix in the traceback."""
-    _, _, err = called([*line, "--debug"])
+    os.environ["FAIRFIX_DEBUG"] = "1"
+    try:
+        _, _, err = called(line)
+    finally:
+        del os.environ["FAIRFIX_DEBUG"]
     lines = re.findall(r'File "[^"]*/(fairfix/[^"]+)", line (\d+)', err)
     name = re.findall(r"^([A-Za-z_.]+(?:Error|Exception|Warning)?)\b.*$", err, re.MULTILINE)
     last = next((one for one in reversed(name) if "Error" in one), "?")

@@ -36,7 +36,7 @@ def gaps_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
     frame = pd.DataFrame(
         {"label": truth, "prediction": np.where(right, truth, wrong), "race": [f"g{i}" for i in group]}
     )
-    asked = ("--protected", "race", "--task", "multiclass", "--no-config", "--format", "text")
+    asked = ("--protected", "race", "--task", "multiclass", "--config", "none", "--format", "text")
     ran = shell.run("audit", shell.write(frame), *asked)
     assert ran.status == 0, ran.err
     true = np.ptp(rate, axis=1)
@@ -80,7 +80,7 @@ def changes_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
         told = np.where(rng.random(rows) < rate[truth, group], truth, wrong)
         frame = pd.DataFrame({"label": truth, "prediction": told, "race": [f"g{i}" for i in group]})
         paths.append(shell.write(frame, f"{name}.parquet"))
-    asked = ("--protected", "race", "--task", "multiclass", "--no-config")
+    asked = ("--protected", "race", "--task", "multiclass", "--config", "none")
     kept = shell.folder / "kept.json"
     shell.run("audit", paths[0], *asked, "--out", f"json={kept}")
     ran = shell.run("audit", paths[1], *asked, "--baseline", kept, "--check", "tpr.difference.change<=0")

@@ -72,7 +72,7 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
             "fairfix audit a.csv --protected c --label 'y=very good'",
         ),
         ("name it with --score COLUMN", "fairfix audit a.csv --protected c --score p"),
-        ("add --no-config.", "fairfix audit a.csv --protected c --no-config"),
+        ("add --config none.", "fairfix audit a.csv --protected c --config none"),
         ("name the column with --weight", None),
         ("--features names the columns", None),
         ("fairfix: note: --score x\nfairfix: name the column with --weight", None),

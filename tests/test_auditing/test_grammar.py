@@ -106,7 +106,7 @@ def test_names_are_quoted_alike_on_the_command_line_and_in_the_configuration(
     of = '"sex=[x]"="a ""b"", c]"'
     check, constraint = f"tpr[{of}]>=0", f"ks.to_overall[{of}]<=0.03"
     words = ["--protected", '"sex=[x]"', "--reference", of, "--check", check]
-    assert run(["audit", "rows.parquet", *words, "--format", "json", "--no-config"]) == 0
+    assert run(["audit", "rows.parquet", *words, "--format", "json", "--config", "none"]) == 0
     shell = json.loads(capsys.readouterr().out)
     Path("fairfix.toml").write_text(
         f"protected = ['\"sex=[x]\"']\nreference = ['{of}']\ncheck = ['{check}']\n"

@@ -36,7 +36,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         if isinstance(data, pd.DataFrame):
             data.to_parquet("data.parquet", index=False)
             data = "data.parquet"
-        assert run(["audit", str(data), "--quiet", "--format", "json", "--no-config", *arguments]) == 0
+        assert run(["audit", str(data), "--quiet", "--format", "json", "--config", "none", *arguments]) == 0
         result: dict[str, Any] = json.loads(capsys.readouterr().out)
         jsonschema.validate(result, SCHEMA, jsonschema.Draft202012Validator)
         return result
@@ -183,7 +183,7 @@ def test_lending_by_hand(audit: Audit) -> None:
     assert found.loc["other", "adverse_impact_ratio"] == pytest.approx(0.5 / 0.8)
     assert found.loc["other", "denial_ratio"] == pytest.approx(0.5 / 0.2)
     assert found.loc["control", "note"] == "control group"
-    assert run(["audit", "data.parquet", "--no-config", *common]) == 2
+    assert run(["audit", "data.parquet", "--config", "none", *common]) == 2
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -267,7 +267,7 @@ def test_profiles_are_rendered_and_judge_nothing(
         "--reference",
         "race=a",
     )
-    assert run(["audit", "d.parquet", "--no-config", "--quiet", "--format", format_, *arguments]) == 0
+    assert run(["audit", "d.parquet", "--config", "none", "--quiet", "--format", format_, *arguments]) == 0
     text = " ".join(capsys.readouterr().out.split())
 
     assert NO_LAW in text
@@ -281,7 +281,7 @@ def test_the_options_of_profiles(
 ) -> None:
     """They work from the environment, and are refused where they mean nothing."""
     people(a=(60, 40), b=(30, 50)).to_parquet("d.parquet")
-    common = ["audit", "d.parquet", "--no-config", "--protected", "race", "--prediction", "prediction"]
+    common = ["audit", "d.parquet", "--config", "none", "--protected", "race", "--prediction", "prediction"]
     for wrong in (
         "ll145",
         "ugesp(exclude_small=0.02)",
@@ -296,7 +296,8 @@ def test_the_options_of_profiles(
             [
                 "audit",
                 "d.parquet",
-                "--no-config",
+                "--config",
+                "none",
                 "--protected",
                 "race",
                 "--score",

@@ -166,7 +166,7 @@ def test_where_batches_of_the_file_end_does_not_show(
             for name, values in with_others(data, {"race": "Elm"}, size).items()
         }
         pq.write_table(pa.table(of_size), "d.parquet", row_group_size=rows)
-        asked = ["--protected", "race", "--label", "label", "--score", "score", "--no-config"]
+        asked = ["--protected", "race", "--label", "label", "--score", "score", "--config", "none"]
         line = ["audit", "d.parquet", *more, "--out", "json=r.json"]
         line = ["count", "d.parquet", "-o", "x.counts"] if more == ("count",) else line
         assert run([*line, *asked, "--suppress-below", str(LEAST)]) == 0
@@ -402,7 +402,7 @@ def test_no_message_and_no_report_quotes_a_value(
     else:
         pq.write_table(table, "d.parquet")
     read = {path.name for path in tmp_path.iterdir()}
-    asked = ["--protected", "race", "--label", "label", "--score", "score", "--no-config"]
+    asked = ["--protected", "race", "--label", "label", "--score", "score", "--config", "none"]
     asked += {"weight": ["--weight", "weight"], "vote": ["--prediction", "vote"]}.get(where, [])
     outs = [f"--out={name}=r.{name}" for name in FORMATS if name != "text"]
     line = ["audit", f"d.{ending}", *more, *outs]
@@ -434,5 +434,5 @@ def test_commands_that_hide_nothing_refuse_to_be_told_so(
     assert run(line) == 2
     assert "does not hide groups" not in capsys.readouterr().err
     monkeypatch.setenv("FAIRFIX_SUPPRESS_BELOW", "20")
-    assert run([*line, "--no-config"]) == 2
+    assert run([*line, "--config", "none"]) == 2
     assert "does not hide groups" in capsys.readouterr().err

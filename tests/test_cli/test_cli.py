@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a repair of the scored people."""
     folder = tmp_path_factory.mktemp("repaired")
     pq.write_table(people(), folder / "data.parquet")
-    line = f"repair {folder}/data.parquet --protected race --method ramp --id id --no-config"
+    line = f"repair {folder}/data.parquet --protected race --method ramp --id id --config none"
     assert cli.run([*line.split(), "-o", str(folder / "repaired.fairfix")]) == 0
     return folder
 
@@ -143,7 +143,28 @@ def test_status_70_for_a_bug(call: Call, data: str, monkeypatch: pytest.MonkeyPa
     assert status == 70
     assert "bug in fairfix: ZeroDivisionError" in err
     assert "Traceback" not in err
-    assert "Traceback" in call(AUDIT, "--debug")[2]
+    monkeypatch.setenv("FAIRFIX_DEBUG", "1")
+    assert "Traceback" in call(AUDIT)[2]
+
+
+@pytest.mark.parametrize(
+    ("option", "answer"),
+    [
+        ("--no-config", "use --config none"),
+        ("--show-settings", "use --dry-run"),
+        ("--debug", "use FAIRFIX_DEBUG=1 in the environment"),
+    ],
+)
+def test_an_option_of_earlier_versions_is_told_what_says_the_same(
+    call: Call, data: str, option: str, answer: str
+) -> None:
+    """With the line to type, where it is one."""
+    status, _, err = call("audit", option, data, "--protected", "race")
+
+    assert status == 2
+    assert f"no option {option}: {answer} [usage]" in err
+    line = f"fairfix audit {data} {answer.removeprefix('use ')} --protected race"
+    assert (f"\n  {line}\n" in err) == (option != "--debug")
 
 
 def test_status_130_when_interrupted(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,14 +419,14 @@ def test_same_input_same_bytes(call: Call, data: str) -> None:
 
 
 def test_flag_beats_environment_beats_file(call: Call, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Precedence, as --show-settings tells it."""
+    """Precedence, as --dry-run tells it."""
     Path("fairfix.toml").write_text(
         'data = "data.parquet"\nprotected = "race"\n[audit]\nconfidence = 0.9\nthreshold = 0.6\n'
     )
-    assert "confidence = 0.9  # configuration" in call("audit", "--show-settings")[1]
+    assert "confidence = 0.9  # configuration" in call("audit", "--dry-run")[1]
     monkeypatch.setenv("FAIRFIX_CONFIDENCE", "0.8")
-    assert "confidence = 0.8  # environment" in call("audit", "--show-settings")[1]
-    status, out, _ = call("audit", "--show-settings", "--confidence", "0.7")
+    assert "confidence = 0.8  # environment" in call("audit", "--dry-run")[1]
+    status, out, _ = call("audit", "--dry-run", "--confidence", "0.7")
 
     assert status == 0
     assert "confidence = 0.7  # command line" in out
@@ -450,7 +471,7 @@ def test_every_option_is_a_key_of_the_configuration(name: str, call: Call) -> No
     assert len(keys) == len(known_options()[name])
     for top in ("", f"[{name}]\n"):
         Path("fairfix.toml").write_text(top + "".join(f"{key} = {text}\n" for key, text in keys.items()))
-        status, out, err = call(name, "--show-settings", "--config", "fairfix.toml")
+        status, out, err = call(name, "--dry-run", "--config", "fairfix.toml")
         assert status == 0, err
         assert all(line.endswith("# configuration") for line in out.splitlines()[1:])
         assert [line.partition(" = ")[0] for line in out.splitlines()[1:]] == list(keys)
@@ -475,7 +496,7 @@ def test_pyproject_table_is_read(call: Call, data: str) -> None:
     Path("pyproject.toml").write_text('[tool.fairfix]\ndata = "data.parquet"\nprotected = "sex"\n')
 
     assert call("audit")[0] == 0
-    assert call("audit", data, "--no-config")[0] == 2
+    assert call("audit", data, "--config", "none")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -879,13 +900,13 @@ def shell(line: str, data: str) -> tuple[int, str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="bash and /dev/full")
 def test_an_output_that_takes_nothing(data: str) -> None:
     """Never the status of a failed check: 141 for a reader that left, 2 for a full disk; closed is silent."""
-    audit = "$F audit $D --protected race --no-config -q --check 'dp.difference<=0.9'"
+    audit = "$F audit $D --protected race --config none -q --check 'dp.difference<=0.9'"
     assert shell(f"{audit} --detail --format json | true; exit ${{PIPESTATUS[0]}}", data) == (141, "")
     status, err = shell(f"{audit} > /dev/full", data)
     assert (status, err) == (2, "fairfix: cannot write to stdout: No space left on device [output]\n")
     assert shell(f"{audit} >&-", data) == (0, "")
     assert shell(f"{audit} 2>&- > /dev/null", data) == (0, "")
-    compare = "$F compare $D --protected race --methods ramp --slacks inf --no-config"
+    compare = "$F compare $D --protected race --methods ramp --slacks inf --config none"
     assert shell(f"{compare} 2>&- > /dev/null", data) == (0, "")
 
 

@@ -156,7 +156,7 @@ def test_what_the_line_says_is_not_asked_of_it(clone: Path, call: Call) -> None:
     )
     assert call("audit", "../d.parquet", "--quiet")[0] == 0
     assert json.loads(Path("r.json").read_text())["data"]["rows"]["read"] == 200
-    assert call("audit", "--no-config", "../link.parquet", "--protected", "race", "--quiet")[0] == 0
+    assert call("audit", "--config", "none", "../link.parquet", "--protected", "race", "--quiet")[0] == 0
 
 
 def test_of_a_run_that_fails_nothing_is_written_outside(clone: Path, call: Call) -> None:
@@ -314,7 +314,8 @@ def test_it_may_write_what_fairfix_writes_again_and_nothing_else(
             "-o",
             "r.fairfix",
             "-q",
-            "--no-config",
+            "--config",
+            "none",
         ]
         assert run(made) in (0, 1, 3)
     line = {

@@ -247,7 +247,7 @@ def test_backquotes_of_a_name_are_its_own(call: Call) -> None:
     """A parameter in a message becomes an option; a column that looks like one stays what it is, wherever it stands."""
     table = scored(rows=60, groups=2)
     pq.write_table(table.rename_columns({"race": "`data`", "job": "`model`"}), "d.parquet")
-    begin = ("d.parquet", "--protected", "`data`", "--no-config")
+    begin = ("d.parquet", "--protected", "`data`", "--config", "none")
     audited, repaired = call("audit", *begin), call("repair", *begin, "--method", "ramp", "-o", "r.fairfix")
     refused = [
         call("audit", *begin, *more)[2] for more in (("--label", "`model`"), ("--reference", "`data`=z"))
@@ -274,7 +274,8 @@ def test_a_run_that_does_not_happen_is_told_as_safely(
                 FILE,
                 "--protected",
                 '"' + WHOLE.replace('"', '""') + 'x"',
-                "--no-config",
+                "--config",
+                "none",
                 "--format",
                 name,
             ]
@@ -291,18 +292,18 @@ def test_a_run_that_does_not_happen_is_told_as_safely(
 LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     "audit": (
         ("audit", FILE, *ROLES, *QUIET, "--detail"),
-        ("audit", FILE, *ROLES, *QUIET, "--show-settings"),
-        ("audit", WHOLE, *ROLES, "--no-config"),
-        ("audit", FILE, *ROLES[:2], "--label", WHOLE, "--no-config"),
-        ("audit", FILE, *ROLES, "--model", WHOLE + ".onnx", "--no-config"),
-        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--no-config"),
-        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--no-config", "--dry-run"),
+        ("audit", FILE, *ROLES, *QUIET, "--dry-run"),
+        ("audit", WHOLE, *ROLES, "--config", "none"),
+        ("audit", FILE, *ROLES[:2], "--label", WHOLE, "--config", "none"),
+        ("audit", FILE, *ROLES, "--model", WHOLE + ".onnx", "--config", "none"),
+        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--config", "none"),
+        ("audit", "duckdb:///base.duckdb#" + WHOLE, *ROLES, "--config", "none", "--dry-run"),
     ),
     "repair": (
         ("repair", FILE, *ROLES, *QUIET, *METHOD, "-o", WHOLE.replace("/", "")[:60], "--detail"),
-        ("repair", FILE, *ROLES, "--no-config", "--method", WHOLE),
+        ("repair", FILE, *ROLES, "--config", "none", "--method", WHOLE),
     ),
-    "compare": (("compare", FILE, *ROLES, "--no-config", "--methods", "ramp", "--slacks", "0.1"),),
+    "compare": (("compare", FILE, *ROLES, "--config", "none", "--methods", "ramp", "--slacks", "0.1"),),
     "predict": (("predict", "r.fairfix", FILE, "-o", "=" + FILE.replace(".parquet", ".csv")),),
     "inspect": (
         ("inspect", "r.fairfix"),

@@ -26,12 +26,12 @@ from fairfix.report import FORMATS
 
 from tests.conftest import Call, make_frame
 
-COMMON = ("--protected", "race", "--no-config", "-q")
+COMMON = ("--protected", "race", "--config", "none", "-q")
 RUNS = {
     "audit": ("audit", "d.parquet", *COMMON),
     "repair": ("repair", "d.parquet", "--method", "ramp", *COMMON),
     "compare": ("compare", "d.parquet", "--methods", "ramp", "--slacks", "0.1", *COMMON),
-    "predict": ("predict", "r.fairfix", "d.parquet", "--no-config"),
+    "predict": ("predict", "r.fairfix", "d.parquet", "--config", "none"),
     "report": ("report", "r.json"),
     "init": ("init", "d.parquet", "--force"),
     "count": ("count", "d.parquet", *COMMON),
@@ -188,7 +188,9 @@ def test_files_of_a_folder_and_the_summary_of_a_workflow_go_through_no_link(
     Path("summary").symlink_to(outside / "new")
     for to in ("out/", "out/deeper/"):
         assert (
-            call("predict", str(folder / "r.fairfix"), str(folder / "d.parquet"), "--no-config", "-o", to)[0]
+            call(
+                "predict", str(folder / "r.fairfix"), str(folder / "d.parquet"), "--config", "none", "-o", to
+            )[0]
             == 2
         )
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "clone" / "summary"))
@@ -339,12 +341,12 @@ def test_nothing_that_is_printed_steers_a_terminal(away: None, call: Call) -> No
     """Names with escapes and marks of direction are shown as what they are: in errors, talk, settings and inspect."""
     odd = "\x1b[31mr\u202e\x9b"
     make_frame().rename(columns={"race": odd}).to_parquet(f"{odd}.parquet")
-    given = [f"{odd}.parquet", "--protected", odd, "--no-config"]
+    given = [f"{odd}.parquet", "--protected", odd, "--config", "none"]
     lines = (
         ["audit", *given, "--label", "town"],
         ["audit", *given, "--score", odd[1:]],
         ["count", *given, "-o", "c.counts"],
-        ["audit", *given, "--show-settings"],
+        ["audit", *given, "--dry-run"],
         ["repair", *given, "--method", "ramp", "-o", "r.fairfix"],
         *(
             ["inspect", name, "--format", form]

@@ -97,10 +97,10 @@ LINES = {
     "inspect": ("inspect", "r.fairfix"),
     "explain": ("explain", "dp"),
     "audit by a cluster": (*RUNS["audit"], *CLUSTER),
-    "predict by a cluster": ("predict", "r.fairfix", "many", "--no-config", "-o", "out/", *CLUSTER),
+    "predict by a cluster": ("predict", "r.fairfix", "many", "--config", "none", "-o", "out/", *CLUSTER),
     "repair by a learner": (
         *("repair", "d.parquet", "--method", "logloss", "--features", "x,town", "-o", "new.fairfix"),
-        *("--protected", "race", "--no-config", "-q"),
+        *("--protected", "race", "--config", "none", "-q"),
     ),
 }
 """Every command with every kind of output, and each place that starts a process or asks a library to draw."""

@@ -32,7 +32,7 @@ def line(tmp_path: Path) -> list[str]:
         "--score",
         "score",
     ]
-    return [*given, "-q", "--no-config", "-o", str(tmp_path / "made.fairfix")]
+    return [*given, "-q", "--config", "none", "-o", str(tmp_path / "made.fairfix")]
 
 
 def test_every_setting_belongs_to_a_method() -> None:
@@ -48,7 +48,7 @@ def test_a_setting_is_read_and_checked_by_its_method(
     rule = dict(available()[method].rules())[name]
     more = ["--noise", str(Path(line[1]).with_name("no.csv"))] if method == "robust" else []
 
-    run([*line, "--method", method, *more, "--set", f"{name}={default}", "--show-settings"])
+    run([*line, "--method", method, *more, "--set", f"{name}={default}", "--dry-run"])
     assert f'"{name}={default}"' in capsys.readouterr().out
     if not rule.text:
         assert run([*line, "--method", method, *more, "--set", f"{name}=none of these"]) == 2
@@ -74,7 +74,7 @@ def test_a_setting_does_what_the_keyword_of_the_library_does(line: list[str], tm
 
     config = tmp_path / "own.toml"
     config.write_text('[repair.ramp]\nrho = ["mean", 0.4]\nshape = "centred"\n', encoding="utf-8")
-    named = [one for one in line if one != "--no-config"]
+    named = line[: line.index("--config")] + line[line.index("--config") + 2 :]
     assert run([*named, "--method", "ramp", "--config", str(config)]) == 0
     assert Repaired.load(tmp_path / "made.fairfix").parameters == typed
     assert run([*named, "--method", "ramp", "--config", str(config), "--set", "shape=one-sided"]) == 0

@@ -14,7 +14,7 @@ from fairfix.models.repaired import Repaired
 from tests.data import couples
 
 REPAIR = (
-    "repair data.parquet --method sensei --protected sex --id person --features age,pay,role --no-config -q"
+    "repair data.parquet --method sensei --protected sex --id person --features age,pay,role --config none -q"
 )
 LINEAR = f"{REPAIR} --solver regularizer -o a.fairfix"
 
@@ -123,7 +123,7 @@ def test_a_configuration_says_who_is_similar(people: pd.DataFrame, call: Any) ->
     Path("inner/fairfix.toml").write_text(
         '[repair]\nsimilar = ["role=husband,wife", "moves.csv", "near(radius=0.01)"]\n', encoding="utf-8"
     )
-    line = LINEAR.replace("--no-config", "--config inner/fairfix.toml") + " --set rho=1"
+    line = LINEAR.replace("--config none", "--config inner/fairfix.toml") + " --set rho=1"
     moved = people.assign(**MOVED["directions.csv"])
     before, after = log_odds(call, line, people, moved)
 
@@ -141,7 +141,7 @@ def test_an_audit_counts_people_and_their_copies(people: pd.DataFrame, call: Any
 
     scored(people).to_csv("scored.csv", index=False)
     scored(copies_of(people)).to_csv("copies.csv", index=False)
-    line = "audit scored.csv --protected sex --id person --no-config --format json --similar"
+    line = "audit scored.csv --protected sex --id person --config none --format json --similar"
     status, out, err = call(*line.split(" "), "copies.csv")
     assert status == 0, err
     of = {one["id"]: one["value"] for one in json.loads(out)["attributes"][0]["comparisons"]}
@@ -167,7 +167,8 @@ def test_what_an_audit_cannot_measure_is_refused(
     """With status 2, and what an audit takes."""
     people.assign(score=0.5 + 0.1 * (people["age"] > 40)).to_csv("scored.csv", index=False)
     status, _, err = call(
-        *["audit", "scored.csv", "--protected", "sex", "--id", "person", "--no-config", "--similar"], similar
+        *["audit", "scored.csv", "--protected", "sex", "--id", "person", "--config", "none", "--similar"],
+        similar,
     )
 
     assert status == 2
@@ -185,7 +186,8 @@ def test_only_sensei_repairs_single_people(people: pd.DataFrame, call: Any) -> N
             "ramp",
             "--protected",
             "sex",
-            "--no-config",
+            "--config",
+            "none",
             "--similar",
             "flips",
         ]

@@ -70,7 +70,7 @@ def test_too_little_memory_is_refused(tmp_path: Path, kilobytes: int) -> None:
     data = tmp_path / "d.csv"
     data.write_text("g,label,score\n" + "a,1,.5\nb,0,.4\n" * 20)
     line = f'ulimit -v {kilobytes}; exec "$@"'
-    command = [sys.executable, "-m", "fairfix", "audit", str(data), "--protected", "g", "--no-config"]
+    command = [sys.executable, "-m", "fairfix", "audit", str(data), "--protected", "g", "--config", "none"]
     free = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run(
         ["bash", "-c", line, "bash", *command],

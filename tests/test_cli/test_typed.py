@@ -83,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(scored(rows=80, groups=2), place / "d.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        line = ("--protected", "race", "--no-config", "-q", "--method", "ramp", "-o", "r.fairfix")
+        line = ("--protected", "race", "--config", "none", "-q", "--method", "ramp", "-o", "r.fairfix")
         assert run(["repair", "d.parquet", *line]) in (0, 1, 3)
     return place
 

@@ -76,13 +76,13 @@ def test_of_several_tables_one_is_to_be_named(maker: str, tmp_path: Path, call: 
     """The message lists them; what it proposes runs. The same for the URL."""
     MAKERS[maker](Path("my risk.db"), loans=make_frame(60), other=make_frame(9))
     for data in ("my risk.db", f"{maker}:///my%20risk.db"):
-        status, _, err = call("audit", data, "--protected", "race", "--no-config")
+        status, _, err = call("audit", data, "--protected", "race", "--config", "none")
         assert status == 2
         assert "loans, other" in err
         proposal = shlex.split(err.partition("name one: ")[2].partition("; it has")[0])[0]
-        assert call("audit", proposal, "--protected", "race", "--no-config")[0] == 0
-    assert call("audit", "my risk.db#loan", "--protected", "race", "--no-config")[0] == 2
-    assert call("audit", "my risk.db#loans", "--protected", "race", "--no-config", "--dry-run")[0] == 0
+        assert call("audit", proposal, "--protected", "race", "--config", "none")[0] == 0
+    assert call("audit", "my risk.db#loan", "--protected", "race", "--config", "none")[0] == 2
+    assert call("audit", "my risk.db#loans", "--protected", "race", "--config", "none", "--dry-run")[0] == 0
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -133,7 +133,7 @@ def test_what_names_a_database(tmp_path: Path) -> None:
 def test_predict_writes_a_new_table_by_path(tmp_path: Path, call: Call, away: None) -> None:
     """As it does by URL; a table that is there is not touched."""
     duckdb_file(Path("risk.duckdb"), loans=make_frame(400))
-    options = ("--protected", "race", "--method", "ramp", "--no-config", "-o", "r.fairfix")
+    options = ("--protected", "race", "--method", "ramp", "--config", "none", "-o", "r.fairfix")
     assert call("repair", "risk.duckdb#loans", *options)[0] == 0
 
     assert call("predict", "r.fairfix", "risk.duckdb#loans", "-o", "risk.duckdb#decided")[0] == 0
@@ -177,7 +177,7 @@ def test_what_is_no_result_says_what_it_is(tmp_path: Path, call: Call, away: Non
     frame.to_csv("d.csv", index=False)
     frame.to_parquet("d.parquet")
     frame.to_csv("d.csv.gz", index=False)
-    options = ("--protected", "race", "--no-config")
+    options = ("--protected", "race", "--config", "none")
     assert call("repair", "d.csv", *options, "--method", "ramp", "-o", "r.fairfix")[0] == 0
     for kind in ("html", "markdown"):
         assert call("audit", "d.csv", *options, "--out", f"{kind}=a.{kind}")[0] == 0

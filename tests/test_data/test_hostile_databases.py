@@ -106,7 +106,7 @@ def test_a_view_reads_nothing_of_the_machine(
         ["compare", url],
         ["audit", url.removesuffix("#loans"), *query],
     ):
-        status, out, err = call(*line, "--protected", "race", "--missing", "race=group", "--no-config")
+        status, out, err = call(*line, "--protected", "race", "--missing", "race=group", "--config", "none")
         assert status == 2
         assert SECRET not in out + err
     assert sorted(tmp_path.rglob("*")) == before
@@ -116,7 +116,7 @@ def test_a_view_reads_nothing_of_the_machine(
 def test_whoever_writes_the_url_can_let_it_read(places: dict[str, str], tmp_path: Path, call: Call) -> None:
     url = hostile(tmp_path / "risk.duckdb", READERS["parquet"].format(**places))
     asked = url.replace("#", "?enable_external_access=true#")
-    status, out, err = call("audit", asked, "--protected", "race", "--format", "json", "--no-config")
+    status, out, err = call("audit", asked, "--protected", "race", "--format", "json", "--config", "none")
     assert (status, err) == (0, err)
     assert SECRET in out
 
@@ -185,7 +185,7 @@ def test_a_privileged_role_needs_consent(role: str, server: str, call: Call) -> 
             secret = quote(PASSWORD, safe="")
             url = server.replace(f"owner:{secret}", f"with_{role}:x")
 
-    status, _, err = call("audit", f"{url}#loans", "--protected", "race", "--no-config")
+    status, _, err = call("audit", f"{url}#loans", "--protected", "race", "--config", "none")
     assert status == 2
     assert "privileged=allow" in err
     for more in (
@@ -193,7 +193,7 @@ def test_a_privileged_role_needs_consent(role: str, server: str, call: Call) -> 
         "?connect_timeout=9&privileged=allow",
         "?privileged=allow&connect_timeout=9",
     ):
-        status, _, _ = call("audit", f"{url}{more}#loans", "--protected", "race", "--no-config")
+        status, _, _ = call("audit", f"{url}{more}#loans", "--protected", "race", "--config", "none")
         assert status == 0
 
 
@@ -208,7 +208,7 @@ def test_a_query_calls_only_what_has_no_side_effects(server: str, call: Call) ->
                        "pg_read_file('/etc/hostname')", "set_config('work_mem', '1GB', false)",
                        "(SELECT pg_reload_conf()::text)", "lo_import('/etc/hostname')::text"):  # fmt: skip
         status, _, err = call(
-            "audit", server, "--sql", asked.format(expression), "--protected", "race", "--no-config"
+            "audit", server, "--sql", asked.format(expression), "--protected", "race", "--config", "none"
         )
         statuses[expression] = (status, "side effects" in err)
     assert set(statuses.values()) == {(2, True)}
@@ -220,7 +220,7 @@ def test_a_query_calls_only_what_has_no_side_effects(server: str, call: Call) ->
         "left(race, 2)",
     ):
         status, _, err = call(
-            "audit", server, "--sql", asked.format(expression), "--protected", "race", "--no-config"
+            "audit", server, "--sql", asked.format(expression), "--protected", "race", "--config", "none"
         )
         assert (expression, status) == (expression, 0), err
 
@@ -231,6 +231,6 @@ def test_a_question_ends_with_its_time(server: str, call: Call, monkeypatch: pyt
         connection.execute(
             "CREATE VIEW slow AS SELECT race, label, score + 0 * length(pg_sleep(9)::text) AS score FROM loans"
         )
-    status, _, err = call("audit", f"{server}#slow", "--protected", "race", "--no-config")
+    status, _, err = call("audit", f"{server}#slow", "--protected", "race", "--config", "none")
     assert status == 2
     assert "statement_timeout" in err

@@ -176,7 +176,7 @@ def test_no_view_tells_of_the_process(table: str, tmp_path: Path, call: Call) ->
         ["audit", f"sqlite:///{path}#v"],
         ["repair", f"sqlite:///{path}#v", "--method", "ramp", "-o", "made.fairfix"],
     ):
-        status, out, err = call(*line, "--protected", "race", "--no-config")
+        status, out, err = call(*line, "--protected", "race", "--config", "none")
         assert status == 2
         assert str(path.parent) not in (out + err).replace(f"sqlite:///{path}", "")
     assert contents(tmp_path) == before

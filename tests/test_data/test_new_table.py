@@ -92,10 +92,20 @@ def test_one_of_three_commands_writes_it(tmp_path: Path, monkeypatch: pytest.Mon
     """At once, by the command; one ends with 0, and its table has every row."""
     monkeypatch.chdir(tmp_path)
     pq.write_table(scored(rows=300, groups=2), "d.parquet")
-    line = ("--protected", "race", "--no-config", "-q", "--method", "ramp", "-o", "r.fairfix")
+    line = ("--protected", "race", "--config", "none", "-q", "--method", "ramp", "-o", "r.fairfix")
     assert run(["repair", "d.parquet", *line]) in (0, 1, 3)
     for i in range(2):
-        command = [sys.executable, "-P", "-m", "fairfix", "predict", "r.fairfix", "d.parquet", "--no-config"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "fairfix",
+            "predict",
+            "r.fairfix",
+            "d.parquet",
+            "--config",
+            "none",
+        ]
         command += ["-o", f"duckdb:///two{i}.duckdb#t"]
         runs = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
         said = [one.communicate()[1] for one in runs]

@@ -179,7 +179,7 @@ def test_damage_is_said_with_status_2(call: Call, tmp_path: Path, away: None) ->
     for ending in PACKINGS:
         path = written(tmp_path / f"d.csv{ending}")
         path.write_bytes(path.read_bytes()[:-9])
-        status, out, err = call("audit", path.name, "--protected", "race", "--no-config")
+        status, out, err = call("audit", path.name, "--protected", "race", "--config", "none")
         assert (status, out) == (2, "")
         assert path.name in err
 

@@ -164,9 +164,9 @@ def test_predict_keeps_the_folders(call: Call, tmp_path: Path, away: None) -> No
     """Files of a folder are written into folders of the same names, and are read like the source."""
     audit_rows(Path("d"))
     make_frame(400).to_csv("all.csv", index=False)
-    options = ("--method", "ramp", "--protected", "race", "--no-config", "-o", "r.fairfix")
+    options = ("--method", "ramp", "--protected", "race", "--config", "none", "-o", "r.fairfix")
     assert call("repair", "all.csv", *options)[0] == 0
-    status, _, err = call("predict", "r.fairfix", "d", "-o", "out/", "--no-config")
+    status, _, err = call("predict", "r.fairfix", "d", "-o", "out/", "--config", "none")
 
     assert status == 0, err
     names = sorted(str(file.relative_to("d")) for file in Path("d").rglob("*.csv"))

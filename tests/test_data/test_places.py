@@ -40,7 +40,7 @@ from tests.stores import Server
 pytestmark = pytest.mark.slow
 
 KEY, SECRET = "AKIAFAIRFIXKEY", "wJalrSECRETfairfix"
-AUDIT = ("--protected", "race", "--no-config")
+AUDIT = ("--protected", "race", "--config", "none")
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_folder_of_predictions_has_no_query_in_its_names(
     """A signed URL has its signature there, which must not become the name of a file."""
     rows, rule = str(tmp_path / "new.csv"), str(tmp_path / "r.fairfix")
     frames(300).to_csv(rows, index=False)
-    call("repair", rows, "--method", "ramp", "--protected", "race", "-o", rule, "--no-config")
+    call("repair", rows, "--method", "ramp", "--protected", "race", "-o", rule, "--config", "none")
     url = f"{web({'/a/new.csv': Path(rows).read_bytes()}).url}/a/new.csv?sig=s3cret&name=x.csv"
     status, _, err = call("predict", rule, url, "-o", f"{tmp_path}/out/")
 
@@ -193,11 +193,11 @@ def test_a_process_predicts_from_store_to_store(
     here = call("repair", "loans.parquet", *repair, "r.fairfix")
     assert there[:2] == here[:2]
     assert stored()["loans/r.fairfix"] == Path("r.fairfix").read_bytes()
-    call("predict", "r.fairfix", "loans.parquet", "-o", "p.csv.gz", "--no-config")
+    call("predict", "r.fairfix", "loans.parquet", "-o", "p.csv.gz", "--config", "none")
 
     line = ["predict", "s3://loans/r.fairfix", "s3://loans/loans.parquet", "-o", "s3://loans/out/p.csv.gz"]
     done = subprocess.run(
-        [sys.executable, "-m", "fairfix", *line, "--no-config", "--verbose"],
+        [sys.executable, "-m", "fairfix", *line, "--config", "none", "--verbose"],
         env={**os.environ, "PYTHONPATH": str(Path(io.__file__).parents[2])},
         capture_output=True,
         text=True,
@@ -217,8 +217,8 @@ def test_counts_and_results_are_read_from_a_store(
     put("d.csv", content_of(frames(), "d.csv"))
     status, _, _ = call("count", "s3://loans/d.csv", *AUDIT, "-o", "s3://loans/d.counts")
     call("count", "s3://loans/d.csv", *AUDIT, "-o", "d.counts")
-    plain = call("audit", "d.counts", "--no-config", "--format", "json")
-    counted = call("audit", "s3://loans/d.counts", "--no-config", "--format", "json")
+    plain = call("audit", "d.counts", "--config", "none", "--format", "json")
+    counted = call("audit", "s3://loans/d.counts", "--config", "none", "--format", "json")
     put("old.json", plain[1].encode())
     worse = call(
         "audit",
@@ -331,7 +331,8 @@ def test_a_fault_that_stays_names_the_place(
     monkeypatch.setattr(places, "TRIES", 2)
     put("d.parquet", content_of(frames(), "d.parquet"))
     store.faults = [fault] * 50
-    status, out, said = call("audit", "s3://loans/d.parquet", *AUDIT, "--debug")
+    monkeypatch.setenv("FAIRFIX_DEBUG", "1")
+    status, out, said = call("audit", "s3://loans/d.parquet", *AUDIT)
 
     assert status == 2, said
     assert re.search(words, said)
@@ -504,7 +505,7 @@ def test_what_cannot_be_written_is_said_before_the_work(
     url: str, words: str, store: Server, call: Call
 ) -> None:
     """The data is not even looked for."""
-    status, _, said = call("predict", "no.fairfix", "no.csv", "-o", url, "--no-config")
+    status, _, said = call("predict", "no.fairfix", "no.csv", "-o", url, "--config", "none")
 
     assert status == 2, said
     assert re.search(words, said), said
@@ -557,7 +558,7 @@ def test_a_web_server_that_fails_is_named(
         server.url.replace("//", f"//user:{SECRET}@")
         + f"/d.parquet?X-Amz-Signature={SECRET}&access_key={KEY}"
     )
-    status, out, said = call("audit", url, *AUDIT, "--debug")
+    status, out, said = call("audit", url, *AUDIT)
 
     assert status == 2, said
     assert words in said
@@ -706,12 +707,12 @@ def test_no_secret_is_written_anywhere(
             ("audit", url, "--protected", "race", *outs, "--verbose"),
             ("count", url, "--protected", "race", "-o", f"{i}.counts"),
             ("audit", url),
-            ("audit", url, "--protected", "rase", "--debug"),
-            ("audit", url, "--protected", "race", "--show-settings"),
-            ("audit", url + ".missing", "--protected", "race", "--debug", "--out", f"json=no{i}.json"),
+            ("audit", url, "--protected", "rase"),
+            ("audit", url, "--protected", "race", "--dry-run"),
+            ("audit", url + ".missing", "--protected", "race", "--out", f"json=no{i}.json"),
             ("audit", "d.csv", "--protected", "race", "--out", f"json={url}"),
             ("predict", "0.fairfix", url, "-o", f"{i}.parquet"),
-            ("predict", "0.fairfix", url, "-o", url, "--debug"),
+            ("predict", "0.fairfix", url, "-o", url),
             ("inspect", "0.fairfix"),
             ("init", url, "-o", f"{i}.toml"),
         ]
@@ -824,7 +825,7 @@ def test_google_cloud_storage_is_read_and_written(tmp_path: Path, call: Call) ->
         store = GcsFileSystem(anonymous=True, endpoint_override=f"127.0.0.1:{port}", scheme="http")
         with store.open_output_stream("bank/in/d.parquet") as file:
             file.write(here.read_bytes())
-        asked = ("--protected", "race", "--score", "score", "--no-config", "--quiet")
+        asked = ("--protected", "race", "--score", "score", "--config", "none", "--quiet")
         for there in ("in/d.parquet", "in", "in/*.parquet"):
             reports = [
                 json.loads(call("audit", data, *asked, "--format", "json")[1])
@@ -836,7 +837,7 @@ def test_google_cloud_storage_is_read_and_written(tmp_path: Path, call: Call) ->
         repaired = f"gs://anonymous@bank/out/r.fairfix{more}"
         data, decided = (f"gs://anonymous@bank/{one}{more}" for one in ("in/d.parquet", "out/d.parquet"))
         assert call("repair", data, *asked, "--method", "ramp", "-o", repaired)[0] == 0
-        assert call("predict", repaired, data, "-o", decided, "--no-config")[0] == 0
+        assert call("predict", repaired, data, "-o", decided, "--config", "none")[0] == 0
         assert len(load(repaired).predict(rows)) == 600
         assert open_source(decided).rows == 600
         status, _, err = call("audit", f"gs://anonymous@bank/in/x.parquet{more}", *asked)

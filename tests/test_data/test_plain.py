@@ -79,10 +79,10 @@ def test_groups_of_any_type_are_groups(kind: str, call: Call) -> None:
 
     assert audited("odd") == audited("race")
     assert call("init", "d.arrow", "--protected", "odd")[0] == 0
-    given = ("--method", "ramp", "--gamma", "1", "--no-config", "--quiet")
+    given = ("--method", "ramp", "--gamma", "1", "--config", "none", "--quiet")
     # draws hang on all values of a row
     assert call("repair", "d.arrow", "--protected", "race", *given)[0] == 0
-    status, _, err = call("predict", "repaired.fairfix", "d.arrow", "-o", "p.arrow", "--no-config")
+    status, _, err = call("predict", "repaired.fairfix", "d.arrow", "-o", "p.arrow", "--config", "none")
     assert status == 0, err
 
 
@@ -190,7 +190,7 @@ def test_a_uuid_of_parquet_is_read_as_text_without_a_schema_of_arrow(call: Call)
     pq.write_table(scored(rows=120).append_column("odd", groups), "d.parquet", store_schema=False)
 
     assert call("init", "d.parquet", "--protected", "odd")[0] == 0
-    status, out, _ = call("audit", "d.parquet", "--protected", "odd", "--no-config")
+    status, out, _ = call("audit", "d.parquet", "--protected", "odd", "--config", "none")
     assert status == 0
     assert str(uuid.UUID(int=1)) in out
 
@@ -252,6 +252,6 @@ def test_groups_that_pandas_makes_have_the_names_that_it_prints(kind: str, call:
             "--reference",
             asked["reference"],
         ]
-        line += ["--check", asked["check"][0], "--format", "json", "--no-config"]
+        line += ["--check", asked["check"][0], "--format", "json", "--config", "none"]
         run = subprocess.run([sys.executable, "-c", IN_NEW_PROCESS, *line], capture_output=True, check=True)
         assert blocks(json.loads(run.stdout)) == expected

@@ -211,12 +211,12 @@ def test_errors_say_what_to_do(data: tuple[str, str], server: str, call: Call) -
         ((server, "--sql", "SELECT race, nope FROM loans"), "nope"),
         ((f"{server}#loans", "--score", "town"), "numbers are needed"),
     ]:
-        status, out, err = call("audit", *arguments, "--protected", "race", "--no-config")
+        status, out, err = call("audit", *arguments, "--protected", "race", "--config", "none")
         assert (status, out) == (2, "")
         assert words in err
         assert err.count("\n") < 12
         assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe=""), "h3mlig", "nosy"))
-    assert call("audit", f"{server}#risk.good", "--protected", "race", "--no-config")[0] == 0
+    assert call("audit", f"{server}#risk.good", "--protected", "race", "--config", "none")[0] == 0
 
 
 def test_predictions_of_a_table_become_a_table_beside_it(
@@ -226,7 +226,7 @@ def test_predictions_of_a_table_become_a_table_beside_it(
     fairfix.repair(data[0], method="ramp", protected="race", score="score").repaired.save(artifact)
 
     def run(target: str, rows: str = data[1]) -> tuple[int, str]:
-        status, _, err = call("predict", artifact, rows, "-o", target, "--no-config")
+        status, _, err = call("predict", artifact, rows, "-o", target, "--config", "none")
         assert not any(secret in err for secret in (PASSWORD, quote(PASSWORD, safe="")))
         return status, err
 
@@ -275,7 +275,7 @@ def test_a_writer_that_is_killed_leaves_no_table(
 ) -> None:
     artifact = str(tmp_path / "r.fairfix")
     fairfix.repair(data[0], method="ramp", protected="race", score="score").repaired.save(artifact)
-    line = ["predict", artifact, data[1], "-o", f"{server}#stopped", "--no-config"]
+    line = ["predict", artifact, data[1], "-o", f"{server}#stopped", "--config", "none"]
     assert subprocess.run([sys.executable, "-c", KILLED, *line], check=False).returncode == -9
     with psycopg.connect(server) as connection:
         assert connection.execute("SELECT to_regclass('stopped')").fetchone() == (None,)
@@ -315,12 +315,13 @@ def test_the_password_is_in_nothing_that_is_written(
         json.loads((tmp_path / "out.0").read_text())["record"]["command"].count("postgresql://127.0.0.1") == 1
     )
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setenv("FAIRFIX_DEBUG", "1")
     run("audit", f"{bare}#loans", *asked, "--config", "fairfix.toml")
     run("audit", f"{bare}?password={quote(PASSWORD, safe='')}#loans", *asked, "--dry-run")
-    run("audit", f"{url}#loans", *asked, "--show-settings")
-    run("audit", f"{url}#loans", "--protected", "no", "--debug", "--out", "json=bad.json")
+    run("audit", f"{url}#loans", *asked, "--dry-run")
+    run("audit", f"{url}#loans", "--protected", "no", "--out", "json=bad.json")
     run("audit", f"{url}#loans")
-    run("audit", f"{url}x#loans", *asked, "--debug")
+    run("audit", f"{url}x#loans", *asked)
     run("repair", f"{url}#loans", *asked, "--method", "ramp", "-o", "r.fairfix", "--config", "fairfix.toml")
     run("predict", "r.fairfix", f"{url}#loans", "-o", "p.parquet")
     run("inspect", "r.fairfix")

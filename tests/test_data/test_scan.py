@@ -446,7 +446,7 @@ def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: N
     pq.write_table(
         pa.table({"a": ids, "b": ids, "label": [0, 1] * 30, "score": [0.2, 0.7] * 30}), "d.parquet"
     )
-    status, out, err = call("audit", "d.parquet", "--protected", "a,b", "--no-config")
+    status, out, err = call("audit", "d.parquet", "--protected", "a,b", "--config", "none")
 
     assert (status, out) == (2, "")
     assert "'a', 'b'" in err
@@ -454,11 +454,11 @@ def test_cells_without_room_are_refused(monkeypatch: pytest.MonkeyPatch, away: N
     for name, more in (("one", ids[:30]), ("two", ids[30:])):
         columns = {"a": more, "b": ids[:30], "label": [0, 1] * 15, "score": [0.2, 0.7] * 15}
         pq.write_table(pa.table(columns), f"{name}.parquet")
-    assert call("audit", "*.parquet", "--protected", "a,b", "--no-config")[0] == 2
+    assert call("audit", "*.parquet", "--protected", "a,b", "--config", "none")[0] == 2
     for name in ("one", "two"):
-        line = ("count", f"{name}.parquet", "--protected", "a,b", "--no-config", "--label", "label")
+        line = ("count", f"{name}.parquet", "--protected", "a,b", "--config", "none", "--label", "label")
         assert call(*line, "-o", f"{name}.counts")[0] == 0
-    assert call("audit", "one.counts", "two.counts", "--no-config")[0] == 2
+    assert call("audit", "one.counts", "two.counts", "--config", "none")[0] == 2
 
 
 def test_the_limit_of_cells_is_one_number() -> None:

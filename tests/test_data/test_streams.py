@@ -111,12 +111,12 @@ def test_every_command_reads_standard_input(command: str, call: Call, tmp_path: 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_nothing_and_a_terminal_are_said(name: str) -> None:
     """With status 2 and what to pipe."""
-    status, _, err = run("audit", name, "--no-config")
+    status, _, err = run("audit", name, "--config", "none")
     assert (status, "standard input is empty" in err, "cat data.csv |" in err) == (2, True, True)
     host, terminal = pty.openpty()
     try:
         done = subprocess.run(
-            [*COMMAND, "audit", name, "--no-config"],
+            [*COMMAND, "audit", name, "--config", "none"],
             check=False,
             stdin=terminal,
             capture_output=True,
@@ -131,7 +131,7 @@ def test_nothing_and_a_terminal_are_said(name: str) -> None:
 
 def test_a_guess_from_standard_input_can_be_copied() -> None:
     """The command names it by the dash again."""
-    _, _, err = run("audit", "-", "--no-config", data=make_frame(50).to_csv(index=False).encode())
+    _, _, err = run("audit", "-", "--config", "none", data=make_frame(50).to_csv(index=False).encode())
     assert "to copy: fairfix audit - --protected race" in err
 
 
@@ -139,7 +139,7 @@ def test_a_guess_from_standard_input_can_be_copied() -> None:
 def test_nothing_remains_after_a_signal(number: int, tmp_path: Path) -> None:
     """The copy has no name, so it is gone with the process."""
     process = subprocess.Popen(
-        [*COMMAND, "audit", "-", "--protected", "race", "--no-config"],
+        [*COMMAND, "audit", "-", "--protected", "race", "--config", "none"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

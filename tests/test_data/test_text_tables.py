@@ -291,7 +291,7 @@ def test_the_option_that_a_refusal_proposes_gets_further(
     """Typed as it is printed, it runs to a report, or to another message."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d.csv").write_bytes(REFUSED[fault])
-    words = ["audit", "d.csv", "--no-config", "--protected", "group"]
+    words = ["audit", "d.csv", "--config", "none", "--protected", "group"]
 
     def run() -> tuple[int, str]:
         with pytest.raises(SystemExit) as end:
@@ -307,7 +307,7 @@ def test_the_option_that_a_refusal_proposes_gets_further(
         assert error != before
         before = error
         if copied := re.search(r"to copy: fairfix (.*)", error):
-            words = [*shlex.split(copied[1]), "--no-config"]
+            words = [*shlex.split(copied[1]), "--config", "none"]
         elif fault == "header":
             words = [one if one != "group" else re.findall(r"(c\d) \(", error)[1] for one in words]
             words += ["--prediction", re.findall(r"(c\d) \(", error)[2]]

@@ -273,7 +273,7 @@ def test_a_database_needs_no_cluster(cluster: str, tmp_path: Path, call: Call) -
             "CREATE TABLE t AS SELECT i % 2 AS g, i % 3 = 0 AS label, 0.5 AS score FROM range(9) AS s(i)"
         )
     url = f"duckdb:///{tmp_path}/t.duckdb#t"
-    status, _, err = call("audit", url, "--protected", "g", "--cluster", cluster, "--no-config")
+    status, _, err = call("audit", url, "--protected", "g", "--cluster", cluster, "--config", "none")
 
     assert status == 2
     assert "--cluster reads files" in err

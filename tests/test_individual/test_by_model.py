@@ -354,7 +354,7 @@ def modelled(tmp_path: Path) -> tuple[Path, list[str]]:
     digest = hashlib.sha256((tmp_path / "model.joblib").read_bytes()).hexdigest()
     return tmp_path / "data.parquet", [
         *["--model", str(tmp_path / "model.joblib"), "--trust-model", f"sha256:{digest}"],
-        *["--protected", "sex,race", "--no-config"],
+        *["--protected", "sex,race", "--config", "none"],
     ]
 
 
@@ -408,7 +408,7 @@ def test_from_scores_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     data["score"] = score_of(data).round(6)
     data["person"] = [f"p{i}" for i in range(len(data))]
     data.to_parquet(tmp_path / "data.parquet")
-    options = ["--protected", "sex,race", "--similar", "flips", "--no-config", "--format", "json"]
+    options = ["--protected", "sex,race", "--similar", "flips", "--config", "none", "--format", "json"]
     status = run(["audit", str(tmp_path / "data.parquet"), *options])
     out = capsys.readouterr()
     found = {

@@ -39,7 +39,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def repaired(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     """Return the result of a repair from the command line."""
-    line = ["repair", str(folder / "rows.parquet"), *words, "--id", "id", "--no-config", "--format", "json"]
+    line = [
+        "repair",
+        str(folder / "rows.parquet"),
+        *words,
+        "--id",
+        "id",
+        "--config",
+        "none",
+        "--format",
+        "json",
+    ]
     capsys.readouterr()
     assert run([*line, "--label", "label", "-o", str(folder / "a.fairfix")]) == 0
     return dict(json.loads(capsys.readouterr().out))
@@ -278,5 +288,5 @@ def test_another_attribute_than_that_of_the_groups_is_refused(
         ("race,sex", "dp[sex]<=0.1", "write race x sex in place of sex"),
         ("race", "covariance[age]<=0.1", "write dp.covariance"),
     ):
-        assert run([*line, "--protected", protected, "--constraint", constraint, "--no-config"]) == 2
+        assert run([*line, "--protected", protected, "--constraint", constraint, "--config", "none"]) == 2
         assert said in " ".join(capsys.readouterr().err.split())

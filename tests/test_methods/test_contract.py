@@ -673,9 +673,19 @@ def test_a_sixth_method_is_found_everywhere(sixth: Path, capsys: pytest.CaptureF
     told = " ".join(capsys.readouterr().out.split())
     assert "--chance NUMBER The chance that everybody gets. [default: 0.25]" in told
     arguments = ["repair", str(sixth / "data.parquet"), "--protected", "race", "--method", "coin"]
-    assert run([*arguments, "--chance", "0.5", "-o", artifact, "--no-config"]) == 0
+    assert run([*arguments, "--chance", "0.5", "-o", artifact, "--config", "none"]) == 0
     assert (
-        run(["predict", artifact, str(sixth / "data.parquet"), "-o", str(sixth / "out.csv"), "--no-config"])
+        run(
+            [
+                "predict",
+                artifact,
+                str(sixth / "data.parquet"),
+                "-o",
+                str(sixth / "out.csv"),
+                "--config",
+                "none",
+            ]
+        )
         == 0
     )
     assert Repaired.load(artifact).parameters == {"slack": 0.0, "chance": 0.5}
@@ -700,7 +710,8 @@ def test_a_parameter_of_another_method_is_refused(sixth: Path, capsys: pytest.Ca
             "ramp",
             "--chance",
             "0.5",
-            "--no-config",
+            "--config",
+            "none",
         ]
     )
 

@@ -756,7 +756,7 @@ def call(call: Call) -> Call:
     """Run the command line without a configuration and return status, output and talk."""
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
-        return call(*arguments, *([] if arguments[0] == "inspect" else ["--no-config"]))
+        return call(*arguments, *([] if arguments[0] == "inspect" else ["--config", "none"]))
 
     return invoke
 

@@ -427,7 +427,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     pq.write_table(frame(many=3000), data)
     frame(seed=1, many=300).drop_columns(["label", "score", "race"]).to_pandas().to_csv(new, index=False)
     asked = ["--protected", "race", "--id", "person", "--features", "age,job", "--method", "logloss"]
-    basic = ["repair", str(data), *asked, "--group", "unused", "-o", out, "--no-config"]
+    basic = ["repair", str(data), *asked, "--group", "unused", "-o", out, "--config", "none"]
     result = str(tmp_path / "result.json")
 
     assert run([*basic, "--slack", "0.02", "--out", f"json={result}"]) == 0
@@ -451,7 +451,7 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "group needed      no, at prediction time" in capsys.readouterr().out
     assert run(["report", result]) == 0
     assert cost[:40] in " ".join(capsys.readouterr().out.split())
-    assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+    assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 0
     assert "protected" not in capsys.readouterr().err
     assert pq.read_table(tmp_path / "out.parquet")["p_positive"].null_count == 0
 
@@ -487,9 +487,11 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     def rows(*more: str) -> Any:
         out = str(tmp_path / "a.fairfix")
-        assert run(["repair", str(data), *basic, *more, "-o", out, "--format", "json", "--no-config"]) == 0
+        assert (
+            run(["repair", str(data), *basic, *more, "-o", out, "--format", "json", "--config", "none"]) == 0
+        )
         told = json.loads(capsys.readouterr().out)
-        assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+        assert run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 0
         capsys.readouterr()
         assert Repaired.load(out).required == (
             ("race", "age", "job", "person") if "deterministic" not in more else ("race", "age", "job")
@@ -509,7 +511,7 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ((plain["prediction"] >= 0.5) == plain["decision"]).all()
     frame(seed=1, many=300).drop_columns(["label", "person"]).to_pandas().to_csv(new, index=False)
     to = str(tmp_path / "nameless.parquet")
-    assert run(["predict", str(tmp_path / "a.fairfix"), str(new), "-o", to, "--no-config"]) == 0
+    assert run(["predict", str(tmp_path / "a.fairfix"), str(new), "-o", to, "--config", "none"]) == 0
     assert pq.read_table(to)["prediction"].to_numpy().tobytes() == plain["prediction"].to_numpy().tobytes()
 
 
@@ -521,8 +523,8 @@ def test_unseen_groups(policy: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     pq.write_table(frame(seed=1, many=300, groups=3), new)
     out = str(tmp_path / "a.fairfix")
     basic = ["--method", "logloss", "--protected", "race", "--id", "person", "--features", "age,job"]
-    assert run(["repair", str(data), *basic, "--unseen", policy, "-o", out, "-q", "--no-config"]) == 0
-    status = run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"])
+    assert run(["repair", str(data), *basic, "--unseen", policy, "-o", out, "-q", "--config", "none"]) == 0
+    status = run(["predict", out, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"])
 
     if policy == "error":
         assert status == 2
@@ -539,7 +541,7 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     data = tmp_path / "data.parquet"
     pq.write_table(frame(many=2500), data)
     what = ["--protected", "race", "--features", "age,job", "--methods", "logloss", "--slacks", "0,inf"]
-    status = run(["compare", str(data), *what, "--format", "json", "--no-config"])
+    status = run(["compare", str(data), *what, "--format", "json", "--config", "none"])
     points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
 
     assert status == 0

@@ -258,7 +258,7 @@ def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.Captu
     data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")
     rows = frame(many=700)
     pq.write_table(rows, data)
-    asked = ["--protected", "race", "--id", "person", "--features", "age,gain,job", "--no-config"]
+    asked = ["--protected", "race", "--id", "person", "--features", "age,gain,job", "--config", "none"]
     how = ["--method", "logloss", "--constraint", "equal_opportunity", "--group", group]
     how += ["--learner", f"linear(basis={basis})"]
     assert run(["repair", str(data), *asked, *how, "--slack", "0.01", "-o", saved, "--format", "json"]) == 0
@@ -267,7 +267,7 @@ def test_in_a_shell(basis: str, group: str, tmp_path: Path, capsys: pytest.Captu
     kept = fitted.drop(columns=["label", "chance", "weight"])
     kept.to_parquet(tmp_path / "fit.parquet")
     out = str(tmp_path / "out.parquet")
-    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--no-config"]) == 0
+    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--config", "none"]) == 0
     capsys.readouterr()
     chance = pq.read_table(out)["p_positive"].to_numpy()
     repaired = Repaired.load(saved)

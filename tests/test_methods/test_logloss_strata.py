@@ -251,7 +251,8 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
         "person",
         "--features",
         "age,club,job",
-        "--no-config",
+        "--config",
+        "none",
     ]
     how = ["--method", "logloss", "--constraint", constraint, "--group", group, "--slack", "0.01"]
     assert run(["repair", str(data), *asked, *how, "-o", saved, "--format", "json"]) == 0
@@ -260,7 +261,7 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
     fitted, _ = parts_of(rows.to_pandas(), str(data), reading)
     fitted.drop(columns="label").to_parquet(tmp_path / "fit.parquet")
     out = str(tmp_path / "out.parquet")
-    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--no-config"]) == 0
+    assert run(["predict", saved, str(tmp_path / "fit.parquet"), "-o", out, "--config", "none"]) == 0
     capsys.readouterr()
     assert run(["inspect", saved]) == 0
     needs = capsys.readouterr().out
@@ -280,12 +281,12 @@ def test_counts_hold_gaps_inside_strata(tmp_path: Path, capsys: pytest.CaptureFi
     rows = rows.drop_columns(["weight"]).append_column("score", pa.array(score))
     data, counts, saved = (str(tmp_path / name) for name in ("data.parquet", "counts.json", "a.fairfix"))
     pq.write_table(rows, data)
-    asked = ["--protected", "race", "--strata", "town", "-o", counts, "--no-config", "-q"]
+    asked = ["--protected", "race", "--strata", "town", "-o", counts, "--config", "none", "-q"]
     run(["count", data, *asked])
     how = ["--method", "logloss", "--constraint", "equalized_odds", "--slack", "0.01", "-o", saved]
-    assert run(["repair", counts, *how, "--no-config", "-q"]) == 0
+    assert run(["repair", counts, *how, "--config", "none", "-q"]) == 0
     out = str(tmp_path / "out.parquet")
-    assert run(["predict", saved, data, "-o", out, "--no-config"]) == 0
+    assert run(["predict", saved, data, "-o", out, "--config", "none"]) == 0
     capsys.readouterr()
 
     assert within(rows, pq.read_table(out)["p_positive"].to_numpy(), "equalized_odds") <= 0.01 + 1e-8
@@ -296,10 +297,21 @@ def test_a_new_stratum_is_an_unseen_group(tmp_path: Path, capsys: pytest.Capture
     data, new = tmp_path / "data.parquet", tmp_path / "new.parquet"
     pq.write_table(frame(many=1200).drop_columns(["weight"]), data)
     pq.write_table(frame(1, 100, towns=4).drop_columns(["weight", "label"]), new)
-    basic = ["repair", str(data), "--protected", "race", "--strata", "town", "--id", "person", "--no-config"]
+    basic = [
+        "repair",
+        str(data),
+        "--protected",
+        "race",
+        "--strata",
+        "town",
+        "--id",
+        "person",
+        "--config",
+        "none",
+    ]
     for group, named in (("used", "'t3 & g"), ("unused", "'t3' of 'town'")):
         saved = str(tmp_path / "a.fairfix")
         how = ["--features", "age,club,job", "--method", "logloss", "--group", group, "-o", saved, "-q"]
         assert run([*basic, *how]) == 0
-        assert run(["predict", saved, str(new), "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 2
+        assert run(["predict", saved, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 2
         assert f"group {named}" in capsys.readouterr().err

@@ -83,7 +83,8 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
             "repair",
             data,
             *words,
-            "--no-config",
+            "--config",
+            "none",
             *check,
             "-o",
             artifact,
@@ -124,7 +125,7 @@ def test_from_the_shell_to_the_decisions(tmp_path: Path, capsys: pytest.CaptureF
         assert f"Between fifths of the rows by {column}, selection rates differ by up to" in told
     assert "The allowed gap is 2.0 points, and the gap on the training rows is 2.0 points" in told
 
-    assert run(["predict", artifact, data, "-o", decided, "--no-config"]) == 0
+    assert run(["predict", artifact, data, "-o", decided, "--config", "none"]) == 0
     assert "use the protected attribute (age, income)" in capsys.readouterr().err
     out = pd.read_csv(decided)
     for column in ("age", "income"):

@@ -607,7 +607,8 @@ def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.Capt
         "dp.ratio>=0.8",
         "-o",
         str(artifact),
-        "--no-config",
+        "--config",
+        "none",
     ]
     status = run(["repair", str(data), *words, "--check", "dp.ratio>=0.9", "--format", "json"])
     result = json.loads(capsys.readouterr().out)
@@ -615,7 +616,7 @@ def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.Capt
         next(row["after"] for row in result["proof"][part]["table"] if row["id"] == result["criterion"])
         for part in ("fit", "holdout")
     )
-    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--no-config"]) == 0
+    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--config", "none"]) == 0
     rates = pq.read_table(decided).to_pandas().groupby("race")["p_positive"].mean()
 
     assert result["criterion"] == "selection_rate.ratio.between_groups"
@@ -652,7 +653,8 @@ def test_each_column_alone_from_the_shell(
         decisions,
         "--id",
         "id",
-        "--no-config",
+        "--config",
+        "none",
     ]
     words += ["--protected", "race,sex", "-o", str(artifact)]
     status = run(["repair", str(data), *words, "--check", "dp.difference[sex]<=0.3"])
@@ -664,7 +666,7 @@ def test_each_column_alone_from_the_shell(
         for row in loaded.facts["proof"][part]["table"]
         if row["id"] == "selection_rate.difference.between_groups"
     }
-    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--no-config"]) == 0
+    assert run(["predict", str(artifact), str(data), "-o", str(decided), "--config", "none"]) == 0
     chance = pq.read_table(decided).to_pandas()
 
     assert status == 0

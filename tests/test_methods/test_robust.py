@@ -1005,7 +1005,7 @@ DATA = str(SAMPLE / "loans.parquet")
 
 def repair(tmp_path: Path, *more: str) -> int:
     """Repair the sample without a configuration."""
-    out = ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "--no-config", "-q"]
+    out = ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "--config", "none", "-q"]
     return run(["repair", DATA, "--method", "robust", *BASIC, *more, *out])
 
 
@@ -1022,7 +1022,7 @@ def test_in_a_shell(group: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert any(note.startswith("relies on N1:") for note in (*told["warnings"], *told["notes"]))
     assert run(["inspect", artifact]) == 0
     assert "robust" in capsys.readouterr().out
-    assert run(["predict", artifact, DATA, "-o", str(tmp_path / "out.parquet"), "--no-config"]) == 0
+    assert run(["predict", artifact, DATA, "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 0
     found = pq.read_table(tmp_path / "out.parquet").to_pandas()
     rates = found.groupby("race")["p_positive"].mean()
     assert (rates - found["p_positive"].mean()).abs().max() < 0.07
@@ -1044,7 +1044,7 @@ def test_training_in_a_shell(solver: str, tmp_path: Path, capsys: pytest.Capture
     assert any(note.startswith(f"relies on {code}:") for note in (*told["warnings"], *told["notes"]))
     bare = pq.read_table(DATA, columns=["applicant_id", *features])
     pq.write_table(bare, tmp_path / "bare.parquet")
-    out = ["-o", str(tmp_path / "out.parquet"), "--no-config"]
+    out = ["-o", str(tmp_path / "out.parquet"), "--config", "none"]
     assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "bare.parquet"), *out]) == 0
     chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
     found = pq.read_table(DATA).to_pandas()
@@ -1075,7 +1075,7 @@ def test_refusals_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for given, message in cases.items():
         assert repair(tmp_path, *given) == 2
         assert message in capsys.readouterr().err
-    plain = ["repair", DATA, "--protected", "race_recorded", "--no-config", "-q"]
+    plain = ["repair", DATA, "--protected", "race_recorded", "--config", "none", "-q"]
     assert run([*plain, "--method", "robust"]) == 2
     assert "describe the difference with --noise FILE" in capsys.readouterr().err
     assert run([*plain, "--method", "ramp", "--noise", BASIC[3]]) == 2
@@ -1105,7 +1105,8 @@ def test_a_model_file_that_looks_at_the_recorded_group(
         "robust",
         "--protected",
         "group",
-        "--no-config",
+        "--config",
+        "none",
     ]
     base += ["--noise", str(tmp_path / "noise.csv"), "--model", str(tmp_path / "model.joblib")]
     base += ["-o", str(tmp_path / "a.fairfix"), "--format", "json", "-q"]
@@ -1125,7 +1126,7 @@ def test_a_model_file_that_looks_at_the_recorded_group(
 @pytest.mark.slow
 def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a noise table robust stands beside the others, who take recorded groups as they are."""
-    what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--no-config", "-q"]
+    what = ["--protected", "race_recorded", "--slacks", "0.05", "--format", "json", "--config", "none", "-q"]
     data = str(tmp_path / "loans.parquet")
     pq.write_table(pq.read_table(SAMPLE / "loans.parquet").slice(0, 1500), data)
     assert run(["compare", data, *what, "--noise", BASIC[3], "--methods", "robust,ramp"]) == 0
@@ -1301,7 +1302,8 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
         "robust",
         "--protected",
         "one,two",
-        "--no-config",
+        "--config",
+        "none",
         "-q",
     ]
     base += ["--format", "json", "-o", str(tmp_path / "a.fairfix"), "--id", "id"]
@@ -1313,7 +1315,7 @@ def test_several_recorded_columns_make_cells(tmp_path: Path, capsys: pytest.Capt
     assert "under N1 (up to" in claim
     names = {row["name"] for row in result["proof"]["holdout"]["table"]}
     assert "selection_rate.difference.true_groups [one x two]" in names
-    out = ["-o", str(tmp_path / "out.parquet"), "--no-config", "-q"]
+    out = ["-o", str(tmp_path / "out.parquet"), "--config", "none", "-q"]
     assert run(["predict", str(tmp_path / "a.fairfix"), str(tmp_path / "d.parquet"), *out]) == 0
     chance = pq.read_table(tmp_path / "out.parquet")["p_positive"].to_numpy()
     for cell in set(true):

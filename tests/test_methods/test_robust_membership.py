@@ -302,7 +302,7 @@ def test_in_a_shell(
     monkeypatch.chdir(tmp_path)
     data, rule = tmp_path / "d.csv", str(tmp_path / "a.fairfix")
     people(3, 2000).drop(columns="w").to_csv(data, index=False)
-    common = ["--protected", "likely", "--noise", "membership:a=p_a,p_b", "--no-config", "--id", "id"]
+    common = ["--protected", "likely", "--noise", "membership:a=p_a,p_b", "--config", "none", "--id", "id"]
     base = ["repair", str(data), "--method", "robust", *common, "-q", "--format", "json"]
     assert (
         run([*base, "-o", rule, "--slack", "0.1", "--check", "dp.difference.true_groups[likely]<=0.6"]) == 0
@@ -322,7 +322,8 @@ def test_in_a_shell(
     assert "robust" in capsys.readouterr().out
     people(4, 50).drop(columns=["p_a", "p_b", "w"]).to_csv(tmp_path / "new.csv", index=False)
     assert (
-        run(["predict", rule, str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv"), "--no-config"]) == 0
+        run(["predict", rule, str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv"), "--config", "none"])
+        == 0
     )
     shown = [
         "compare",

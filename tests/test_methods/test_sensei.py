@@ -484,7 +484,8 @@ def test_pairs_make_a_direction_that_does_not_count(
     basic += [
         "-o",
         str(tmp_path / "a.fairfix"),
-        "--no-config",
+        "--config",
+        "none",
         "-q",
         "--similar",
         str(tmp_path / "pairs.csv"),
@@ -660,14 +661,17 @@ def test_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         PAIR,
         "-o",
         out,
-        "--no-config",
+        "--config",
+        "none",
     ]
     assert run(["repair", str(tmp_path / "data.parquet"), *options, "--format", "json"]) == 0
     result = json.loads(capsys.readouterr().out)
     table = {row["name"]: row for row in result["proof"]["holdout"]["table"]}
     assert result["does_not_count"] == "any other sex and race; role husband or wife"
     assert (
-        run(["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--no-config"])
+        run(
+            ["predict", out, str(tmp_path / "new.csv"), "-o", str(tmp_path / "o.parquet"), "--config", "none"]
+        )
         == 0
     )
 
@@ -692,7 +696,7 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
     swap.to_parquet(tmp_path / "swap.parquet")
     out = str(tmp_path / "a.fairfix")
     basic = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--solver", "average"]
-    basic += ["--protected", "sex,race", "-o", out, "--no-config"]
+    basic += ["--protected", "sex,race", "-o", out, "--config", "none"]
     assert run(basic) == 2
     assert "give it with --model" in capsys.readouterr().err
     assert run([*basic, *model, "--format", "json"]) == 0
@@ -700,16 +704,19 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = []
     for name in ("data", "swap"):
         to = str(tmp_path / f"{name}.out.parquet")
-        assert run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--no-config"]) == 0
+        assert (
+            run(["predict", out, str(tmp_path / f"{name}.parquet"), "-o", to, *model, "--config", "none"])
+            == 0
+        )
         found.append(pq.read_table(to)["prediction"].to_numpy())
 
     data.drop(columns=names[:2]).to_parquet(tmp_path / "bare.parquet")
     to = str(tmp_path / "bare.out.parquet")
-    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--no-config"]) == 0
+    assert run(["predict", out, str(tmp_path / "bare.parquet"), "-o", to, *model, "--config", "none"]) == 0
     bare = pq.read_table(to)["prediction"].to_numpy()
     data.drop(columns="role").to_parquet(tmp_path / "less.parquet")
     none = str(tmp_path / "none.parquet")
-    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--no-config"]) == 2
+    assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--config", "none"]) == 2
     assert "no column 'role'" in capsys.readouterr().err
 
     assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
@@ -729,7 +736,7 @@ def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.Captu
     model = LinearRegression().fit(data[["sex", "age"]], data["label"])
     joblib.dump(model, tmp_path / "m.joblib")
     digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
-    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--no-config"]
+    given = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest, "--config", "none"]
     data.to_parquet(tmp_path / "data.parquet")
     data[["age"]].to_parquet(tmp_path / "new.parquet")
     out, to = str(tmp_path / "a.fairfix"), str(tmp_path / "o.parquet")
@@ -759,7 +766,7 @@ def test_a_model_that_sees_no_group_is_not_averaged(
     digest = "sha256:" + hashlib.sha256((tmp_path / "m.joblib").read_bytes()).hexdigest()
     data.to_parquet(tmp_path / "data.parquet")
     model = ["--model", str(tmp_path / "m.joblib"), "--trust-model", digest]
-    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--no-config"]
+    options = ["--method", "sensei", "--solver", "average", "--protected", "sex", "--config", "none"]
     to = ["-o", str(tmp_path / "a.fairfix")]
     status = run(["repair", str(tmp_path / "data.parquet"), *options, *model, *to])
 
@@ -772,7 +779,9 @@ def test_in_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """Flips are a gap like others; the linear model trades them for quality over its slack."""
     couples(many=3000).to_parquet(tmp_path / "data.parquet")
     options = ["--protected", "sex", "--methods", "sensei", "--slacks", "0,0.1", "--group", "used"]
-    status = run(["compare", str(tmp_path / "data.parquet"), *options, "--format", "json", "--no-config"])
+    status = run(
+        ["compare", str(tmp_path / "data.parquet"), *options, "--format", "json", "--config", "none"]
+    )
     points = {(p["title"], p["slack"]): p for p in json.loads(capsys.readouterr().out)["points"]}
     gap = "decision_flips.under_flips [sex]"
 

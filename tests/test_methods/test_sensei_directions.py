@@ -85,7 +85,7 @@ def test_the_shipped_score_does_not_change_along_given_directions(learner: str, 
     for name, frame in {"data": data, "moves": moves, "moved": moved}.items():
         frame.to_parquet(tmp_path / f"{name}.parquet")
     line = ["repair", str(tmp_path / "data.parquet"), "--method", "sensei", "--protected", "sex", "-q"]
-    line += ["--features", "age,pay,text", "--solver", "regularizer", "--set", "rho=0", "--no-config"]
+    line += ["--features", "age,pay,text", "--solver", "regularizer", "--set", "rho=0", "--config", "none"]
     line += ["-o", str(tmp_path / "a.fairfix"), "--learner", learner]
     assert run([*line, "--similar", str(tmp_path / "moves.parquet")]) == 0
     free = Repaired.load(tmp_path / "a.fairfix")
@@ -111,7 +111,8 @@ def test_directions_that_say_nothing_are_refused(tmp_path: Path, capsys: pytest.
         "sensei",
         "--protected",
         "sex",
-        "--no-config",
+        "--config",
+        "none",
     ]
     line += ["--features", "age,role", "--solver", "regularizer", "-o", str(tmp_path / "a.fairfix"), "-q"]
     for text, message in (

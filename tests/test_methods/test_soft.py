@@ -59,7 +59,8 @@ def test_from_the_shell_to_the_decisions(
         str(slack),
         "--id",
         "id",
-        "--no-config",
+        "--config",
+        "none",
     ]
     check = ["--check", "dp.difference.true_groups<=0.3", "--check", "dp.difference.under_n1<=0.001"]
     status = run(["repair", data, *words, *check, "-o", artifact, "--format", "json"])
@@ -75,7 +76,7 @@ def test_from_the_shell_to_the_decisions(
     assert result["checks"][0]["value"] == held["after"]["value"]
     assert any("the data cannot show either" in note for note in result["notes"])
 
-    assert run(["predict", artifact, data, "-o", decided, "--no-config"]) == 0
+    assert run(["predict", artifact, data, "-o", decided, "--config", "none"]) == 0
     assert "use the protected attribute (p_a, p_b, p_c)" in capsys.readouterr().err
     out = pd.read_csv(decided)
     gaps = sorted((fit["after"]["value"], held["after"]["value"]))
@@ -214,7 +215,7 @@ def test_rates_by_label_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFix
         "id",
     ]
     checks = ["--check", "tpr.difference.true_groups<=0.3"]
-    status = run(["repair", data, *words, *checks, "--no-config", "-o", artifact, "--format", "json"])
+    status = run(["repair", data, *words, *checks, "--config", "none", "-o", artifact, "--format", "json"])
     result = json.loads(capsys.readouterr().out)
     rows = {part: {row["id"]: row for row in result["proof"][part]["table"]} for part in ("fit", "holdout")}
     name = "true_positive_rate.difference.true_groups"

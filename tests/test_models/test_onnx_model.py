@@ -195,7 +195,7 @@ def test_the_command_line_takes_it_without_a_pin(tmp_path: Path, capsys: pytest.
     frame.to_parquet(tmp_path / "people.parquet")
 
     command = ["audit", str(tmp_path / "people.parquet"), "--protected", "sex", "--model", str(path)]
-    assert run([*command, "--no-config"]) == 0
+    assert run([*command, "--config", "none"]) == 0
     out = capsys.readouterr().out
     assert "scores from the model model.onnx" in out
     assert "demographic parity ratio" in out

@@ -24,7 +24,7 @@ def test_a_column_of_the_data_is_no_score_of_a_model_file() -> None:
     joblib.dump(
         LogisticRegression().fit(table.select(["x"]).to_pandas(), table["label"].to_numpy()), "m.joblib"
     )
-    model = ("--model", "m.joblib", "--trust-model", file_hash("m.joblib"), "--no-config", "-q")
+    model = ("--model", "m.joblib", "--trust-model", file_hash("m.joblib"), "--config", "none", "-q")
     line = ("repair", "d.parquet", "--protected", "race", "--method", "ramp", "-o", "r.fairfix", *model)
     assert run(list(line)) in (0, 1, 3)
     sound = read("r.fairfix")
@@ -36,6 +36,6 @@ def test_a_column_of_the_data_is_no_score_of_a_model_file() -> None:
         for data in ("d.parquet", "scored.parquet"):
             assert run(["predict", "changed.fairfix", data, "-o", "o.parquet", *model]) == 2
         assert run(["inspect", "changed.fairfix"]) == 2
-        assert run(["export", "changed.fairfix", "--to", "python", "--no-config"]) == 2
+        assert run(["export", "changed.fairfix", "--to", "python", "--config", "none"]) == 2
     assert not Path("o.parquet").exists()
     assert run(["predict", "r.fairfix", "d.parquet", "-o", "o.parquet", *model]) == 0

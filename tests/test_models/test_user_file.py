@@ -278,14 +278,14 @@ def test_a_pickle_under_another_name_is_not_opened(
         with zipfile.ZipFile(path, "w") as archive:
             for member in ("schema.json", "manifest.json", "data.pkl", "arrays/x.npy"):
                 archive.writestr(member, content)
-    asked = ("--protected", "sex", "--no-config")
+    asked = ("--protected", "sex", "--config", "none")
     for line in (
         ("audit", rows, *asked, "--model", path),
         ("audit", rows, *asked, "--model", path, "--trust-model", file_hash(path)),
         ("predict", path, rows, "-o", tmp_path / "out.csv"),
         ("export", path),
         ("inspect", path),
-        ("audit", path, "--no-config"),
+        ("audit", path, "--config", "none"),
         ("audit", rows, *asked, "--baseline", path),
     ):
         assert run([str(word) for word in line]) == 2

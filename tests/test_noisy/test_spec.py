@@ -69,7 +69,7 @@ def lines(kind: str, assume: str, command: str) -> list[str]:
         "repair": ["--method", "robust", "--slack", "0.3", "--set", "bins=5", "--id", "id"],
         "compare": ["--methods", "robust", "--slacks", "0.3"],
     }[command]
-    return [command, "d.csv", *common, *own, "--format", "json", "-q", "--no-config"]
+    return [command, "d.csv", *common, *own, "--format", "json", "-q", "--config", "none"]
 
 
 @pytest.mark.parametrize("assume", ["", "none", "eps=0.9", "class-conditional", "independent", "radii"])
@@ -106,7 +106,7 @@ def test_a_configuration_and_the_library_say_the_same(
     monkeypatch.chdir(folder)
     line = ["audit", "d.csv", "--protected", "seen", "--format", "json", "-q"]
     more = ["--noise", "t.csv(keep=noisy-given-true)", "--noise", "radius:a=0.2,b=0.1", "--assume", "eps=0.1"]
-    assert run([*line, *more, "--no-config"]) == 0
+    assert run([*line, *more, "--config", "none"]) == 0
     by_line = json.loads(capsys.readouterr().out)["noise"]
 
     inside = folder / "inside"
@@ -141,7 +141,16 @@ def test_no_report_is_written_over_a_noise_file(
 ) -> None:
     """The file is read by the same run."""
     monkeypatch.chdir(folder)
-    line = ["audit", "d.csv", "--protected", "seen", "--noise", "t.csv(keep=noisy-given-true)", "--no-config"]
+    line = [
+        "audit",
+        "d.csv",
+        "--protected",
+        "seen",
+        "--noise",
+        "t.csv(keep=noisy-given-true)",
+        "--config",
+        "none",
+    ]
     assert run([*line, "--out", "json=t.csv"]) == 2
     assert "also used by --noise" in capsys.readouterr().err
 

@@ -75,7 +75,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             arguments = [str(folder / part) if (folder / part).is_file() else part for part in REPORTS[name]]
             more = ["-o", str(folder / "r.fairfix")] if REPORTS[name][0] == "repair" else []
             saved = folder / f"{name}.json"
-            status = run([*arguments, *more, "--no-config", "--quiet", "--out", f"json={saved}"])
+            status = run([*arguments, *more, "--config", "none", "--quiet", "--out", f"json={saved}"])
             assert status in (0, 1, 3)
             page.write_text(renderer("html")(json.loads(saved.read_text(encoding="utf-8"))), encoding="utf-8")
         return page

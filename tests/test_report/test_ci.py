@@ -302,7 +302,7 @@ def call(call: Call, away: None, monkeypatch: pytest.MonkeyPatch) -> Call:
     pq.write_table(pa.table(rows(900)), "d.parquet")
 
     def called(*arguments: str) -> tuple[int, str, str]:
-        return call(*arguments, *([] if arguments[0] == "report" else ["--no-config"]))
+        return call(*arguments, *([] if arguments[0] == "report" else ["--config", "none"]))
 
     return called
 

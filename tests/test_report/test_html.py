@@ -116,7 +116,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     """An audit, a repair, a comparison and an audit of classes of the sample data."""
     folder = tmp_path_factory.mktemp("saved")
     data = str(ROOT / "sample_data" / "loans.parquet")
-    common = [data, "--protected", "race", "--no-config", "--quiet"]
+    common = [data, "--protected", "race", "--config", "none", "--quiet"]
     gate = ["--check", "dp.difference<=0.1", "--check", "eo.difference<=0.2"]
     run(["audit", *common, *gate, "--out", f"json={folder / 'audit.json'}"])
     method = ["--method", "ramp", "-o", str(folder / "r.fairfix")]
@@ -135,7 +135,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "product",
         "--prediction",
         "told",
-        "--no-config",
+        "--config",
+        "none",
         "--quiet",
     ]
     gate = ["--check", "tpr.difference<=0.1", "--check", "tpr.difference.rms_of_classes<=0.9"]
@@ -422,7 +423,7 @@ def test_the_command_line_writes_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     """As a file and on stdout: the same page, which a saved result gives again."""
     pq.write_table(pa.table(rows()), tmp_path / "d.parquet")
     html, saved = tmp_path / "a.html", tmp_path / "a.json"
-    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--no-config", "-q"]
+    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--config", "none", "-q"]
     assert run([*command, "--format", "html", "--out", f"html={html}", "--out", f"json={saved}"]) == 0
     first = capsys.readouterr().out
     assert run(["report", str(saved), "--format", "html"]) == 0
@@ -485,7 +486,17 @@ def test_of_very_many_groups_a_table_has_the_worst(
     if kind == "models":
         data = pd.read_parquet(ROOT / "sample_data" / "loans.parquet")
         data.assign(other=data.score**2).to_parquet(tmp_path / "d.parquet")
-        asked = ["--protected", "race", "--score", "score", "--baseline", "other", "--no-config", "--quiet"]
+        asked = [
+            "--protected",
+            "race",
+            "--score",
+            "score",
+            "--baseline",
+            "other",
+            "--config",
+            "none",
+            "--quiet",
+        ]
         run(["compare", str(tmp_path / "d.parquet"), *asked, "--out", f"json={tmp_path / 'm.json'}"])
         result = json.loads((tmp_path / "m.json").read_text())
         groups = [(abs(one["new"]["value"] - one["old"]["value"]), one["group"]) for one in result["groups"]]
@@ -552,7 +563,7 @@ def test_bounds_of_true_groups_are_drawn_side_by_side(tmp_path: Path) -> None:
     names = sorted(set(rows()["race"].to_pylist()))
     table = [f"{t},{n},{90 if t == n else 5}" for t in names for n in names]
     (tmp_path / "n.csv").write_text("true,noisy,count\n" + "\n".join(table))
-    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--no-config", "-q"]
+    command = ["audit", str(tmp_path / "d.parquet"), "--protected", "race", "--config", "none", "-q"]
     assert run([*command, "--noise", str(tmp_path / "n.csv"), "--out", f"json={tmp_path / 'a.json'}"]) == 0
     result = json.loads((tmp_path / "a.json").read_text())
     text = assert_sound(renderer("html")(result)).text("style")

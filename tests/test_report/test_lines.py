@@ -88,9 +88,9 @@ def test_nothing_that_is_exported_or_printed_begins_one(names: list[str], column
         for line in (
             ("init", "d.parquet", "--protected", quoted),
             ("inspect", "r.fairfix"),
-            ("audit", "d.parquet", "--protected", quoted, "--no-config"),
-            ("audit", "d.parquet", "--protected", quoted, "--no-config", "--show-settings"),
-            ("audit", "d.parquet", "--protected", quoted + "x", "--no-config"),
+            ("audit", "d.parquet", "--protected", quoted, "--config", "none"),
+            ("audit", "d.parquet", "--protected", quoted, "--config", "none", "--dry-run"),
+            ("audit", "d.parquet", "--protected", quoted + "x", "--config", "none"),
             ("explain", f"dp[{column}]"),
             *(("export", "r.fairfix", "--to", to, "-o", f"rule.{to}") for to in ("python", "json")),
         ):

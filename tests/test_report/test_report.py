@@ -119,7 +119,9 @@ def test_every_repair_holds_to_the_schema(tmp_path: Path, capsys: pytest.Capture
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table(rows(900)), tmp_path / "d.parquet")
-    line = "--protected race --method ramp --no-config --format json --check 'dp.ratio>=0.1' --gamma 0.1,0.5"
+    line = (
+        "--protected race --method ramp --config none --format json --check 'dp.ratio>=0.1' --gamma 0.1,0.5"
+    )
     run(["repair", str(tmp_path / "d.parquet"), "-o", str(tmp_path / "r.fairfix"), *shlex.split(line)])
     schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
 

@@ -51,7 +51,7 @@ def test_what_contradicts_itself_is_refused(change: str, gate_on: Any, away: Non
     limits = ["dp.difference<=0.5", "ks<=1", "accuracy.min>=0.5"]
     content = fairfix.audit("d.csv", protected="g", check=limits, gate_on=gate_on).to_dict()
     assert {check["verdict"] for check in content["checks"]} >= {"fail", "pass"}
-    baseline = ("audit", "d.csv", "--protected", "g", "--no-config", "--baseline")
+    baseline = ("audit", "d.csv", "--protected", "g", "--config", "none", "--baseline")
     Path("sound.json").write_text(json.dumps(content))
     assert call("report", "sound.json", "--format", "markdown")[0] == 0
     assert call(*baseline, "sound.json")[0] == 0

@@ -522,7 +522,7 @@ def test_nothing_else_takes_many_classes(task: Any, more: dict[str, str], words:
 def test_the_shell_says_what_the_library_does(tmp_path: Path, call: Call) -> None:
     """The prediction is found by its name, and so is the label."""
     workers().rename(columns={"job": "label", "told": "prediction"}).to_parquet(tmp_path / "w.parquet")
-    asked = ("--protected", "sex", "--task", "multiclass", "--no-config")
+    asked = ("--protected", "sex", "--task", "multiclass", "--config", "none")
     status, out, err = call("audit", str(tmp_path / "w.parquet"), *asked, "--check", "tpr.difference<=0.1")
     assert status == 1
     assert "fairfix audit of w.parquet: 4 classes" in out

@@ -60,7 +60,7 @@ def call(call: Call, tmp_path: Path) -> Call:
 
     def invoke(*options: str) -> tuple[int, str, str]:
         base = ["compare", str(tmp_path / "people.parquet"), "--protected", "sex", "--slacks", "0.02,0.1"]
-        return call(*base, *options, "--no-config")
+        return call(*base, *options, "--config", "none")
 
     return invoke
 
@@ -90,7 +90,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         place.mkdir()
         outputs = [f"--out={kind}={place / kind}" for kind in ("json", "text")]
         with redirect_stdout(StringIO()) as out:
-            assert run([*base, *outputs, "--format", "json", "--no-config"]) == 0
+            assert run([*base, *outputs, "--format", "json", "--config", "none"]) == 0
         (place / "stdout").write_text(out.getvalue())
     return places
 
@@ -238,7 +238,7 @@ def test_a_score_of_any_range_is_a_feature_and_a_base(
     people = frame()
     points = np.round(100 * np.asarray(people["score"]))
     pq.write_table(people.set_column(3, "score", pa.array(points)), tmp_path / "p.parquet")
-    line = "--protected sex --slacks 0.1 --no-config --score-scale raw --features score --format json"
+    line = "--protected sex --slacks 0.1 --config none --score-scale raw --features score --format json"
     command = ["compare", str(tmp_path / "p.parquet"), *shlex.split(line)]
     command += ["--methods", "logloss,ramp,fair-regression"]
 

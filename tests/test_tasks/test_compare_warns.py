@@ -101,7 +101,7 @@ def test_what_is_advised_on_the_sample_is_made_without_another_warning(call: Cal
     """The printed command of each advised candidate runs, and warns of nothing that the comparison has not said."""
     status, out, err = call(
         *("compare", str(SAMPLE), "--protected", "race", "--threshold", "0.25", "--slacks", "0,0.05"),
-        *("--methods", "ramp,logloss", "--no-config", "--format", "json"),
+        *("--methods", "ramp,logloss", "--config", "none", "--format", "json"),
     )
     assert status == 0, err
     result = json.loads(out)
@@ -115,7 +115,7 @@ def test_what_is_advised_on_the_sample_is_made_without_another_warning(call: Cal
         if "command" not in point:
             continue
         command = shlex.split(point["command"])[1:]
-        status, out, err = call(*command, "--no-config", "-o", str(tmp_path / "r"), "--format", "json")
+        status, out, err = call(*command, "--config", "none", "-o", str(tmp_path / "r"), "--format", "json")
         assert status == 0, err
         assert told(json.loads(out)) == told(point)
         if point["command"] in said:

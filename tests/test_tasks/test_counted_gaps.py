@@ -80,7 +80,7 @@ WORLDS: dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], str, dict[st
 def repaired(files: list[str], folder: Path, *asked: str) -> tuple[int, dict[str, Any]]:
     """Repair from counts, proven on others; return the status and the report."""
     out = folder / "out.json"
-    given = [files[0], "--holdout", files[1], "--method", "ramp", "--no-config", "-q"]
+    given = [files[0], "--holdout", files[1], "--method", "ramp", "--config", "none", "-q"]
     status = run(["repair", *given, *asked, "-o", str(folder / "x.fairfix"), "--out", f"json={out}"])
     return status, json.loads(out.read_text())
 
@@ -122,7 +122,8 @@ def test_an_id_is_no_column_with_another_part(
                 column,
                 "-o",
                 str(out),
-                "--no-config",
+                "--config",
+                "none",
             ]
         )
         == 2
@@ -145,7 +146,8 @@ def test_edges_of_bands_are_no_values_of_hidden_rows(
         "age",
         "--suppress-below",
         "10",
-        "--no-config",
+        "--config",
+        "none",
     ]
     base += ["-o", str(tmp_path / "x.counts")]
     assert run([*base, "--bands", "age=quartiles"]) == 2
@@ -176,5 +178,5 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.Capture
     for month, columns in (("01", ["race", "score"]), ("02", ["race", "score", "label"])):
         (tmp_path / month).mkdir()
         FIT[columns].to_csv(tmp_path / month / "people.csv", index=False)
-    assert run(["audit", str(tmp_path / "*" / "people.csv"), "--protected", "race", "--no-config"]) == 2
+    assert run(["audit", str(tmp_path / "*" / "people.csv"), "--protected", "race", "--config", "none"]) == 2
     assert "02/people.csv has 'label', 01/people.csv does not" in capsys.readouterr().err

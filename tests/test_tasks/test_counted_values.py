@@ -199,7 +199,7 @@ def test_two_hospitals_move_scores_without_a_row(people: Path, capsys: pytest.Ca
     """From the command line: proof, artifact, prediction and export; the drawn values are near what is expected."""
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "values.fairfix"))
     formats = [f"--out={name}={people / f'values.{name}'}" for name in ("json", "html", "markdown")]
-    asked = ["--method", "fair-regression", "--slack", "0.02", "--check", f"{KS}<=0.2", "--no-config"]
+    asked = ["--method", "fair-regression", "--slack", "0.02", "--check", f"{KS}<=0.2", "--config", "none"]
     assert run(["repair", fit, "--holdout", test, *asked, "-o", out, *formats]) == 0
     result, text = json.loads((people / "values.json").read_text()), " ".join(capsys.readouterr().out.split())
     jsonschema.validate(result, SCHEMA)

@@ -724,7 +724,17 @@ def test_what_is_there_and_what_it_takes_are_both_of_the_data(call: Call, tmp_pa
         }
     )
     data.to_parquet(tmp_path / "d.parquet")
-    line = [str(tmp_path / "d.parquet"), "--method", "ramp", "--protected", "g", "--id", "id", "--no-config"]
+    line = [
+        str(tmp_path / "d.parquet"),
+        "--method",
+        "ramp",
+        "--protected",
+        "g",
+        "--id",
+        "id",
+        "--config",
+        "none",
+    ]
     line += ["--slack", "0.1", "--guarantee", "0.95", "-o", str(tmp_path / "a.fairfix")]
     status, _, err = call("repair", *line)
 

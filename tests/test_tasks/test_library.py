@@ -47,11 +47,9 @@ SAYING = {
     "undecided",
     "quiet",
     "verbose",
-    "debug",
-    "dry_run",
 }
 """Options of output, of the exit status, and of what is told meanwhile."""
-CONFIGURED = {"config", "no_config", "show_settings"}
+CONFIGURED = {"config", "dry_run"}
 """Options of the configuration; it has waivers, and the environment the day by which they are judged."""
 
 

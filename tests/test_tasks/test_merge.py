@@ -108,7 +108,7 @@ def test_every_command_asks(call: Call) -> None:
     assert call("count", "d.parquet", "--protected", "race", "-o", "d.counts")[0] == 0
     for line in lines:
         named = [] if "d.counts" in line else ["--protected", "race"]
-        status, out, err = call(*line, *named, "--format", "json", "--no-config")
+        status, out, err = call(*line, *named, "--format", "json", "--config", "none")
         assert status in (0, 3), err
         codes = [one["code"] for one in json.loads(out)["messages"]]
         assert codes[:2] == ["alike_groups", "missing_marks"], line

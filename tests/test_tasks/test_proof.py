@@ -172,7 +172,7 @@ def test_no_check_passes_for_a_group_that_nothing_is_known_of(
         "--seed",
         str(seed),
     ]
-    base += ["--no-config", "-q", "-o", str(tmp_path / "x.fairfix"), "--protected", "race,sex"]
+    base += ["--config", "none", "-q", "-o", str(tmp_path / "x.fairfix"), "--protected", "race,sex"]
     out, asked = tmp_path / "out.json", [part for check in verdicts for part in ("--check", check)]
 
     assert run([*base, *asked, "--out", f"json={out}"]) == 3

@@ -343,7 +343,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_hospitals_repair_without_a_row(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the command line: a proof on held-out counts, an artifact that predicts, is inspected and exported."""
     fit, test, out = (str(people / name) for name in ("fit.counts", "test.counts", "out.fairfix"))
-    asked = ["--method", "ramp", "--check", "dp.difference<=0.2", "--no-config"]
+    asked = ["--method", "ramp", "--check", "dp.difference<=0.2", "--config", "none"]
     formats = [f"--out={name}={people / f'out.{name}'}" for name in ("json", "html", "markdown", "github")]
     status = run(["repair", fit, "--holdout", test, *asked, "-o", out, *formats])
     result, text = json.loads((people / "out.json").read_text()), capsys.readouterr().out
@@ -407,7 +407,7 @@ def test_a_group_that_no_row_proves_is_named() -> None:
 
 def test_without_a_proof_nothing_passes(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A gate that holds on the counts of the fit is undecided, one that fails there fails; the answer says so."""
-    base = ["repair", str(people / "fit.counts"), "--method", "ramp", "--no-config"]
+    base = ["repair", str(people / "fit.counts"), "--method", "ramp", "--config", "none"]
     base += ["-o", str(people / "fit-only.fairfix"), "--format", "json"]
     assert run([*base, "--check", "dp.difference<=0.9"]) == 3
     held = json.loads(capsys.readouterr().out)

@@ -142,7 +142,7 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
         "--baseline",
         "old",
     ]
-    assert run([*arguments, "--no-config", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
+    assert run([*arguments, "--config", "none", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
     result = json.loads((tmp_path / "m.json").read_text())
     schema = json.loads(files("fairfix.report").joinpath("models.schema.json").read_text())
 
