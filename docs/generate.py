@@ -6,7 +6,7 @@ nothing else is ever touched, and what is generated does not depend on the termi
 
 ``--printed`` does the same for what commands print in a terminal of 80 columns: a block under ``<!-- printed: N -->``
 has the first N lines of what the block of commands before it prints, without the digits of hashes. It also draws the
-picture of the README. This takes minutes.
+picture of the README. This takes minutes; files that are named behind it are the only ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from importlib import import_module
@@ -302,11 +302,16 @@ def report() -> str:
     return picture(audit.to_html(), ["selection rate by race", "TPR by race"])
 
 
-def main(check: bool, terminal: bool) -> int:
-    """Rewrite or check all files, with what is printed in a ``terminal`` if asked; return the exit status."""
+def main(check: bool, terminal: bool, names: Sequence[str] = ()) -> int:
+    """Rewrite or check all files, with what is printed in a ``terminal`` if asked; return the exit status.
+
+    Where files are named, by their paths from the root, only these.
+    """
     stale = []
     makers = {COMPLETION: completion} | ({PICTURE: report} if terminal else {})
     for path in (*FILES, *makers):
+        if names and path.relative_to(ROOT).as_posix() not in names:
+            continue
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if text.count(START) != len(PART.findall(text)):
             print(f"{path.relative_to(ROOT)} has a generated part without an end")
@@ -323,4 +328,5 @@ def main(check: bool, terminal: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:], "--printed" in sys.argv[1:]))
+    named = [word for word in sys.argv[1:] if not word.startswith("--")]
+    sys.exit(main("--check" in sys.argv[1:], "--printed" in sys.argv[1:], named))

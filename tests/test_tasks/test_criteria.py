@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import fairfix
@@ -51,14 +51,21 @@ def people(seed: int, many: int, gap: float) -> pd.DataFrame:
 
 
 def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
-    """Yield a method's parameters as they are, and with each other choice of each.
+    """Yield a method's parameters as they are, and with each other choice of each solver that is named.
 
-    A pull request draws every third choice, beginning with the ``first``; ``make test-full`` draws all.
+    A default is no other choice, and ``auto`` is one of the solvers. A pull request draws every third choice, beginning
+    with the ``first``; ``make test-full`` draws all.
     """
     step = 1 if PROFILE != "project" else 3
     method, seen = available()[name], set()
     solvers = [{"solver": one} for one in method.solvers] or [{}]
-    chosen = [{part: one} for part, rule in method.rules() for one in rule.choices if part != "solver"]
+    usual = {part.name: str(part.default) for part in method.parameter_fields()}
+    chosen = [
+        {part: one}
+        for part, rule in method.rules()
+        for one in rule.choices
+        if part != "solver" and one != usual[part]
+    ]
     names = dict.fromkeys(method.criteria.values())
     chosen += [{"constraint": one} for one in names if one != "bounded_group_loss"]
     if name == "ramp":
@@ -67,7 +74,7 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
     if name == "fair-regression":
         chosen += [{"constraint": "square_loss.max<=0.25"}]
     for solver in solvers:
-        slow = solver.get("solver") in SLOW
+        slow = solver.get("solver") in (*SLOW, "auto")
         for options in ({}, *([] if slow else chosen[first % step :: step])):
             asked = {**solver, **options}
             if repr(asked) not in seen:
@@ -75,8 +82,24 @@ def ways(name: str, first: int) -> Iterator[dict[str, Any]]:
                 yield asked
 
 
-def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[fairfix.RepairResult]:
-    """Yield the repairs that a way allows, of the score and of features, and of either label."""
+def repairs(
+    name: str, first: int, data: pd.DataFrame, without: Sequence[str] = ()
+) -> Iterator[tuple[dict[str, Any], fairfix.RepairResult]]:
+    """Yield each way with the repairs that it allows, of the score and of features, and of either label.
+
+    In a pull request, ways with a choice take turns with the score and with features. Ways with a constraint that is
+    listed in ``without`` are left out.
+    """
+    asked = [one for one in ways(name, first) if one.get("constraint") not in without]
+    for at, options in enumerate(asked):
+        for result in repaired(name, options, data, at):
+            yield options, result
+
+
+def repaired(
+    name: str, options: dict[str, Any], data: pd.DataFrame, at: int
+) -> Iterator[fairfix.RepairResult]:
+    """Yield the repairs of a way, the one at a place among the ways."""
     noise = {"noise": BY_LABEL} if available()[name].knows_noise else {}
     ungrouped = "noise" in options or "[age]" in options.get("constraint", "")
     protected = {} if ungrouped else {"protected": "group"}
@@ -84,7 +107,12 @@ def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[
     if not options.keys() - {"solver"}:
         learned.append({"features": ["x", "z"], "group": "used"})
         learned.append({"features": ["x", "z"], "task": "regression", "label": "age"})
-    for more in ({}, *learned):
+    each = [{}, *learned]
+    if "learner" in options:  # which scores do without
+        each = learned
+    elif options.keys() - {"solver"} and PROFILE == "project":
+        each = [each[at % 2]]
+    for more in each:
         try:
             yield fairfix.repair(data, method=name, **protected, **noise, **options, **more)
         except (UsageError, DataError):
@@ -96,28 +124,25 @@ def repairs(name: str, options: dict[str, Any], data: pd.DataFrame) -> Iterator[
 def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -> None:
     """Whatever is chosen, the criterion is one that an audit has, and the report says what became of it."""
     data, many = people(0, 300, 0.6), 0
-    for options in ways(name, 0):
-        for result in repairs(name, options, data):
-            many += 1
-            content = result.content
-            criterion = Comparison.parse(content["criterion"])
-            assert criterion.id == content["criterion"], options
-            assert criterion.exists, (options, content["criterion"])
-            for part in ("holdout", "fit"):
-                rows = (content["proof"].get(part) or {}).get("table", ())
-                for row in (
-                    row for row in rows if row.get("change") and row["change"].get("value") is not None
-                ):
-                    moved = row["after"]["value"] - row["before"]["value"]
-                    assert row["change"]["value"] == pytest.approx(moved, abs=1e-9), (
-                        options,
-                        part,
-                        row["name"],
-                    )
-            titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
-            lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
-            opening = lines[0].replace(",", "")  # a sentence needs not the comma that a heading has
-            assert any(title.replace(",", "") in opening for title in titles), (options, lines)
+    for options, result in repairs(name, 0, data):
+        many += 1
+        content = result.content
+        criterion = Comparison.parse(content["criterion"])
+        assert criterion.id == content["criterion"], options
+        assert criterion.exists, (options, content["criterion"])
+        for part in ("holdout", "fit"):
+            rows = (content["proof"].get(part) or {}).get("table", ())
+            for row in (row for row in rows if row.get("change") and row["change"].get("value") is not None):
+                moved = row["after"]["value"] - row["before"]["value"]
+                assert row["change"]["value"] == pytest.approx(moved, abs=1e-9), (
+                    options,
+                    part,
+                    row["name"],
+                )
+        titles = [criterion.title, criterion.to(TRUE_GROUPS).title]
+        lines = [line for line in next(iter(layout(content))).lines if not line.startswith("warning: ")]
+        opening = lines[0].replace(",", "")  # a sentence needs not the comma that a heading has
+        assert any(title.replace(",", "") in opening for title in titles), (options, lines)
     assert many > 2
 
 
@@ -126,13 +151,10 @@ def test_every_criterion_is_a_comparison_that_the_report_opens_with(name: str) -
 def test_where_nothing_was_to_repair_it_is_said(name: str) -> None:
     """Where groups are alike in all that there is, every repair says that it may have had nothing to do."""
     data = people(1, 300, 0.0)
-    for options in ways(name, 1):
-        if options.get("constraint") in ("minimax", "bounded_group_loss"):
-            continue
-        for result in repairs(name, options, data):
-            codes = {one["code"] for one in result.content["messages"] if one["severity"] == "warning"}
-            said = codes & {"no_help", "gap_before", "gap_after", "constant", "selection", "infeasible"}
-            assert said, (options, result.content["criterion"], codes)
+    for options, result in repairs(name, 1, data, ("minimax", "bounded_group_loss")):
+        codes = {one["code"] for one in result.content["messages"] if one["severity"] == "warning"}
+        said = codes & {"no_help", "gap_before", "gap_after", "constant", "selection", "infeasible"}
+        assert said, (options, result.content["criterion"], codes)
 
 
 @pytest.mark.parametrize("drop", [True, False])
