@@ -159,7 +159,8 @@ def _files(ran: Ran) -> Iterator[str]:
 def _results(ran: Ran) -> Iterator[Any]:
     """Yield every JSON result of the run, or what is wrong with one."""
     results = ("audit", "repair", "compare", "report")
-    printed = _format(ran) == "json" and ran.command in results and "--dry-run" not in ran.words
+    asks_else = {"--dry-run", "--help-all"} & {*ran.words}
+    printed = _format(ran) == "json" and ran.command in results and not asks_else
     texts = [ran.out] if printed and ran.out else []
     named = set(re.findall(r"json=([^ ]+)", " ".join(ran.words)))
     written = (name for name in named if name in ran.after and ran.after[name] != ran.before.get(name))
