@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,9 @@ def run_repair(request: RepairRequest) -> RepairResult:
     if many:
         check_knows_classes(repairer)
     checks, changes = read_checks(request.check)
-    not_checked(request, changes, "a repair has no baseline; audit the repaired rows to compare them")
+    unchecked = not_checked(
+        request, changes, "a repair has no baseline; audit the repaired rows to compare them"
+    )
     asked = Settings(confidence=request.confidence, checks=checks, gate_on=request.gate_on)
     if counts is not None:
         if request.noise_spec.membership:
@@ -144,7 +146,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
             {"kind": "column", "name": outcome.reading.columns.score},
             more={"counts": counted.content},
         )
-        return _result(request, made, waivers)
+        return _result(request, made, waivers, unchecked)
     if not isinstance(request.holdout, float):
         raise UsageError(
             "`holdout` is a fraction of rows, such as 0.3; counts to evaluate on are for a repair of counts"
@@ -227,7 +229,7 @@ def run_repair(request: RepairRequest) -> RepairResult:
     from_data = data.source.name, data.inferred, identity, base, notes, choice.content
     scorer = data.model if base["kind"] == "file" and not isinstance(request.model, str) else None
     made = _Made(outcome, rows, data_fingerprint, *from_data, scorer=scorer, read=data.source)
-    return _result(request, made, waivers)
+    return _result(request, made, waivers, unchecked)
 
 
 @dataclass(frozen=True)
@@ -253,10 +255,12 @@ class _Made:
     """Data that the rows are from; None where they were counted."""
 
 
-def _result(request: RepairRequest, made: _Made, waivers: list[Waiver]) -> RepairResult:
+def _result(
+    request: RepairRequest, made: _Made, waivers: list[Waiver], unchecked: Sequence[Note]
+) -> RepairResult:
     """Return the result, and write the artifact that is asked for."""
     outcome = made.outcome
-    made = replace(made, notes=(*said_of_unused(request), *made.notes))
+    made = replace(made, notes=(*said_of_unused(request), *unchecked, *made.notes))
     for note in outcome.messages:
         log.info("%s", note.line)
     repaired = Repaired(

@@ -154,6 +154,10 @@ TERMS: Mapping[str, tuple[str, str]] = {
         "dp.difference",
         "largest minus smallest value, so it has no sign",
     ),
+    "equal opportunity difference, eod": (
+        "tpr.difference",
+        "largest minus smallest value, so it has no sign",
+    ),
     "conditional statistical parity, conditional demographic parity": ("dp.difference.within_strata", ""),
     "equalised odds, disparate mistreatment": ("eo.difference", ""),
     "average odds difference, aod": (

@@ -31,6 +31,7 @@ from fairfix.stats.gaps import difference_between_groups
 from scipy.stats import binom
 
 from tests.conftest import Call
+from tests.data import scored
 
 RACE = ("--protected", "race", "--prediction", "prediction")
 SCHEMA = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
@@ -321,6 +322,17 @@ def test_a_configured_check_of_a_change_waits_for_a_baseline(
         status, out, _ = call(*line, "--baseline", "old.json")
         assert (status, len(json.loads(out)["checks"])) == (0, len(checks))
         monkeypatch.delenv("FAIRFIX_CHECK", raising=False)
+
+
+def test_a_repair_says_in_its_result_that_a_change_is_not_checked(call: Call) -> None:
+    pq.write_table(scored(rows=300), "d.parquet")
+    Path("fairfix.toml").write_text('check = ["dp.difference.change<=0.02"]\n')
+    status, out, err = call(
+        "repair", "d.parquet", "--protected", "race", "--method", "ramp", "--format", "json"
+    )
+
+    assert status == 0, err
+    assert "not_checked" in {one["code"] for one in json.loads(out)["messages"]}
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
