@@ -332,44 +332,36 @@ class NetworkMember(Member):
 
     def predict(self, X: Floats) -> Floats:
         """Return the probability of each row."""
-        from scipy.special import expit
+        return _linked(self._sums(X, self.out[:, None]), "sigmoid")
 
-        step = max(1, CHUNK // (8 * self.out.size))
+    def _sums(self, X: Floats, out: Floats) -> Floats:
+        """Return the sums of the last layer, shape (n, m), of weights ``out``, (h, m)."""
+        step = max(1, CHUNK // (8 * len(out)))
         sums = []
         for i in range(0, max(len(X), 1), step):
             inner = np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
-            sums.append(_form(inner, self.out[:, None])[:, 0])
-        return np.asarray(expit(np.concatenate(sums) + self.out_bias))
+            sums.append(_form(inner, out))
+        return np.concatenate(sums) + self.out_bias
 
 
 @dataclass(frozen=True, eq=False)
-class ClassNetworkMember(Member):
-    """A network with one hidden layer: ``softmax(max(X hidden + hidden_bias, 0) out + out_bias)``."""
+class ClassNetworkMember(NetworkMember):
+    """A network with one hidden layer: ``softmax(max(X hidden + hidden_bias, 0) out + out_bias)``.
+
+    ``out`` has the shape (h, K), and ``out_bias`` (K,).
+    """
 
     kind: ClassVar[str] = "class_network"
     parts: ClassVar[Mapping[str, Part]] = {
-        "hidden": Array("<f8", (None, "hidden")),
-        "hidden_bias": Array("<f8", ("hidden",)),
+        **NetworkMember.parts,
         "out": Array("<f8", ("hidden", "classes")),
         "out_bias": Array("<f8", ("classes",)),
     }
-
-    hidden: Floats
-    hidden_bias: Floats
-    """Shapes (d, h) and (h,)."""
-    out: Floats
-    out_bias: Floats
-    """Shapes (h, K) and (K,)."""
 
     @property
     def sound(self) -> bool:
         """Whether there are classes."""
         return self.out_bias.size > 0
-
-    @property
-    def width(self) -> int | None:
-        """Number of columns of the matrix."""
-        return len(self.hidden)
 
     @property
     def classes_given(self) -> int | None:
@@ -378,12 +370,7 @@ class ClassNetworkMember(Member):
 
     def predict(self, X: Floats) -> Floats:
         """Return the probabilities of the classes, shape (n, K)."""
-        step = max(1, CHUNK // (8 * len(self.out)))
-        sums = []
-        for i in range(0, max(len(X), 1), step):
-            inner = np.maximum(_form(X[i : i + step], self.hidden) + self.hidden_bias, 0.0)
-            sums.append(_form(inner, self.out))
-        return _linked(np.concatenate(sums) + self.out_bias, "softmax")
+        return _linked(self._sums(X, self.out), "softmax")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,7 @@
-"""A network of one hidden layer of ReLUs and one logit, and the worst listed variants of rows.
+"""A network of one hidden layer of ReLUs and K logits, and the worst listed variants of rows.
+
+One logit is that of label 1 against label 0. Several are those of K classes: a number that is added to all of a row
+changes nothing, so they are centred from the start.
 
 References
 ----------
@@ -11,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fairfix.optim.arrays import CUT, Floats, Ints, joint_kinds
 
@@ -42,41 +44,57 @@ def constant_along(span: Floats | None, weights: Floats) -> Floats:
     return weights if span is None or not span.size else np.asarray(weights - span @ (span.T @ weights))
 
 
+def centred(s: Floats) -> Floats:
+    """Return logits, shape (..., K), less their mean over the classes; one logit is of no classes, and stays."""
+    return s if s.shape[-1] == 1 else np.asarray(s - s.mean(axis=-1, keepdims=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One hidden layer of ReLUs and one logit."""
+    """One hidden layer of ReLUs and K logits."""
 
     W1: Floats
     b1: Floats
     """``W1`` and ``b1``: of the hidden layer, shape (d, h) and (h,)."""
-    w2: Floats
-    b2: float
-    """``w2`` and ``b2``: of the logit, shape (h,) and a number."""
+    W2: Floats
+    b2: Floats
+    """``W2`` and ``b2``: of the logits, shape (h, K) and (K,)."""
 
-    def logit(self, X: Floats) -> Floats:
-        """Return the logit of rows, shape (n, d); the same bits for any number of threads."""
-        with threadpool_limits(1):
-            return self.forward(X)[1]
+    @classmethod
+    def of(cls, vector: Floats, shape: tuple[int, int, int]) -> Network:
+        """Return the network whose :attr:`vector` is given; ``shape``: d, h and K."""
+        d, h, K = shape
+        W1, b1, W2, b2 = np.split(vector, np.cumsum([d * h, h, h * K]))
+        return cls(W1.reshape(d, h), b1, W2.reshape(h, K), b2)
+
+    @property
+    def vector(self) -> Floats:
+        """All weights in one vector."""
+        return np.concatenate([np.ravel(part) for part in (self.W1, self.b1, self.W2, self.b2)])
 
     def sums(self, X: Floats) -> Floats:
-        """Return the hidden layer before it is cut at 0, shape (n, h)."""
+        """Return the hidden layer before it is cut at 0, shape (n, h), of rows, shape (n, d)."""
         sums = X @ self.W1
         sums += self.b1
         return np.asarray(sums)
 
     def rectified(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the hidden layer, which takes the place of its sums, and the logit."""
+        """Return the hidden layer, which takes the place of its sums, and the logits, shape (n, K)."""
         np.maximum(sums, 0.0, out=sums)
-        return sums, np.asarray(sums @ self.w2 + self.b2)
+        return sums, centred(sums @ self.W2 + self.b2)
 
     def forward(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return the hidden layer, shape (n, h), and the logit, shape (n,)."""
+        """Return the hidden layer, shape (n, h), and the logits, shape (n, K)."""
         return self.rectified(self.sums(X))
 
+    def logit(self, X: Floats) -> Floats:
+        """Return the logit of rows, shape (n,), where there is one only."""
+        return self.forward(X)[1][:, 0]
+
     def slopes(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return the logits of rows, shape (n,), and their slopes, shape (n, d)."""
+        """Return the only logits of rows, shape (n,), and their slopes, shape (n, d)."""
         hidden, s = self.forward(X)
-        return s, ((hidden > 0) * self.w2) @ self.W1.T
+        return s[:, 0], ((hidden > 0) * self.W2[:, 0]) @ self.W1.T
 
 
 def change(s: Floats, other: Floats) -> Floats:
@@ -129,13 +147,13 @@ class Listed:
     added: Floats
 
     def worst(self, network: Network, sums: Floats, s: Floats) -> Worst:
-        """Return the variant of each row that changes the logit most, from hidden sums and logits of the rows."""
+        """Return the variant of each row that changes the logits most, from hidden sums and logits of the rows."""
         weights = network.W1[self.columns]
-        which, most = np.full(s.size, -1), np.zeros(s.size)
+        which, most = np.full(len(s), -1), np.zeros(len(s))
         for k in range(self.added.shape[1]):
             there = self.added[:, k] @ weights
             there += sums
-            moved = change(s, network.rectified(there)[1])
+            moved = change(s, network.rectified(there)[1]).mean(axis=1)
             worse = moved > most
             which[worse], most[worse] = k, moved[worse]
         return Worst(which, most)
@@ -156,7 +174,7 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The number of the worst variant of each row, -1 where none changes the logit, and the squared change."""
+    """The number of the worst variant of each row, -1 where none changes the logits, and their mean squared change."""
 
     which: Ints
     change: Floats

@@ -121,15 +121,15 @@ class Ascent:
         """Return the rows with their steps, cut at the bounds; what does not move stays to the bit."""
         return np.where(steps == 0.0, starts, np.clip(starts + steps, self.bounds[0], self.bounds[1]))
 
-    def moved(self, network: Network, X: Floats, listed: Listed, share: Floats) -> Floats:
+    def moved(
+        self, network: Network, X: Floats, sums: Floats, s: Floats, listed: Listed, share: Floats
+    ) -> Floats:
         """Return rows moved so that the logits change most, as far as a few steps find it.
 
         Of all places that were visited, the bare variants among them, rows get the best for the exact multiplier of
-        the radius over them.
+        the radius over them. ``sums`` and ``s``: hidden sums and logits of the rows, shape (n, h) and (n,).
         """
-        sums = network.sums(X)
-        s = network.rectified(sums.copy())[1]
-        starts = listed.rows(X, listed.worst(network, sums, s))
+        starts = listed.rows(X, listed.worst(network, sums, s[:, None]))
         visited = Visited(s, self)
         there = visited.add(network, starts, starts)
         self.linear(network, visited, starts, share)
@@ -191,7 +191,7 @@ class Visited:
 
     def add(self, network: Network, starts: Floats, rows: Floats) -> Floats:
         """Add a place for each row, which lies a step from its free start; returns the logits there."""
-        there = network.forward(rows)[1]
+        there = network.logit(rows)
         self.rows.append(rows)
         self.gains.append(change(self.s, there))
         self.costs.append(self.ascent.cost(rows - starts))
@@ -256,11 +256,13 @@ def network_regularizer(
     rows = np.arange(len(X))
     listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
     with threadpool_limits(1):
-        logits = np.stack([network.forward(one)[1] for one in listed])
+        logits = np.stack([network.logit(one) for one in listed])
         plan = _searched(network, listed, logits, ascent, share)
-        there = ascent.moved(network, X, Candidates.of(X, variants).take(rows), share)
-        trained = float(share @ change(logits[0], network.forward(there)[1]))
-        slope = _steepest(root @ network.W1 * network.w2) if eps > 0 else 0.0
+        there = ascent.moved(
+            network, X, network.sums(X), logits[0], Candidates.of(X, variants).take(rows), share
+        )
+        trained = float(share @ change(logits[0], network.logit(there)))
+        slope = _steepest(root @ network.W1 * network.W2[:, 0]) if eps > 0 else 0.0
         upper = _bounded(network, listed, logits, root, slope, eps, share)
     return NetworkRegularizer(plan, max(upper, plan.value), trained, slope)
 
@@ -321,8 +323,8 @@ def network_crossings(
     root, rows = _root(metric_inverse), np.arange(len(X))
     listed = [X, *(variants.variant(k, rows) for k in range(variants.many))]
     with threadpool_limits(1):
-        logits = np.stack([network.forward(one)[1] for one in listed])
-        slope = _steepest(root @ network.W1 * network.w2)
+        logits = np.stack([network.logit(one) for one in listed])
+        slope = _steepest(root @ network.W1 * network.W2[:, 0])
         grid = _lengths(eps)
         high, low = _limits(network, listed, logits, root, slope, grid)
     above = logits[0] >= level
@@ -359,12 +361,13 @@ def _limits(
     if len(listed) <= MOST_LISTED:
         reach = np.linalg.norm(root @ network.W1, axis=0)
         near_high, near_low = np.full_like(high, -np.inf), np.full_like(low, np.inf)
+        out = network.W2[:, 0]
         for one, logit in zip(listed, logits, strict=True):
             sums = network.sums(one)
-            steep = np.linalg.norm(((sums > 0) * network.w2) @ network.W1.T @ root.T, axis=1)
+            steep = np.linalg.norm(((sums > 0) * out) @ network.W1.T @ root.T, axis=1)
             for j, radius in enumerate(grid):
                 over = np.maximum(reach * radius - np.abs(sums), 0.0)
-                up, down = over @ np.maximum(network.w2, 0.0), over @ np.maximum(-network.w2, 0.0)
+                up, down = over @ np.maximum(out, 0.0), over @ np.maximum(-out, 0.0)
                 near_high[:, j] = np.maximum(near_high[:, j], logit + steep * radius + up)
                 near_low[:, j] = np.minimum(near_low[:, j], logit - steep * radius - down)
         high, low = np.minimum(high, near_high), np.maximum(low, near_low)

@@ -379,10 +379,10 @@ def test_the_linear_fit_is_that_to_rows_and_their_copies() -> None:
     variants = FlippedRows.of(X, ()).with_copies(rows, there)
     fit = fit_linear(X, y, None, variants, rho=2.0, l2=1e-3)
     worst = np.zeros(300)
-    np.maximum.at(worst, rows, ((there - X[rows]) @ fit.coef) ** 2)
-    s = X @ fit.coef + fit.intercept
+    np.maximum.at(worst, rows, ((there - X[rows]) @ fit.coef[:, 0]) ** 2)
+    s = (X @ fit.coef + fit.intercept)[:, 0]
     objective = (
-        float(np.mean(np.logaddexp(0, s) - y * s)) + 2.0 * worst.mean() + 1e-3 * float(fit.coef @ fit.coef)
+        float(np.mean(np.logaddexp(0, s) - y * s)) + 2.0 * worst.mean() + 1e-3 * float((fit.coef**2).sum())
     )
 
     assert fit.converged
@@ -392,7 +392,7 @@ def test_the_linear_fit_is_that_to_rows_and_their_copies() -> None:
     problem = RepairProblem(table, features=tuple(NAMES), copies=made)
     method = replace(Sensei(solver="regularizer", rho=2.0), copied=True)
     predictor = method.fit(problem, rng=np.random.default_rng(0))
-    np.testing.assert_allclose(predictor.state()[1]["model0.coef"][:, 0], fit.coef, atol=1e-8)
+    np.testing.assert_allclose(predictor.state()[1]["model0.coef"][:, 0], fit.coef[:, 0], atol=1e-8)
 
 
 def test_without_people_to_choose_by_rho_has_to_be_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 from fairfix.optim.invariant_linear import linear_crossings
 from fairfix.optim.network import Network, basis_of
-from fairfix.optim.network_classes import fit_class_network
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_crossings, network_regularizer
 from fairfix.optim.transport import left_across, share_across
@@ -83,19 +82,19 @@ def test_no_step_crosses_a_network_for_less(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, _ = data(seed, 60)
     moves = flips_of(X) if seed % 2 else none_for(X)
-    network = Network(rng.normal(size=(5, 6)), rng.normal(size=6), rng.normal(size=6), 0.2)
+    network = Network(rng.normal(size=(5, 6)), rng.normal(size=6), rng.normal(size=(6, 1)), np.array([0.2]))
     inverse = np.diag([0.0, 0.0, 0.0, 1.0, 3.0])
     level = float(np.quantile(network.logit(X), 0.4))
     least = network_crossings(network, X, moves, level=level, eps=0.1, metric_inverse=inverse)
-    own, best = network.forward(X)[1] >= level, np.full(60, np.inf)
+    own, best = network.logit(X) >= level, np.full(60, np.inf)
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     ways = np.zeros((40, 1, 1, 5))
     ways[:, 0, 0, 3:] = np.sqrt([1.0, 3.0]) * np.column_stack([np.cos(angles), np.sin(angles)])
     lengths = np.sqrt(0.1) * 10.0 ** np.linspace(-2, 1.5, 60)
     for start in (X, *moves.others):
-        best[(network.forward(start)[1] >= level) != own] = 0.0
+        best[(network.logit(start) >= level) != own] = 0.0
         there = start + lengths[:, None, None] * ways
-        over = ((network.forward(there.reshape(-1, 5))[1] >= level).reshape(40, 60, 60) != own).any(axis=0)
+        over = ((network.logit(there.reshape(-1, 5)) >= level).reshape(40, 60, 60) != own).any(axis=0)
         best = np.minimum(best, np.where(over, lengths[:, None] ** 2, np.inf).min(axis=0))
     assert (least <= best * (1 + 1e-9)).all()
     assert (least[best == 0.0] == 0.0).all()
@@ -116,8 +115,8 @@ def test_networks_are_constant_along_a_span(eps: float) -> None:
     assert fit.network.logit(X + along) == pytest.approx(fit.network.logit(X), abs=1e-9)
     assert np.ptp(fit.network.logit(X)) > 0.1
     if not eps:
-        classes = fit_class_network(X, y.astype(int) + (X[:, 4] > 1), 3, None, moves, judged, **asked).network
-        s, moved = (classes.rectified(classes.sums(one))[1] for one in (X, X + along))
+        classes = fit_network(X, y + (X[:, 4] > 1), None, moves, judged, logits=3, **asked).network
+        s, moved = (classes.forward(one)[1] for one in (X, X + along))
         assert moved == pytest.approx(s, abs=1e-9)
         return
     bounds = np.array([X.min(axis=0), X.max(axis=0)])

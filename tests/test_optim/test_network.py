@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from fairfix.optim.arrays import distinct_rows
 from fairfix.optim.network import Candidates, Network
-from fairfix.optim.network_fit import Adam, Trainer, fit_network, network_gradient
+from fairfix.optim.network_fit import Adam, Moved, Trainer, fit_network
 from fairfix.optim.network_plan import Ascent, free_steps, network_regularizer
 from fairfix.optim.transport import regularizer_empirical
 from hypothesis import given, settings
@@ -28,37 +28,55 @@ Floats = npt.NDArray[np.float64]
 # ---------------------------------------------------------------------- network
 
 
-def small_network(seed: int, d: int = 5, hidden: int = 4, scale: float = 1.0) -> Network:
+def small_network(seed: int, d: int = 5, hidden: int = 4, scale: float = 1.0, logits: int = 1) -> Network:
     rng = np.random.default_rng(seed)
-    first, bias, second = rng.normal(size=(d, hidden)), rng.normal(size=hidden), rng.normal(size=hidden)
-    return Network(scale * first, bias, scale * second, 0.3)
+    first, bias, second = (rng.normal(size=size) for size in ((d, hidden), hidden, (hidden, logits)))
+    return Network(scale * first, bias, scale * second, np.linspace(0.3, 0.6, logits))
 
 
+@pytest.mark.parametrize(("logits", "eps"), [(1, 0.0), (1, 0.3), (3, 0.0)])
 @pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_the_gradient_is_that_of_finite_differences(scale: float) -> None:
+def test_value_and_gradient_are_those_of_the_written_objective(scale: float, logits: int, eps: float) -> None:
+    """The gradient is that of finite differences while the moved rows stay where they are."""
     X, y = data(10, 30)
-    network = small_network(0, scale=scale)
-    bounds = np.array([X.min(axis=0), X.max(axis=0)])
-    moved = network_regularizer(network, X, flips_of(X), eps=0.0, bounds=bounds).plan.near
-    share = np.random.default_rng(1).dirichlet(np.ones(30))
-    value, gradient = network_gradient(network, X, y, share, moved, 1.7)
-    s, other = network.logit(X), network.logit(moved)
-    assert (np.abs([s, other]) > 8).any() == (scale > 1)  # both sides of the cut are met
-    change = (np.clip(s, -8, 8) - np.clip(other, -8, 8)) ** 2
-    written = share @ (np.logaddexp(0, s) - y * s + 1.7 * change)
-    assert value == pytest.approx(float(written), rel=1e-12)
+    y = y.astype(np.int64) + (X[:, 3] > 0) * (logits > 1)
+    network, share = (
+        small_network(0, scale=scale, logits=logits),
+        np.random.default_rng(1).dirichlet(np.ones(30)),
+    )
+    ascent = Ascent.of(X, eps, None, None) if eps else None
+    moved = Moved.of(network, X, share, Candidates.of(X, flips_of(X)).take(np.arange(30)), ascent)
+    there = X.copy()
+    there[:, moved.columns] += moved.added
 
-    parts: list[Any] = [network.W1, network.b1, network.w2, np.array(network.b2)]
-    for place, (name, part) in enumerate(zip(("W1", "b1", "w2", "b2"), parts, strict=True)):
-        for index in np.ndindex(part.shape):
-            ends = []
-            for sign in (1, -1):
-                new = part.copy()
-                new[index] += sign * 1e-6
-                changed: dict[str, Any] = {name: new if part.shape else float(new)}
-                ends.append(network_gradient(replace(network, **changed), X, y, share, moved, 1.7)[0])
-            slope = (ends[0] - ends[1]) / 2e-6
-            assert np.asarray(gradient[place])[index] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    def written(vector: Floats) -> float:
+        other = Network.of(vector, (5, 4, logits))
+        s, far = (np.maximum(rows @ other.W1 + other.b1, 0) @ other.W2 + other.b2 for rows in (X, there))
+        if logits == 1:
+            loss = np.logaddexp(0, s[:, 0]) - y * s[:, 0]
+        else:
+            loss = np.log(np.exp(s).sum(axis=1)) - s[np.arange(30), y]
+            s, far = (one - one.mean(axis=1, keepdims=True) for one in (s, far))
+        assert (np.abs([s, far]) > 8).any() == (scale > 1)  # both sides of the cut are met
+        return float(share @ (loss + 1.7 * ((np.clip(s, -8, 8) - np.clip(far, -8, 8)) ** 2).mean(axis=1)))
+
+    at = network.vector
+    assert moved.value(y, share, 1.7) == pytest.approx(written(at), rel=1e-12)
+    slopes = [(written(at + step) - written(at - step)) / 2e-6 for step in 1e-6 * np.eye(at.size)]
+    assert moved.gradient(y, share, 1.7).vector == pytest.approx(slopes, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("logits", [1, 3])
+def test_the_worst_listed_variant_is_found_by_brute_force(logits: int) -> None:
+    X, _ = data(11, 50)
+    moves, network = flips_of(X), small_network(1, logits=logits)
+    sums = network.sums(X)
+    s = network.forward(X)[1]
+    found = Candidates.of(X, moves).take(np.arange(50)).worst(network, sums, s)
+    others = np.clip([network.forward(one)[1] for one in moves.others], -8, 8)
+    changes = ((others - np.clip(s, -8, 8)) ** 2).mean(axis=2)
+    assert found.change == pytest.approx(changes.max(axis=0), abs=1e-12)
+    assert np.take_along_axis(changes, found.which[None], 0)[0] == pytest.approx(found.change, abs=1e-12)
 
 
 def test_the_worst_variant_is_found_by_brute_force() -> None:
@@ -160,7 +178,7 @@ def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: 
     assert value == pytest.approx(plan.value)
     assert found.trained <= plan.value * (1 + 1e-2) + 1e-12
     slopes = [
-        np.linalg.norm(np.sqrt(inverse) @ (network.W1 * network.w2) @ np.array(on))
+        np.linalg.norm(np.sqrt(inverse) @ (network.W1 * network.W2[:, 0]) @ np.array(on))
         for on in product((0, 1), repeat=8)
     ]
     assert eps == 0 or max(slopes) <= found.slope <= 1.3 * max(slopes)
@@ -192,7 +210,7 @@ def test_the_bound_of_a_network_that_is_linear_is_the_closed_form(
     """A ReLU that is on everywhere: no plan exceeds the closed form of R, which the bound may not be below."""
     rng = np.random.default_rng(3)
     X, w, eps = rng.normal(size=(50, 3)), np.array([0.3, -0.2, 0.1]), 0.5
-    network = Network(w[:, None], np.array([50.0]), np.ones(1), -50.0)
+    network = Network(w[:, None], np.array([50.0]), np.ones((1, 1)), np.array([-50.0]))
     wide, moves = np.array([np.full(3, -100.0), np.full(3, 100.0)]), Listed(X, np.array([X + moved * w]))
     plan = network_regularizer(network, X, moves, eps=eps, bounds=wide).plan
     monkeypatch.setattr("fairfix.optim.network_plan._searched", lambda *_: replace(plan, value=0.0))
@@ -219,15 +237,20 @@ def test_training_stops_by_rows_that_it_does_not_learn_from() -> None:
 
 
 def trained(
-    X: Floats, y: Floats, weight: Floats | None, variants: Listed, *, steps: int, rate: float = 1e-3,
+    X: Floats, y: Any, weight: Floats | None, variants: Listed, *, steps: int, rate: float = 1e-3,
     eps: float = 0.0, bounds: Floats | None = None, metric_inverse: Floats | None = None, **given: Any
 ) -> Network:  # fmt: skip
     """Return a network after some steps."""
     share = np.full(len(X), 1 / len(X)) if weight is None else weight / weight.sum()
-    ascent = Ascent.of(X, eps, bounds, metric_inverse)
+    ascent = Ascent.of(X, eps, bounds, metric_inverse) if eps else None
     with threadpool_limits(1):
         trainer = Trainer(
-            X, y, share, Candidates.of(X, variants), ascent, **({"l2": 0.0, "hidden": 100} | given)
+            X,
+            y.astype(np.int64),
+            share,
+            Candidates.of(X, variants),
+            ascent,
+            **({"l2": 0.0, "hidden": 100} | given),
         )
         trainer.run(steps, Adam(rate, trainer.parameters.size))
     return trainer.network
@@ -249,7 +272,7 @@ def test_the_network_learns_and_rho_takes_the_change_out() -> None:
 
     def steepness(network: Network) -> float:
         on = X @ network.W1 + network.b1 > 0
-        return float((((on * network.w2) @ network.W1.T) ** 2).mean())
+        return float((((on * network.W2[:, 0]) @ network.W1.T) ** 2).mean())
 
     def accuracy(network: Network) -> float:
         accepted = network.logit(X) > math.log(y.mean() / (1 - y.mean()))  # of balanced accuracy
@@ -277,29 +300,24 @@ def test_metric_and_bounds_hold_the_free_steps() -> None:
 
     assert pytest.approx(flips.W1, rel=1e-9) == fixed.W1  # whole rows, and only what the variants add
     assert fixed.b1 == pytest.approx(flips.b1, abs=1e-12)
-    assert fixed.w2 == pytest.approx(flips.w2, rel=1e-9)
+    assert pytest.approx(flips.W2, rel=1e-9) == fixed.W2
     assert fixed.b2 == pytest.approx(flips.b2, abs=1e-12)
     assert (wide.W1 != flips.W1).any()
     assert (named.W1 == wide.W1).all()
     assert (tight.W1 != wide.W1).any()
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.01])
-def test_weights_are_the_same_bits_for_any_number_of_threads(eps: float) -> None:
+@pytest.mark.parametrize(("eps", "logits"), [(0.0, 1), (0.01, 1), (0.0, 2)])
+def test_weights_are_the_same_bits_for_any_number_of_threads(eps: float, logits: int) -> None:
     X, y = data(14, 600, 40)
     moves = flips_of(X)
-    kept: dict[str, Any] = {"rho": 5.0, "eps": eps, "steps": 8, "batch": 512}
+    kept: dict[str, Any] = {"rho": 5.0, "eps": eps, "logits": logits, "steps": 8, "batch": 512}
     runs = []
     for threads in (1, 2):
         with threadpool_limits(threads):
-            network = trained(X, y, None, moves, seed=3, **kept)
-            runs.append((network, network.logit(X).tobytes()))
-    one, two = runs
-    for name in ("W1", "b1", "w2"):
-        assert getattr(one[0], name).tobytes() == getattr(two[0], name).tobytes()
-    assert one[0].b2 == two[0].b2
-    assert one[1] == two[1]
-    assert (trained(X, y, None, moves, seed=4, **kept).W1 != one[0].W1).any()
+            runs.append(trained(X, y, None, moves, seed=3, **kept).vector)
+    assert runs[0].tobytes() == runs[1].tobytes()
+    assert (trained(X, y, None, moves, seed=4, **kept).vector != runs[0]).any()
 
 
 def test_draws_follow_weights() -> None:
@@ -307,7 +325,7 @@ def test_draws_follow_weights() -> None:
     y[:30], weight[::2], weight[31] = 1.0, 0.0, 30.0
     X = np.zeros((300, 1))
     trainer = Trainer(
-        X, y, weight / weight.sum(), Candidates.of(X, none_for(X)), Ascent.of(X, 0.0, None, None),
+        X, y.astype(np.int64), weight / weight.sum(), Candidates.of(X, none_for(X)), None,
         hidden=1, rho=0.0, l2=0.0, batch=101, seed=0
     )  # fmt: skip
     drawn = np.concatenate([trainer.draw() for _ in range(40)])
@@ -347,3 +365,21 @@ def test_degenerate_networks() -> None:
         fit_network(X, y, None, none_for(X), np.arange(0), rho=math.inf, seed=0)
     with pytest.raises(ValueError, match="finite"):
         fit_network(X, y, None, none_for(X), np.arange(0), rho=1.0, eps=-1.0, seed=0)
+    with pytest.raises(ValueError, match="several logits"):
+        fit_network(X, y, None, none_for(X), np.arange(0), rho=1.0, eps=1.0, logits=2, seed=0)
+    with pytest.raises(ValueError, match="rho must be finite"):
+        fit_network(X, y, None, none_for(X), np.arange(0), rho=-1.0, logits=2, seed=0)
+
+
+def test_two_classes_learn_as_one_logit_and_a_heavy_weight_hardly_changes() -> None:
+    X, y = data(3, 200)
+    moves, judged = flips_of(X), np.arange(0, 200, 5)
+    asked: dict[str, Any] = {"seed": 0, "hidden": 8, "batch": 40}
+    one = fit_network(X, y, None, moves, judged, rho=0.0, **asked)
+    changed = []
+    for rho in (0.0, 100.0):
+        fit = fit_network(X, y, None, moves, judged, logits=2, rho=rho, **asked)
+        classes = np.stack([fit.network.forward(rows)[1].argmax(axis=1) for rows in moves.others])
+        changed.append((classes != classes[0]).any(axis=0).mean())
+        assert rho or fit.objective == pytest.approx(one.objective, abs=0.03)
+    assert changed[0] > 5 * changed[1]

@@ -41,10 +41,8 @@ from fairfix.models.members import ClassNetworkMember, LinearMember, Member, Net
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.invariant_classes import ClassesFit, fit_linear_classes
-from fairfix.optim.invariant_linear import LinearFit, fit_linear
+from fairfix.optim.invariant_linear import fit_linear
 from fairfix.optim.network import basis_of
-from fairfix.optim.network_classes import fit_class_network
 from fairfix.optim.network_fit import fit_network
 from fairfix.optim.network_plan import network_regularizer
 from fairfix.stats.estimates import Proportions
@@ -234,39 +232,19 @@ class Linear(Regularized):
 
     def member(self, data: Training, rho: float, seed: int) -> tuple[Member, FitTrace]:
         """Return the optimum, with its certificate."""
-        if data.classes:
-            return self._of_classes(data, rho)
         one = fit_linear(
             data.X,
             data.y,
             self.weights_of(data),
             data.changed,
             data.constant_along,
+            logits=data.logits,
             rho=rho,
             eps=self.method.radius,
             l2=self.method.l2,
             metric_inverse=data.metric_inverse,
         )
-        trace = self._certified(one, rho)
-        return LinearMember(one.coef[:, None], np.array([one.intercept]), "sigmoid"), trace
-
-    def _of_classes(self, data: Training, rho: float) -> tuple[Member, FitTrace]:
-        """Return the optimum of many classes, with its certificate."""
-        one = fit_linear_classes(
-            data.X,
-            data.codes,
-            data.classes,
-            self.weights_of(data),
-            data.changed,
-            data.constant_along,
-            rho=rho,
-            l2=self.method.l2,
-        )
-        return LinearMember(one.coef, one.intercept, "softmax"), self._certified(one, rho)
-
-    def _certified(self, one: LinearFit | ClassesFit, rho: float) -> FitTrace:
-        """Return how a fit ended, with its certificate."""
-        alike = "both labels" if isinstance(one, LinearFit) else "all classes"
+        alike = "all classes" if data.classes else "both labels"
         balanced = "" if self.method.balance == "none" else f", with equal weight for {alike},"
         proven = Certificate(
             f"mean log loss{balanced} plus rho times the regularizer plus the penalty",
@@ -276,7 +254,7 @@ class Linear(Regularized):
             if not self.method.people.cost
             else "linear models",
         )
-        return FitTrace(
+        trace = FitTrace(
             one.converged,
             one.steps,
             one.objective,
@@ -284,6 +262,7 @@ class Linear(Regularized):
             certificates=(proven,),
             quantities=(Quantity("rho", rho, "weight of the regularizer"),),
         )
+        return LinearMember(one.coef, one.intercept, "softmax" if data.classes else "sigmoid"), trace
 
 
 class Network(Regularized):
@@ -301,25 +280,27 @@ class Network(Regularized):
         """Return the network, stopped by rows that it is not trained on."""
         method = self.method
         radius, judged = method.radius, np.flatnonzero(set_aside(data, seed + 1))
-        bounds = np.stack([data.X.min(axis=0), data.X.max(axis=0)])
-        free: dict[str, Any] = {"eps": radius, "bounds": bounds, "metric_inverse": data.metric_inverse}
-        sizes: dict[str, Any] = {"batch": int(method.setting("batch"))}
+        free: dict[str, Any] = {
+            "eps": radius,
+            "bounds": np.stack([data.X.min(axis=0), data.X.max(axis=0)]),
+            "metric_inverse": data.metric_inverse,
+        }
         hidden = method.setting("hidden")
-        sizes |= {} if hidden == "auto" else {"hidden": int(hidden)}
-        sizes["span"] = basis_of(data.constant_along)
-        weights: dict[str, Any] = {"rho": rho, "l2": method.l2, "seed": seed, **sizes}
-        if data.classes:
-            own, named = self.weights_of(data), Quantity("rho", rho, "weight of the regularizer")
-            of_classes = fit_class_network(
-                data.X, data.codes, data.classes, own, data.changed, judged, **weights
-            )
-            classes = of_classes.network
-            arrays = classes.W1, classes.b1, classes.W2, classes.b2
-            trace = FitTrace(
-                of_classes.converged, of_classes.steps, of_classes.objective, quantities=(named,)
-            )
-            return ClassNetworkMember(*arrays), trace
-        fit = fit_network(data.X, data.y, self.weights_of(data), data.changed, judged, **weights, **free)
+        fit = fit_network(
+            data.X,
+            data.y,
+            self.weights_of(data),
+            data.changed,
+            judged,
+            logits=data.logits,
+            rho=rho,
+            l2=method.l2,
+            seed=seed,
+            hidden=None if hidden == "auto" else int(hidden),
+            batch=int(method.setting("batch")),
+            span=basis_of(data.constant_along),
+            **free,
+        )
         net, converged, notes = fit.network, fit.converged, list[Note]()
         quantities = [Quantity("rho", rho, "weight of the regularizer")]
         if radius > 0:
@@ -341,7 +322,12 @@ class Network(Regularized):
                 Quantity("regularizer at most", bound.upper, f"{where}, by a bound for all plans"),
                 Quantity("regularizer in training", bound.trained, f"{where}, by the steps of the training"),
             ]
-        member = NetworkMember(net.W1, net.b1, net.w2, np.array([net.b2], dtype=np.float64))
+        hidden_layer = net.W1, net.b1
+        member = (
+            ClassNetworkMember(*hidden_layer, net.W2, net.b2)
+            if data.classes
+            else NetworkMember(*hidden_layer, net.W2[:, 0], net.b2)
+        )
         return member, FitTrace(
             converged, fit.steps, fit.objective, notes=tuple(notes), quantities=tuple(quantities)
         )
@@ -367,6 +353,11 @@ class Training:
     reach: Floats
     classes: int = 0
     cost: float = 0.0
+
+    @property
+    def logits(self) -> int:
+        """The number of logits: one of label 1, or one for each class."""
+        return self.classes or 1
 
     @property
     def codes(self) -> Ints:

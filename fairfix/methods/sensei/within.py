@@ -55,7 +55,7 @@ class Moves:
         """Return the least cost at which each row is decided otherwise, or a lower bound of it, shape (n,)."""
         level, one = float(logit(self.cut)), self.member
         if isinstance(one, NetworkMember):
-            network = Network(one.hidden, one.hidden_bias, one.out, float(one.out_bias[0]))
+            network = Network(one.hidden, one.hidden_bias, one.out[:, None], one.out_bias)
             metric = self.metric_inverse
             return network_crossings(
                 network, changed.X, changed, level=level, eps=self.radius, metric_inverse=metric
