@@ -69,6 +69,8 @@ class Table:
     draw: Callable[[Ints], Floats] | None = None
     """Makes of row numbers a number in [0, 1) for each, of the rows' identities, as if these rows were all there are;
     None where nobody knows identities."""
+    rescore: Callable[[Table], Table] | None = None
+    """Makes the scores of the features anew, once these are changed; None where no model can be asked."""
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -471,12 +471,14 @@ def of_predictor(
     comparable: Comparable,
     confidence: float,
     copies: Counterfactuals | None = None,
+    score: Callable[[Table], Floats] | None = None,
 ) -> dict[str, list[ComparisonReport]]:
     """Return what flips, and copies, do to a predictor that makes its own scores: attribute -> comparisons.
 
-    Of a predictor that looks at somebody else's score nobody knows what flips would do to that: it has none.
+    Of a predictor that looks at somebody else's score nobody knows what flips would do to that, unless the table can
+    be scored anew: it has none. ``score``: scores of a table to look at in place of the predictor's.
     """
-    if predictor.needs_score:
+    if predictor.needs_score and table.rescore is None:
         return {}
     flips = max(len(protected_flips(table, columns)) for columns in _attributes(table))
     step = -(-len(table) * (flips + 1) // MOST_SCORES)
@@ -485,8 +487,10 @@ def of_predictor(
     cut = None if real else 0.5
     if not decided and table.reading.thresholds:
         cut = table.reading.cut
-    looks = frozenset((*predictor.inputs, *predictor.features))
-    judge = Judge(predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks)
+    looks = None if table.rescore else frozenset((*predictor.inputs, *predictor.features))
+    judge = Judge(
+        score or predictor.predict, cut, decided and predictor.randomized, not decided and not real, looks
+    )
     out = _by_attribute(rows, comparable, judge, confidence)
     if copies is not None:
         for name, comparisons in of_counterfactuals(table, judge, copies, confidence).items():

@@ -93,7 +93,7 @@ def protected_flips(table: Table, columns: Sequence[str], comparable: Comparable
 
 
 def flipped(table: Table, flip: Flip, comparable: Comparable = ()) -> Table:
-    """Return the table with every row changed."""
+    """Return the table with every row changed, and its score where a model can be asked."""
     features = table.features
     for name, level in (*flip.protected.items(), *flip.comparable.items()):
         if name in flip.comparable or name in features.column_names:
@@ -105,7 +105,8 @@ def flipped(table: Table, flip: Flip, comparable: Comparable = ()) -> Table:
                 )
             own = features.schema.get_field_index(name)
             features = features.set_column(own, features.schema.field(own), column.take(arrow_array(index)))
-    return replace(table, rows=_in_cells(table, flip.protected), features=features)
+    out = replace(table, rows=_in_cells(table, flip.protected), features=features)
+    return out if out.rescore is None else out.rescore(out)
 
 
 def changes_of(table: Table, columns: Sequence[str], comparable: Comparable) -> tuple[Change, ...]:

@@ -19,7 +19,8 @@ import pyarrow as pa
 from fairfix.data.codec import ABOVE_0, list_of, map_of, need, plain, real, record, shown, tuple_of
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
-from fairfix.data.table import PLAIN_SCORE
+from fairfix.data.reading import to_probability
+from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.errors import ArtifactError, ColumnError
 
 if TYPE_CHECKING:
@@ -87,6 +88,17 @@ class Averaged:
             total += change.share * self.model.score(changed[list(self.feature_names)])
         return total
 
+    def rescored(self, table: Table) -> Table:
+        """Return a table that has all columns of the model, with the scores of these as they are now."""
+        frame = table.features.select(list(self.feature_names)).to_pandas()
+        scale, real = table.reading.score_scale, table.reading.task == "regression"
+        score = self.score(frame)
+        place = table.features.schema.get_field_index(PLAIN_SCORE)
+        unaveraged = arrow_array(self.model.score(frame))
+        features = table.features.set_column(place, PLAIN_SCORE, unaveraged)
+        rows = replace(table.rows, score=score if real else to_probability(score, scale))
+        return replace(table, rows=rows, features=features)
+
     def state(self) -> list[dict[str, Any]]:
         """Return the changes as JSON values."""
         return [plain(asdict(one)) for one in self.changes]
@@ -142,6 +154,11 @@ class ScoredSource(Source):
         wanted = {name: kind for name, kind in (types or {}).items() if name in {*own} - {*self._features}}
         inner_parts = self.unscored.parts(inner, wanted)
         return [replace(part, batches=partial(self._scored, part, list(columns))) for part in inner_parts]
+
+    @property
+    def averaged(self) -> Averaged | None:
+        """The mean over changes, where the model has all of its columns, so that it can score changed rows."""
+        return self._model if isinstance(self._model, Averaged) and self._plain is not None else None
 
     def close(self) -> None:
         """Let go of what the source holds open."""

@@ -209,6 +209,7 @@ def read_rows(
     *,
     members: Sequence[str] = (),
     numbers: Sequence[str] = (),
+    scored: Sequence[str] = (),
     draws: bool = False,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where they may be needed, and the data's fingerprint.
@@ -219,6 +220,8 @@ def read_rows(
         Feature columns to read.
     members, numbers
         Columns of probabilities of membership, and protected numbers: kept among the features, and checked.
+    scored
+        Columns of a model whose scores are made anew: read too, but no part of the identity of rows.
     draws
         Whether draws are needed however many rows there are.
     """
@@ -230,6 +233,7 @@ def read_rows(
     real = dict.fromkeys((*members, *numbers), pa.float64())
     types |= real
     raw = real | {name: types.get(name, source.schema.field(name).type) for name in identity}
+    raw |= {name: source.schema.field(name).type for name in scored if name not in raw}
     table = complete(read_table(source, reading, columns, raw), numbers)
     if members:
         check_memberships(table, source, reading, tuple(members))

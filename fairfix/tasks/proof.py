@@ -34,7 +34,7 @@ from fairfix.individual.by_model import of_predictor
 from fairfix.individual.counterfactuals import Counterfactuals
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import BinnedTube
+from fairfix.models.scorers import BinnedTube, Scorer
 from fairfix.models.trace import Note
 from fairfix.noisy.proof import Told, comparisons_of, said_of, true_groups_of, values_of
 from fairfix.optim.parity import ks_to_overall
@@ -188,9 +188,18 @@ def prove(
     table = in_fifths(table, fifths) if fifths else table
     base, repaired, random = results_on(table, predictor, of_fit=of_fit)
     plain = predictor.trace.base
-    was: More = (
-        of_predictor(table, plain, comparable, settings.confidence, copies) if plain is not None else {}
-    )
+    was: More = {}
+    if plain is not None:
+        was = of_predictor(table, plain, comparable, settings.confidence, copies)
+    elif table.rescore is not None:
+        confidence = settings.confidence
+        was = of_predictor(
+            table,
+            predictor,
+            comparable,
+            confidence,
+            score=lambda rows: Scorer()(_base(rows, predictor, of_fit)),
+        )
     now: More = of_predictor(table, predictor, comparable, settings.confidence, copies)
     each: OfTrueGroups = {}
     claims: tuple[Note, ...] = ()

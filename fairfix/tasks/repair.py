@@ -439,14 +439,17 @@ def _read(
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
     plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
-    return read_rows(
+    averaged = data.source.averaged if isinstance(data.source, ScoredSource) else None
+    table, data_fingerprint = read_rows(
         data,
         (*(features or ()), *plain),
         request.seed,
         members=(*repairer.membership.values(), *membership_columns(noise, data)),
         numbers=repairer.numbers,
+        scored=() if averaged is None else averaged.feature_names,
         draws=repairer.draws or paired,
     )
+    return table if averaged is None else replace(table, rescore=averaged.rescored), data_fingerprint
 
 
 def _from_stream(

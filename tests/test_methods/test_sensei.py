@@ -719,6 +719,12 @@ def test_a_model_file_is_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(["predict", out, str(tmp_path / "less.parquet"), "-o", none, *model, "--config", "none"]) == 2
     assert "no column 'role'" in capsys.readouterr().err
 
+    pipeline = joblib.load(tmp_path / "m.joblib")
+    levels = [data.assign(sex=a, race=b) for a in data["sex"].unique() for b in data["race"].unique()]
+    decided = np.stack([pipeline.predict_proba(one[names])[:, 1] >= 0.5 for one in levels])
+    flips = table["decision_flips.under_flips [sex x race]"]
+    assert flips["before"]["value"] == pytest.approx(np.ptp(decided * 1.0, axis=0).mean(), abs=0.05)
+    assert flips["after"]["value"] == 0
     assert found[0].tobytes() == found[1].tobytes() == bare.tobytes()
     assert Repaired.load(out).required == ("role", "age")
     assert not Path(none).exists()
@@ -753,6 +759,8 @@ def test_a_model_of_real_values_is_averaged(tmp_path: Path, capsys: pytest.Captu
     assert shift[0] == pytest.approx(
         3.0 * data["sex"].mean(), abs=0.2
     )  # by the shares of the rows of the fit
+    assert proof["score_change.under_flips [sex]"]["before"]["value"] == pytest.approx(3.0)
+    assert proof["score_change.under_flips [sex]"]["after"]["value"] < 1e-9
     assert proof["square_loss.max [sex]"]["before"]["value"] < 1e-9
     assert proof["square_loss.max [sex]"]["after"]["value"] > 0.5
 
