@@ -210,7 +210,7 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
     The limit is Clopper and Pearson's, one-sided, with the 5 % shared by the weights of the grid.
     """
     seen: list[tuple[int, Any]] = []
-    fitted, judge = Linear.member, regularized.share_of_flips
+    fitted, judge = Linear.member, regularized.share_that_changes
 
     def fitting(self: Linear, data: Any, *more: Any) -> Any:
         seen.append((len(data.y), None))
@@ -221,7 +221,7 @@ def test_what_is_said_of_flips_is_the_limit_of_rows_that_the_shipped_model_has_n
         return judge(member, data, rows, *more)
 
     monkeypatch.setattr(Linear, "member", fitting)
-    monkeypatch.setattr(regularized, "share_of_flips", judging)
+    monkeypatch.setattr(regularized, "share_that_changes", judging)
     table = table_of(couples(many=3000))
     predictor = fit(Sensei(solver="regularizer", slack=0.1), table, protected_as_feature=True)
     (many, _), (_, rows) = seen[-2:]
@@ -425,8 +425,10 @@ def test_the_share_of_decisions_that_change_is_by_weight() -> None:
     )
     member = LinearMember(np.array([[1.0], [1.0]]), np.zeros(1), "sigmoid")
 
-    assert regularized.share_of_flips(member, data, np.arange(4), 0.5, 0.05)[0] == pytest.approx(6 / 9)
-    assert regularized.share_of_flips(member, data, np.arange(4), 0.99, 0.05)[0] == 0.0
+    assert regularized.share_that_changes(member, data, np.arange(4), range(2), 0.5, 0.05)[
+        0
+    ] == pytest.approx(6 / 9)
+    assert regularized.share_that_changes(member, data, np.arange(4), range(2), 0.99, 0.05)[0] == 0.0
 
 
 def test_groups_lie_apart_by_a_regression_on_group_and_label() -> None:

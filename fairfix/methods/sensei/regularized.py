@@ -445,14 +445,15 @@ class Changing:
 
 def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterator[Changing]:
     """Yield the shares of decisions that change under flips, and with copies, on rows that were set aside."""
-    copied, flips = data.changed.copied > 0, data.changed.many > data.changed.copied
+    many, first = data.changed.many, data.changed.many - data.changed.copied
+    copied, flips = first < many, first > 0
     alpha = SURE / len(GRID) / (copied + flips)
     sure, chosen_by = (
         f"with {1 - SURE:.0%} confidence",
         "used to choose rho, which the model was not fitted to",
     )
     if flips:
-        share, most = share_of_flips(member, data, away, cut, alpha)
+        share, most = share_that_changes(member, data, away, range(first), cut, alpha)
         rows = f"of {_deciding(data, cut)} change with flips"
         shown = f"at most {most:.4f} {rows}, {sure} ({share:.4f} of the {away.size:,} rows {chosen_by})"
         yield Changing(
@@ -465,8 +466,9 @@ def _changing(member: Member, data: Training, away: Ints, cut: float) -> Iterato
             ),
         )
     if copied:
-        share, most = share_of_copies(member, data, away, cut, alpha)
-        people = int(data.changed.has_copies[away].sum())
+        with_copies = away[data.changed.has_copies[away]]
+        share, most = share_that_changes(member, data, with_copies, range(first, many), cut, alpha)
+        people = with_copies.size
         rows = f"of people with copies get another decision for one of them, at {cut:g}"
         if data.classes:
             rows = "of people with copies get another predicted class for one of them"
@@ -489,37 +491,22 @@ def _deciding(data: Training, cut: float) -> str:
     return "predicted classes" if data.classes else f"decisions at {cut:g}"
 
 
-def share_of_flips(
-    member: Member, data: Training, rows: Ints, cut: float, alpha: float
+def share_that_changes(
+    member: Member, data: Training, rows: Ints, variants: range, cut: float, alpha: float
 ) -> tuple[float, float]:
-    """Return the share of rows whose decision is not the same as they are and under all flips, and its upper limit."""
-    flips = range(data.changed.many - data.changed.copied)
-    parts = (data.X[rows], *(data.changed.variant(k, rows) for k in flips))
-    return _share(np.stack([decided(member, X, cut) for X in parts]), data.weight[rows], alpha)
-
-
-def share_of_copies(
-    member: Member, data: Training, rows: Ints, cut: float, alpha: float
-) -> tuple[float, float]:
-    """Return the share of people with copies whose decision is not that of all of these, and its upper limit."""
-    rows = rows[data.changed.has_copies[rows]]
-    copies = range(data.changed.many - data.changed.copied, data.changed.many)
-    parts = (data.X[rows], *(data.changed.variant(k, rows) for k in copies))
-    return _share(np.stack([decided(member, X, cut) for X in parts]), data.weight[rows], alpha)
+    """Return the share of rows whose decision is not that of all their variants, by weight, and its upper limit."""
+    parts = (data.X[rows], *(data.changed.variant(k, rows) for k in variants))
+    each, w = np.stack([decided(member, X, cut) for X in parts]), data.weight[rows]
+    differs = (each != each[0]).any(axis=0)
+    sums = ([(w**power)[where].sum()] for power in (1, 2) for where in (differs, ~differs))
+    share = Proportions.weighted(*sums)
+    return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
 
 
 def decided(member: Member, X: Floats, cut: float) -> Ints:
     """Return the decision of each row, shape (n,): 0 or 1 at the threshold, or the number of the likeliest class."""
     predicted = member.predict(X)
     return (predicted >= cut).astype(np.int64) if predicted.ndim == 1 else predicted.argmax(axis=1)
-
-
-def _share(decided: Ints, w: Floats, alpha: float) -> tuple[float, float]:
-    """Return the weighted share of rows, (n,), whose decisions, (K, n), are not one; and its upper limit."""
-    differs = (decided != decided[0]).any(axis=0)
-    sums = ([(w**power)[where].sum()] for power in (1, 2) for where in (differs, ~differs))
-    share = Proportions.weighted(*sums)
-    return float(share.value[0]), float(share.limits(2.0 * alpha)[1][0])
 
 
 def _copied(copies: Counterfactuals, table: Table, features: Features) -> tuple[Ints, Floats]:
