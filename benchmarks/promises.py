@@ -69,10 +69,12 @@ def main() -> None:
     given = options.parse_args()
     print("## Promises\n")
     print(
-        "How often a sentence that fairfix prints is false, on worlds whose truth is known, through the commands. "
-        "*Allowed* is the share at which it may be: 0 for a certificate. *Upper* is the 95% upper limit of the share. "
-        "*Kept*: the upper limit is within what is allowed. *Not shown*: the worlds are too few to show it. *None "
-        "false*: all that worlds can show of a certificate.\n"
+        'The table shows how often a sentence that fairfix prints is false, in simulated populations ("worlds") '
+        "with known values. The sentences come from the commands. *Allowed* is the largest permitted fraction of "
+        "false sentences, which is 0 for a certificate. *Said* is the number of sentences printed, and *share* "
+        "the fraction that is false. *Upper* is its 95% upper limit. *Kept*: the upper limit is at most the "
+        "allowed fraction. *Not shown*: there are too few worlds to show this. *None false*: no sentence was "
+        "false, which is all that worlds can show about a certificate.\n"
     )
     print("| promise | allowed | worlds | said | false | share | upper | verdict |")
     print("|---|---|---|---|---|---|---|---|")

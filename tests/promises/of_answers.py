@@ -65,7 +65,7 @@ def _selected(
 
 
 @promise(
-    "the groups, shares, difference or ratio and confidence that an audit opens with are those of the rows",
+    "the first sentence of an audit has the correct groups, rates, difference or ratio, and confidence",
     level=0.0,
     quick=12,
     full=2000,
@@ -106,7 +106,7 @@ def opens_with_the_rows(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a difference or ratio that is said to be beyond, or within, the limit with the whole interval is so",
+    "if the whole interval is said to exceed or to meet the limit, so does the population value",
     level=0.05,
     quick=12,
     full=2000,
@@ -187,7 +187,7 @@ def _undecided(rng: np.random.Generator, shell: Shell) -> tuple[float, Any, Any]
 
 
 @promise(
-    "about N rows like these would decide a check in most samples, if the true value is this one",
+    "about N rows decide a check in most samples, if the population value equals the estimate",
     level=0.5,
     quick=6,
     full=600,
@@ -201,9 +201,7 @@ def so_many_rows_decide(rng: np.random.Generator, shell: Shell) -> Tried:
     return sum((judged(decided_by(times), told) for _ in range(SAMPLES)), NOT_SAID)
 
 
-@promise(
-    "a sixth of the rows that would decide a check seldom does", level=0.3, quick=4, full=600, must_say=0.3
-)
+@promise("a sixth of these rows rarely decides the check", level=0.3, quick=4, full=600, must_say=0.3)
 def fewer_rows_do_not_decide(rng: np.random.Generator, shell: Shell) -> Tried:
     found = _undecided(rng, shell)
     if found is None:
@@ -216,8 +214,8 @@ def fewer_rows_do_not_decide(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a gap that a repair is said to make smaller or larger is so, and lies within the slack or the ratio, or beyond "
-    "it, as is said",
+    "statements that a repair shrinks or widens a gap, and that the gap meets or exceeds the slack "
+    "or the ratio, are true",
     level=0.05,
     quick=3,
     full=1000,
@@ -266,7 +264,7 @@ def what_a_repair_says_of_the_gap(rng: np.random.Generator, shell: Shell) -> Tri
 
 
 @promise(
-    "the group that rises most and the one that falls most are so, and where every group falls none gains",
+    "the groups that are said to gain and to lose most do so; if every group loses, none is said to gain",
     level=0.0,
     quick=2,
     full=500,
@@ -307,7 +305,7 @@ BOUNDS: dict[str, tuple[Any, ...]] = {
 
 
 @promise(
-    "the gap of what compare advises, and what it costs, are in their intervals on rows that the choice has not seen",
+    "on new rows, the gap and the cost of the advised candidate are in their intervals",
     level=0.05,
     quick=2,
     full=500,
@@ -355,7 +353,8 @@ def advice_holds_elsewhere(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "what compare says nothing does, no point does: reach a gap, be better within it, beat what is shown",
+    "if compare says that no candidate reaches a gap, is better within it, or beats the candidates "
+    "shown, none does",
     level=0.0,
     quick=2,
     full=500,
@@ -401,7 +400,8 @@ def nothing_does_it(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a gap or an accuracy that is said to be better or worse with the other model is so; its change is in the interval",
+    "a gap or an accuracy that is said to be better or worse with the other model is so, and its "
+    "change is in the interval",
     level=0.05,
     quick=3,
     full=1000,

@@ -33,7 +33,7 @@ def interval_of_the_parity_difference(rng: np.random.Generator, shell: Shell) ->
 
 
 @promise(
-    "a score that ranks the labels rightly is not said to point the wrong way",
+    "a score that ranks labels correctly gets no warning about its direction",
     level=0.05,
     quick=12,
     full=1000,

@@ -41,7 +41,7 @@ def bracket(one: dict[str, Any], value: float, best: float, near: float, where: 
 
 
 @promise(
-    "the mean loss is at most GAP above the least of linear models that hold the bounds",
+    "the mean loss is at most GAP above the smallest of linear models that meet the bounds",
     level=0.0,
     quick=5,
     full=300,
@@ -78,8 +78,9 @@ def _slopes(rows: pd.DataFrame, world: World, values: Floats) -> Floats:
 
 
 @promise(
-    "the objective of the ramp is at most GAP above the least of all chances that hold the slack, the covariance or "
-    "the ratio, between recorded groups, those of each column, or groups of which there are probabilities",
+    "the objective of the ramp is at most GAP above the smallest of all acceptance probabilities "
+    "that meet the slack, the covariance or the ratio, for recorded groups, groups of each column, "
+    "or probabilities of groups",
     level=0.0,
     quick=4,
     full=200,
@@ -131,8 +132,8 @@ def certificate_of_the_ramp(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "the log loss against the fair adversary is at most GAP above the least of scores that hold the slack, between "
-    "groups or inside each stratum",
+    "the log loss against the fair adversary is at most GAP above the smallest of scores that meet "
+    "the slack, between groups or within each stratum",
     level=0.0,
     quick=3,
     full=120,

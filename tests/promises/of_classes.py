@@ -13,7 +13,8 @@ TPR = "true_positive_rate.difference"
 
 
 @promise(
-    "95% intervals of the gap of every class and of the class gaps, all at once; so many classes differ at least",
+    "95% intervals of the gap of every class and of the class gaps, all at once; the least number of "
+    "classes that differ",
     level=0.05,
     quick=22,
     full=2000,
@@ -62,7 +63,8 @@ def gaps_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "95% intervals of the changes of all classes since a saved audit, all at once; no alarm where nothing changed",
+    "95% intervals of the changes of all classes since a saved audit, all at once; no alarm if "
+    "nothing changed",
     level=0.05,
     quick=8,
     full=2000,
@@ -99,7 +101,8 @@ def changes_of_classes(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "rho auto: at most this share of predicted classes changes; 95% intervals of flips and accuracy, before to after",
+    "rho auto: at most this fraction of predicted classes changes; 95% intervals of flips and "
+    "accuracy, before and after",
     level=0.15,
     quick=2,
     full=200,

@@ -164,7 +164,9 @@ def size_of_atoms(rows: pd.DataFrame) -> float:
     return float((mass / weight.groupby(rows["group"]).sum()).max())
 
 
-@promise("closed form: no map of score and group that holds the slack costs less", level=0, quick=3, full=200)
+@promise(
+    "closed form: no function of score and group that meets the slack costs less", level=0, quick=3, full=200
+)
 def the_closed_form_is_optimal(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, slack = world(rng, most=35), float(rng.choice([0.0, 0.005, 0.02, 0.05, 0.1, 0.2]))
     rows = repaired(shell, frame, slack)
@@ -245,7 +247,7 @@ def units_do_not_matter(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "closed form without draws: one value for one score, at the distance that is told",
+    "closed form without randomization: one value per score, at the reported distance",
     level=0,
     quick=2,
     full=100,

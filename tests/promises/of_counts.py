@@ -73,7 +73,8 @@ def certified_rates_of_counts(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "wherever the scores lie in their bins, distances to everybody and losses on held-out rows are what is certain",
+    "wherever the scores lie in their bins, distances to all rows and losses on held-out rows are "
+    "within the certain limits",
     level=0.0,
     quick=2,
     full=120,
@@ -118,7 +119,7 @@ def held_out(path: str) -> set[int]:
 
 
 @promise(
-    "what a rule of exact scores can be better by on the rows of the fit is BOUND at most",
+    "on the training rows, a rule of exact scores is better by at most BOUND",
     level=0.0,
     quick=3,
     full=120,

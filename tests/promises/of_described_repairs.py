@@ -80,7 +80,8 @@ def farthest(
 
 
 @promise(
-    "robust, by probabilities of membership: the limit of the worst true group's distance to everybody, or error",
+    "robust, by probabilities of membership: upper limit of the worst true group's distance to the "
+    "overall rate, or of its error",
     level=0.05,
     quick=3,
     full=500,
@@ -138,7 +139,8 @@ def repairs_by_membership(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "robust, within radii: the limit of the worst true group's distance to everybody, or error",
+    "robust, within radii: upper limit of the worst true group's distance to the overall rate, or of "
+    "its error",
     level=0.05,
     quick=3,
     full=500,

@@ -62,7 +62,7 @@ def discreteness(rows: pd.DataFrame, drawn: pd.Series) -> float:
 
 
 @promise(
-    "ramp: the gap as drawn is that of the written decisions, and near the one expected",
+    "ramp: the realized gap is that of the written decisions, and close to the expected one",
     level=0,
     quick=4,
     full=300,
@@ -92,7 +92,7 @@ def decisions_are_delivered_as_said(rng: np.random.Generator, shell: Shell) -> T
 
 
 @promise(
-    "fair regression: distances as drawn are those of the written scores, and near those expected",
+    "fair regression: realized distances are those of the written scores, and close to the expected ones",
     level=0,
     quick=4,
     full=300,

@@ -90,7 +90,10 @@ def contrast(shell: Shell, frame: pd.DataFrame, *gates: str) -> tuple[int, dict[
 
 
 @promise(
-    "a score that is blind to the group is not shown to have an effect of it", level=0.05, quick=3, full=200
+    "a score that does not depend on the group is not said to have a group effect",
+    level=0.05,
+    quick=3,
+    full=200,
 )
 def blind_scores(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, _ = world(rng, 0.0)

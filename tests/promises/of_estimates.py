@@ -41,8 +41,8 @@ def log_loss(frame: pd.DataFrame) -> Any:
 
 
 @promise(
-    "without the group a rule needs no protected column, holds its slack on the rows of the fit, and costs so much log "
-    "loss beside one with it",
+    "a rule without the group needs no protected column, meets its slack on the training rows, and "
+    "costs the stated log loss compared with a rule that uses the group",
     level=0.05,
     quick=3,
     full=300,
@@ -84,7 +84,7 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a rule that no label is told to holds the slack in rates among rows of a label, on the rows of the fit",
+    "a rule that does not know the label meets the slack in rates by label, on the training rows",
     level=0.0,
     quick=3,
     full=300,
@@ -107,7 +107,7 @@ def odds_of_the_rule_that_is_used(rng: np.random.Generator, shell: Shell) -> Tri
 
 
 @promise(
-    "a rule of any basis holds the slack between groups, or between those of each stratum, on the rows of the fit",
+    "a rule of any basis meets the slack between groups, or within each stratum, on the training rows",
     level=0.0,
     quick=4,
     full=300,

@@ -152,7 +152,7 @@ def bounded(bounds: Floats, names: list[str]) -> tuple[str, ...]:
 
 
 @promise(
-    "the bound holds in every group of the rows of the fit, and only what cannot be held is refused",
+    "the bound holds in every group of the training rows, and only impossible bounds are errors",
     level=0.0,
     quick=12,
     full=500,
@@ -227,7 +227,7 @@ def _rule(world: World, shell: Shell, *more: object) -> Floats:
     return np.asarray(sum(parts))
 
 
-@promise("what values moved into [0, 1] can hold is not refused as impossible", level=0.0, quick=6, full=300)
+@promise("a bound that holds with values clipped to [0, 1] is not an error", level=0.0, quick=6, full=300)
 def moved_values_are_not_refused(rng: np.random.Generator, shell: Shell) -> Tried:
     """One feature with far values: a grid over slope and intercept finds what a moved line can hold."""
     groups = int(rng.integers(2, 4))

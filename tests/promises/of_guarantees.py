@@ -355,7 +355,8 @@ def guarantee_of_learned_rates(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95% confidence, decisions of the population hang on the group as little as the bound says (SenSeI)",
+    "with 95% confidence, the fraction of decisions in the population that depend on the group is "
+    "within the bound (SenSeI)",
     level=0.05,
     quick=2,
     full=1000,
@@ -433,7 +434,7 @@ def _farthest(population: Population, joint: Any, chance: Any, labels: tuple[int
 
 
 @promise(
-    "with 95% confidence, true groups that nobody sees are within the bound of everybody (robust)",
+    "with 95% confidence, unrecorded true groups are within the bound of the overall rate (robust)",
     level=0.05,
     quick=2,
     full=1000,

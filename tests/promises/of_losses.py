@@ -125,9 +125,7 @@ def intervals_of_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(not wrong, f"{truth[metric]:.4g} not in {wrong}: {metric}, {where}")
 
 
-@promise(
-    "no comparison of losses is shown to be unequal where groups are alike", level=0.05, quick=12, full=1000
-)
+@promise("no comparison of losses is said to differ if groups are alike", level=0.05, quick=12, full=1000)
 def gates_of_equal_losses(rng: np.random.Generator, shell: Shell) -> Tried:
     where, frame, options, truth = world(rng)
     metric = str(rng.choice(sorted(truth)))

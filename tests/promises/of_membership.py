@@ -161,7 +161,7 @@ def worst_case_of_a_group_by_probabilities(rng: np.random.Generator, shell: Shel
 
 
 @promise(
-    "PASS at .995 where decisions are the group that is known by probabilities",
+    "PASS at .995 if decisions are the group that is known by probabilities",
     level=0.05,
     quick=8,
     full=500,
@@ -174,7 +174,7 @@ def gate_where_decisions_are_the_group(rng: np.random.Generator, shell: Shell) -
 
 
 @promise(
-    "verdict on true groups that are known by probabilities, and the worst case beside it",
+    "verdict on true groups that are known by probabilities, and their worst case",
     level=0.05,
     quick=3,
     full=2000,
@@ -257,8 +257,8 @@ def people(rng: np.random.Generator, vectors: Floats, tied: float, rows: int) ->
 
 
 @promise(
-    "what a ramp by probabilities of membership says of the gap of the true groups, in selection rates or in rates by "
-    "label: under N4 where it holds, under N1 whatever holds, and within the slack",
+    "ramp by probabilities of membership: statements about the gap of the true groups, in selection "
+    "rates or rates by label, under N4 if it holds, under N1 in any case, and about the slack",
     level=0.05,
     quick=3,
     full=500,

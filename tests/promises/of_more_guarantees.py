@@ -137,7 +137,8 @@ def _noise(one: Any, two: Any) -> float:
 
 
 @promise(
-    "with 95% confidence, each group is within its own bound of everybody in the population (fair regression)",
+    "with 95% confidence, each group is within its own bound of the overall distribution in the "
+    "population (fair regression)",
     level=0.05,
     quick=2,
     full=1000,
@@ -167,7 +168,8 @@ def guarantee_of_each_slack(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95% confidence, decisions of the population go with protected numbers within the bound (ramp)",
+    "with 95% confidence, the covariance of decisions with protected numbers in the population is "
+    "within the bound (ramp)",
     level=0.05,
     quick=2,
     full=1000,
@@ -220,7 +222,7 @@ def guarantee_of_numbers(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95% confidence, groups of which rows have probabilities are alike within the bound (ramp)",
+    "with 95% confidence, groups known by probabilities are alike within the bound (ramp)",
     level=0.05,
     quick=2,
     full=1000,
@@ -261,7 +263,8 @@ def guarantee_of_soft_groups(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95% confidence, true groups near recorded ones of other names are within the bound of everybody (robust)",
+    "with 95% confidence, true groups near recorded groups of other names are within the bound of "
+    "the overall rate (robust)",
     level=0.05,
     quick=2,
     full=1000,
@@ -298,7 +301,8 @@ def guarantee_of_near_groups(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "with 95% confidence, true groups by probabilities of membership are within the bound of everybody (robust)",
+    "with 95% confidence, true groups by probabilities of membership are within the bound of the "
+    "overall rate (robust)",
     level=0.05,
     quick=2,
     full=1000,

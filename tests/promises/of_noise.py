@@ -185,7 +185,7 @@ def covers(done: Ran, identifier: str, truth: float, world: str) -> Tried:
 
 
 @promise(
-    "a gap of true groups after robust, identified, where a survey asked as many of a minority as of the others",
+    "a gap of true groups after robust, identified, if a survey asked equally many people of each group",
     level=0.05,
     quick=3,
     full=200,
@@ -257,8 +257,8 @@ def survey_of_other_people(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a worst case of true groups after robust, and PASS or FAIL of a limit on it, if either transport may hold and the "
-    "noise is the worst that fits",
+    "a worst case of true groups after robust, and PASS or FAIL of a limit on it, if either way to "
+    "transfer the table may hold and the noise is the worst that fits",
     level=0.05,
     quick=3,
     full=400,
@@ -361,7 +361,7 @@ def estimates_that_the_table_allows(rng: np.random.Generator, shell: Shell) -> T
 
 
 @promise(
-    "robust: what the slack bounds, it bounds on the rows of the fit where nothing is recorded wrongly, on both sides",
+    "robust: without recording errors, rates on the training rows are within the slack, on both sides",
     level=0,
     quick=2,
     full=200,
@@ -400,7 +400,8 @@ def both_sides(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "robust says first where it decides nearly everybody alike, or does not reduce the gap of the true groups",
+    "robust first warns if nearly all rows get the same decision, or if the gap of the true groups "
+    "is not smaller",
     level=0,
     quick=2,
     full=100,

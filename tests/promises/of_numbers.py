@@ -63,8 +63,8 @@ def rates_of_fifths(people: list[dict[str, Any]], x: Floats, chance: Floats) -> 
 
 
 @promise(
-    "what a ramp by a protected number says of the covariance of decisions with it: its interval before and after, "
-    "whether it is smaller, and whether it is within the slack; and of the gap between fifths",
+    "ramp by a protected number: the intervals of the covariance before and after, the statements "
+    "about its change and the slack, and the gap between fifths",
     level=0.05,
     quick=3,
     full=500,
@@ -117,7 +117,8 @@ def covariance_with_a_number(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "the objective of the ramp by protected numbers is at most GAP above the least of all chances that hold the slack",
+    "the objective of the ramp by protected numbers is at most GAP above the smallest of all "
+    "acceptance probabilities that meet the slack",
     level=0.0,
     quick=3,
     full=120,

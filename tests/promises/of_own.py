@@ -52,7 +52,7 @@ def _tried(rng: np.random.Generator, apart: float) -> tuple[dict[str, Any], floa
 
 
 @promise(
-    "95% interval of the change of the gap of a metric of one's own on the same rows; no alarm where nothing changed",
+    "95% interval of the change of the gap of a custom metric on the same rows; no alarm if nothing changed",
     level=0.05,
     quick=22,
     full=2000,

@@ -151,7 +151,7 @@ def cheapest(kind: Ints, eta: Floats, codes: Ints, slack: float) -> float:
 
 
 @promise(
-    "features of categories: no drawn rule that keeps the slack costs less, by more than 1%",
+    "categorical features: no randomized rule that meets the slack costs less by more than 1%",
     level=0,
     quick=1,
     full=100,
@@ -230,7 +230,7 @@ def unit_of_the_label(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a warning says when a score alone cannot be repaired without giving much of it away",
+    "a warning appears if a repair of a score alone loses much of its information",
     level=0,
     quick=2,
     full=100,

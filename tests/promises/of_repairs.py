@@ -121,7 +121,7 @@ def interval_of_the_change(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a repair that says nothing of it had a gap above its slack to repair", level=0.05, quick=3, full=500
+    "a repair without a warning about it had a gap above its slack before", level=0.05, quick=3, full=500
 )
 def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tried:
     sizes = _sizes(rng, 40, 1500)
@@ -149,7 +149,8 @@ def there_was_something_to_repair(rng: np.random.Generator, shell: Shell) -> Tri
 
 
 @promise(
-    "a rounded rule that misses its slack, or leaves the gap where the drawn one does not, says so first",
+    "a warning comes first if a deterministic rule exceeds its slack, or leaves a gap that the "
+    "randomized rule closes",
     level=0.0,
     quick=12,
     full=300,
@@ -187,7 +188,7 @@ def rounding_that_undoes_the_repair(rng: np.random.Generator, shell: Shell) -> T
 
 
 @promise(
-    "a group of few rows that makes most of the cost is named with what the repair costs without it",
+    "a group with few rows that causes most of the cost is named, with the cost without it",
     level=0.05,
     quick=3,
     full=200,
@@ -220,7 +221,7 @@ def small_groups_that_cost(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a comparison has the repair that is about each gap it shows, also where the group is seen",
+    "for each gap that it shows, a comparison includes a repair of this gap, also one that uses the group",
     level=0.0,
     quick=3,
     full=100,
@@ -280,7 +281,10 @@ HOW = Reading(Columns(("race",), label="label", score="score"))
 
 
 @promise(
-    "a repair that held-out rows do not show to help says so, and no other", level=0.0, quick=5, full=300
+    "a warning appears exactly if held-out rows do not show that the repair helps",
+    level=0.0,
+    quick=5,
+    full=300,
 )
 def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, _, method = _worlds_of_doubt(rng)
@@ -305,7 +309,7 @@ def nothing_shows_that_it_helped(rng: np.random.Generator, shell: Shell) -> Trie
     return judged(("no_help" in codes) == (uncertain and now > before), where)
 
 
-@promise("a rule that gives everybody the same says so, and no other", level=0.0, quick=5, full=300)
+@promise("a warning appears exactly if the rule gives all rows the same result", level=0.0, quick=5, full=300)
 def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
     frame, _, method = _worlds_of_doubt(rng)
     if rng.random() < 0.5:  # scores that tell nothing, or nearly so
@@ -323,7 +327,7 @@ def the_same_for_everybody(rng: np.random.Generator, shell: Shell) -> Tried:
 
 
 @promise(
-    "a repair that lowers everybody says so: in no group do more get a yes, in the one that is named fewer",
+    "if a repair is said to help no group, the rate of no group rises, and that of the named group falls",
     level=0.05,
     quick=3,
     full=500,

@@ -103,7 +103,7 @@ def chosen(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, World, flo
     return done, made, world, cut, slack
 
 
-@promise("at most this share of decisions changes with flips (rho auto)", level=0.05, quick=3, full=300)
+@promise("at most this fraction of decisions changes with flips (rho auto)", level=0.05, quick=3, full=300)
 def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut, slack = chosen(rng, shell)
     found = re.search(r"at most ([0-9.]+) of decisions at", said(done))
@@ -117,7 +117,7 @@ def what_rho_auto_says(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}, slack {slack}")
 
 
-@promise("95% interval of the share of decisions that change", level=0.05, quick=3, full=300)
+@promise("95% interval of the fraction of decisions that change", level=0.05, quick=3, full=300)
 def interval_of_flips(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut, _ = chosen(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
@@ -208,7 +208,10 @@ def changes_with_copies(
 
 
 @promise(
-    "at most this share of people is decided otherwise in a copy (rho auto)", level=0.05, quick=3, full=200
+    "at most this fraction of people gets another decision in a copy (rho auto)",
+    level=0.05,
+    quick=3,
+    full=200,
 )
 def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut = with_copies(rng, shell)
@@ -220,7 +223,7 @@ def what_rho_auto_says_of_copies(rng: np.random.Generator, shell: Shell) -> Trie
     return judged(truth <= most + near, f"{truth:.4f} > {most} at {cut}")
 
 
-@promise("95% intervals of what copies get", level=0.05, quick=3, full=200)
+@promise("95% intervals of the results of copies", level=0.05, quick=3, full=200)
 def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
     done, made, world, cut = with_copies(rng, shell)
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
@@ -318,7 +321,7 @@ def bounds_of_the_regularizer(rng: np.random.Generator, shell: Shell) -> Tried:
     return judged(low <= high and found <= high * (1 + 1e-3), f"{found:.4g} not below {high:.4g}; {low:.4g}")
 
 
-@promise("at most this share of decisions changes within the radius", level=0.05, quick=3, full=200)
+@promise("at most this fraction of decisions changes within the radius", level=0.05, quick=3, full=200)
 def decisions_within_the_radius(rng: np.random.Generator, shell: Shell) -> Tried:
     world, cut = World.drawn(rng, int(rng.integers(2, 8))), round(rng.uniform(0.2, 0.8), 3)
     learner = str(rng.choice(["linear", "linear", "network"]))

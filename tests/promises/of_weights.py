@@ -58,7 +58,7 @@ def _audit(rng: np.random.Generator, shell: Shell, groups: int, metric: str, gap
 
 
 @promise(
-    "95% intervals of a weighted mean, where few rows of large weight are those that differ",
+    "95% intervals of a weighted mean, if few rows with large weights differ from the others",
     level=0.05,
     quick=8,
     full=1000,

@@ -1226,7 +1226,9 @@ def test_every_solver_holds_for_all_tables_of_a_survey(solver: str) -> None:
         worst = max(overall - low.min(), high.max() - overall)
         assert worst <= 0.2 + 1e-6
         (said,) = [str(note) for note in rule.trace.notes if " (N1); " in str(note)]
-        assert f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'if any noise that fits'}" in said
+        assert (
+            f"{worst:z.4f} {'within the radii' if solver == 'dro' else 'under any noise that fits'}" in said
+        )
         assert "known from a survey of 1,200 rows, at 90% confidence" in "".join(map(str, rule.trace.notes))
 
 

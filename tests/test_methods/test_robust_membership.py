@@ -126,7 +126,7 @@ def test_a_mixture_of_models_holds_for_all_groups_that_the_probabilities_allow(p
         (said,) = [
             str(note) for note in rule.trace.notes if "any noise that fits the probabilities" in str(note)
         ]
-        assert f"{worst(frame, chance, parity, own):.4f} if any noise that fits the probabilities" in said
+        assert f"{worst(frame, chance, parity, own):.4f} under any noise that fits the probabilities" in said
         with pytest.raises(UsageError, match="needs a noise table of counts"):
             replace(method, survey_confidence=0.9).fit(problem, rng=np.random.default_rng(0))
 
@@ -239,7 +239,7 @@ def test_what_is_relied_on_is_said() -> None:
         notes = " ".join(rule.trace.notes)
         assert f"relies on {code}" in notes
         assert "given the probabilities (N4, an estimate)" in notes
-        assert "if any noise that fits the probabilities (N1)" in notes
+        assert "under any noise that fits the probabilities (N1)" in notes
         assert "eps*" not in notes
     assert method.noise_in_force(Noise(membership=COLUMNS)).independent
     vague = fit(

@@ -157,17 +157,22 @@ def _worst_cases(
     label = " and the label" if behind.by_label else ""
     worst: dict[str, tuple[tuple[Floats | Range, ...], Assumption]] = {}
     if behind.members is not None:
-        text = "the true group is independent of score and label, given the probabilities (N4, an estimate)"
+        text = (
+            "if the true group is independent of score and label, given the probabilities (N4, an estimate)"
+        )
         worst[text] = (short.members(behind.members),), Independent()
     if behind.conditional is not None and not set(problem.cells.columns) & set(problem.seen_by_model):
-        text = f"noise depends on the true group{label} alone (N4, an estimate)"
+        text = f"if noise depends on the true group{label} alone (N4, an estimate)"
         worst[text] = (behind.conditional,), Identified(0.0, rows.rows)
     if behind.by_label:
-        worst["any noise that fits the table by label (N2)"] = behind.of_assumption(Certified()), Certified()
+        worst["under any noise that fits the table by label (N2)"] = (
+            behind.of_assumption(Certified()),
+            Certified(),
+        )
     if behind.tables:
         plain = behind.of_assumption(Soft())
         fits = "the probabilities" if behind.members is not None else "the table without labels"
-        worst[f"any noise that fits {fits} (N1)"] = plain, Soft()
+        worst[f"under any noise that fits {fits} (N1)"] = plain, Soft()
 
     def away(bounds: Callable[[str], Pair]) -> float:
         return float(np.nanmax(shortfalls(DEMANDS[parity], short.overall, bounds)))
@@ -179,7 +184,7 @@ def _worst_cases(
             )
         except ValueError:  # not identified
             continue
-        yield f"{gap:z.4f} if {text}"
+        yield f"{gap:z.4f} {text}"
     if (balls := behind.balls) is not None:
         yield f"{away(partial(_near, short, balls)):z.4f} within the radii (N0)"
 
