@@ -465,7 +465,8 @@ def test_the_notes_say_what_is_relied_on_what_is_worst_and_what_breaks_it() -> N
         code = {"auto": "N2", "soft": "N1", "identified": "N4"}[assumption]
         assert f"relies on {code}" in notes
         worst = {
-            name: float(value) for value, name in re.findall(r"(0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+            name: float(value)
+            for value, name in re.findall(r"(0\.\d+) (?:if|within|under)[^;|]*?\((N\d)", notes)
         }
         assert set(worst) == {"N4", "N1", "N0", *(["N2"] if label else [])}
         assert worst[code] == pytest.approx(0.03, abs=1e-4)
@@ -705,7 +706,7 @@ def test_a_trained_rule_holds_for_the_true_groups_whatever_the_noise(solver: str
     np.testing.assert_array_equal(rule.predict(table_of(data, (noisy + 1) % 3)), chance)
     code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
     assert f"relies on {code}:" in notes
-    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    found = re.findall(r"(-?0\.\d+) (?:if|within|under)[^;|]*?\((N\d)", notes)
     worst = {name: float(value) for value, name in found}
     assert worst[code] <= 0.1 + 1e-4
     assert "not necessarily the best possible" in notes
@@ -738,7 +739,7 @@ def test_a_trained_rule_may_look_at_the_recorded_group(solver: str, parity: str)
     assert (rule.needs_score, rule.inputs, rule.scorer.features.groups) == (False, ("group",), ())
     assert rule.trace.objective == pytest.approx(np.mean(chance != data["label"]), abs=1e-12)
     code = {"dro": "N0", "soft": "N1", "certified": "N2"}[solver]
-    found = re.findall(r"(-?0\.\d+) (?:if|within)[^;|]*?\((N\d)", notes)
+    found = re.findall(r"(-?0\.\d+) (?:if|within|under)[^;|]*?\((N\d)", notes)
     worst = {name: float(value) for value, name in found}
     assert excess(data, chance, parity, 0.0) - 1e-4 <= worst[code] <= 0.1 + 1e-4
     assert "decisions use the recorded group 'group'" in notes
