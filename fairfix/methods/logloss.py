@@ -23,8 +23,7 @@ chance of it: *the constraint holds given the label; after averaging it need not
 ``P`` is the chance of a drawn decision, for which the constraint holds in expectation; rounded at the threshold it is
 another rule, with another error and another gap.
 
-The solvers and their certificates are in :mod:`fairfix.optim.robust_log_loss` and :mod:`fairfix.optim.estimated_cells`;
-docs/logloss.md has the paper's symbols.
+The solver and its certificate are in :mod:`fairfix.optim.robust_log_loss`; docs/logloss.md has the paper's symbols.
 
 References
 ----------
@@ -61,7 +60,6 @@ from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.scorers import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.estimated_cells import solve_estimated, solve_estimated_prices
 from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
 
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
@@ -319,13 +317,22 @@ class Game:
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
     ) -> Solution:
         """Return the saddle point on some rows."""
-        return solve(*self._rows(rows), slack=slack, l2=l2, penalize_intercept=self._penalised, start=start)
+        penalised, chances = self.method.setting("intercept") == "penalised", None
+        if slack < 1.0:  # rates differ by no more than 1
+            chances = self.cell_chances(self.design.matrix, rows)
+        if chances is not None and start is None:
+            start = self.solve(l2, math.inf, rows)
+        settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": penalised, "start": start}
+        return solve(*self._rows(rows), chances=chances, **settings)
 
     def settled(self, best: Solution) -> Solution:
         """Return a solution with prices by what the finished rule sees of the rows, its coefficients as they are."""
-        settings: dict[str, Any] = {"slack": self.method.slack, "start": best.prices}
         z = self.design.shipped @ best.coef + best.intercept
-        priced = self.priced(z, settings)
+        _, y, cells, weight = self._rows(slice(None))
+        chances = self.cell_chances(self.design.shipped, slice(None))
+        priced = solve_prices(
+            z, y, cells, weight, chances=chances, slack=self.method.slack, start=best.prices
+        )
         return replace(
             priced,
             coef=best.coef,
@@ -334,20 +341,15 @@ class Game:
             converged=best.converged and priced.converged,
         )
 
-    def priced(self, z: Floats, settings: dict[str, Any]) -> Solution:
-        """Return the best prices of given scores, shape (n,)."""
-        return solve_prices(z, self.y, self.cells, self.problem.table.rows.weight, **settings)
+    def cell_chances(self, X: Floats, rows: Ints | slice) -> Floats | None:
+        """Return the chances of the cells by what is seen of all rows, (n, m); None where the rule sees the cells."""
+        return None
 
     def _rows(self, rows: Ints | slice) -> tuple[Floats, Floats, Cells, Floats | None]:
         """Return features, labels, cells and weights of some rows."""
         weight = self.problem.table.rows.weight
         cells = Cells(self.cells.codes[rows], self.cells.events)
         return self.design.matrix[rows], self.y[rows], cells, None if weight is None else weight[rows]
-
-    @property
-    def _penalised(self) -> bool:
-        """Whether the intercept is penalised too."""
-        return bool(self.method.setting("intercept") == "penalised")
 
     def score(self, best: Solution, rows: Ints | slice = slice(None)) -> Floats:
         """Return the logistic score of some rows."""
@@ -530,30 +532,12 @@ class EstimatedGame(Game):
         """Return ``c`` of each class, shape (C,)."""
         return np.append(best.prices / best.shares, 0.0)[self._coded[2]]
 
-    def solve(
-        self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
-    ) -> Solution:
-        """Return the saddle point on some rows."""
-        if slack >= 1.0 or start is None:
-            start = super().solve(l2, math.inf, rows)
-        if slack >= 1.0:  # rates differ by no more than 1
-            return start
-        X, y, cells, weight = self._rows(rows)
-        cell_chances = self.cell_chances(self.classes(self.design.matrix, rows, self.member(rows)))
-        settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": self._penalised}
-        return solve_estimated(X, y, cells, cell_chances, weight, start=start, **settings)
-
-    def cell_chances(self, classes: Floats) -> Floats:
-        """Return the chances of the cells of the constraint, shape (n, E K), by those of the classes, shape (n, C)."""
-        out, cell = np.zeros((len(classes), self.events.size)), self._coded[2]
+    def cell_chances(self, X: Floats, rows: Ints | slice) -> Floats:
+        """Return the chances of the cells of the constraint of some rows, shape (n, E K), by those of the classes."""
+        classes, cell = self.classes(X, rows, self.member(rows)), self._coded[2]
+        out = np.zeros((len(classes), self.events.size))
         out[:, cell[cell >= 0]] = classes[:, cell >= 0]
         return out
-
-    def priced(self, z: Floats, settings: dict[str, Any]) -> Solution:
-        """Return the prices of given scores, shape (n,), at which recorded rates hold the slack."""
-        classes = self.classes(self.design.shipped, slice(None), self.member(slice(None)))
-        weight = self.problem.table.rows.weight
-        return solve_estimated_prices(z, self.y, self.cells, self.cell_chances(classes), weight, **settings)
 
     def rule(self, best: Solution, rounded: bool) -> TruncatedLogit:
         """Return the rule of a solution."""

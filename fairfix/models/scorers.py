@@ -465,7 +465,7 @@ class TruncatedLogit(GroupedScore):
 
 @dataclass(frozen=True, eq=False)
 class EstimatedLogit(TruncatedLogit):
-    """A logistic score, capped or lifted by what a row is likely to be; see :mod:`fairfix.optim.estimated_cells`.
+    """A logistic score, capped or lifted by what a row is likely to be; see :mod:`fairfix.optim.robust_log_loss`.
 
     A model of the features gives a row chances of classes, each a group, or a group and a label. The row pays the mean
     price of the classes of its own group, or of all classes where the group is not looked at: then there are no columns

@@ -1,8 +1,9 @@
 r"""The fair logistic game: a saddle point in coefficients and prices, solved to a certified optimum.
 
-Rows carry features ``x`` (with an intercept), a label ``y``, a weight ``w`` (of sum 1) and may lie in one cell ``k`` of
-mass ``p_k``; cells of one event are to get the same rate. With ``z = x' theta``, ``s = sigmoid(z)`` and prices
-``lambda_k``, of sum 0 in each event, let ``c = lambda_k / p_k`` for rows of cell ``k``, else 0:
+Rows carry features ``x`` (with an intercept), a label ``y``, a weight ``w`` (of sum 1) and may be recorded in one cell
+``k`` of mass ``p_k``; cells of one event are to get the same rate. A rule has chances ``q_k(x)`` of the cells: 0 and 1
+where it sees them. With ``z = x' theta``, ``s = sigmoid(z)`` and prices ``lambda_k``, of sum 0 in each event, let
+``c(x) = sum_k lambda_k q_k(x) / p_k``:
 
 .. math::
     \min_\theta \max_\lambda\; L(\theta, \lambda) = \sum_i w_i\, [\phi(z_i, c_i) - z_i y_i]
@@ -10,8 +11,14 @@ mass ``p_k``; cells of one event are to get the same rate. With ``z = x' theta``
     \qquad \phi(z, c) = \min_{0 \le P \le 1} \max(z - \log P,\, -\log(1 - P)) + c P .
 
 ``P`` is ``s``, capped at ``1/c`` for ``c > 1`` and lifted to ``1 + 1/c`` for ``c < -1``; the adversary ``Q = P (1 + c
-(1 - P))`` is the slope of ``phi`` in ``z``. The solver (joint Newton steps, then rounds of the method of multipliers),
-the certificate, and what the paper has otherwise are derived in docs/methods/logloss.md.
+(1 - P))`` is the slope of ``phi`` in ``z``. What is to be alike are the rates of the *recorded* cells under the rule
+that comes out. With chances that are wrong, that is a saddle point of the game whose rates are those by chances less
+what these differ from the recorded ones at the solution.
+
+Powell's method finds the root of the optimality conditions. Where it ends too soon, the inner maximum less a proximal
+term is exact, and smooth in the coefficients (Danskin's theorem): rounds of the method of multipliers minimise it, and
+always converge. With chances, the solution is followed from the game that sees the cells. Solver and certificate are
+derived in docs/methods/logloss.md.
 
 References
 ----------
@@ -22,31 +29,31 @@ Definition 4, Theorems 1 and 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.optimize import minimize, root
+from scipy.sparse import csr_array
 from scipy.special import expit
 
-from fairfix.optim.arrays import Bools, Floats, Ints
-from fairfix.optim.newton import descend
+from fairfix.optim.arrays import Bools, Floats, Ints, shares_of
 from fairfix.optim.robust_prices import proximal_prices
 
-Solver = Callable[[Floats], Floats]
+SOLVED = 1e-8
+"""Residual of the optimality conditions (largest entry) from which on the slack holds and the point is optimal."""
 
-TOLERANCE = 1e-11
-"""Residual of the optimality conditions (largest entry) at which the solver stops."""
+CERTIFIED = 1e-10
+"""Certified distance from the optimum above which further rounds are tried."""
 
-CERTIFIED = 1e-9
-"""Certified distance from the optimum above which further steps are tried."""
-
-STEPS = 60
-"""Newton steps at most in one go."""
+POINTS = 300
+"""Points that one search looks at, at most; most look at 10 to 40."""
 
 ROUNDS = 13
 """Rounds of multipliers at most; in each the proximal term is a fifth of the last."""
+
+STAGES = 40
+"""Games at most between the one that sees the cells and the one by chances; most ways take 2 to 10."""
 
 FREE = 1e-9
 """Weight of the squared intercept where it is not to be penalised: it keeps the optimum finite, and moves nothing."""
@@ -56,6 +63,9 @@ SAMPLED = 8
 
 LEAST = 50
 """Rows of a cell that are drawn at least, if it has them."""
+
+ROUNDING = 1e-15
+"""Excess of a rate that is rounding of sums."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +90,11 @@ class Solution:
     shares: Floats
     """``p_k``, shape (K,)."""
     rates: Floats
-    """Mean of ``P`` in each cell, shape (K,)."""
+    """Mean of ``P`` in each recorded cell, shape (K,)."""
     objective: float
     """``L``."""
     gap: float
-    """Certified distance of ``L`` from the saddle value, either way."""
+    """Certified distance of ``L`` from the saddle value, either way; infinite where nothing is known."""
     steps: int
     """Second derivatives that it took, those of a part of the rows among them."""
     converged: bool
@@ -93,7 +103,7 @@ class Solution:
 
 def truncated(score: Floats, price: Floats) -> Floats:
     """Return ``P`` for scores ``s`` and prices ``c``, shape (n,) each."""
-    return np.clip(score, *_limits(price))
+    return np.asarray(np.clip(score, 1.0 + 1.0 / np.minimum(price, -1.0), 1.0 / np.maximum(price, 1.0)))
 
 
 def adversary(score: Floats, price: Floats) -> Floats:
@@ -102,286 +112,266 @@ def adversary(score: Floats, price: Floats) -> Floats:
     return np.clip(chance * (1.0 + price * (1.0 - chance)), 0.0, 1.0)
 
 
-def _limits(price: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the most that ``P`` may be at prices ``c``."""
-    return np.asarray(1.0 + 1.0 / np.minimum(price, -1.0)), np.asarray(1.0 / np.maximum(price, 1.0))
-
-
-def _sigmoid(z: Floats) -> Floats:
-    """Return ``1 / (1 + exp(-z))``, several times as fast as scipy's."""
-    with np.errstate(over="ignore"):
-        return np.asarray(1.0 / (1.0 + np.exp(-z)))
-
-
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Point:
-    """The game at ``(theta, lambda, r)``."""
+    """The game at ``x = (theta, lambda, r)``: ``r`` are the rates of the events, shape (E,)."""
 
-    theta: Floats
-    prices: Floats
-    rate: Floats  # (E,)
+    x: Floats
     z: Floats
     s: Floats
-    between: Bools
+    c: Floats
+    P: Floats
     gradient: Floats
     rates: Floats
-    residual: Floats  # of the prices
-    active: Bools
+    over: Floats  # of the rates of the cells over those of their events
+    active: Bools  # cells whose rate is at an end of the slack
+    residual: Floats
+
+    @property
+    def between(self) -> Bools:
+        """Rows that are neither capped nor lifted."""
+        return np.asarray(self.s == self.P)
 
     @property
     def merit(self) -> float:
         """Largest entry of the residual."""
-        return float(max(np.abs(self.gradient).max(), np.abs(self.residual).max(initial=0.0)))
-
-    @property
-    def size(self) -> float:
-        """Squared residual."""
-        return float(self.gradient @ self.gradient + self.residual @ self.residual)
+        return float(np.abs(self.residual).max())
 
 
 class Game:
-    """Rows in the order of their cells, those without one last, with all that does not change."""
+    """Rows with all that does not change: ``chances`` and ``recorded`` have shape (n, K)."""
 
     def __init__(
         self,
         X: Floats,
         y: Floats,
         w: Floats,
-        starts: Ints,
-        events: Ints,
+        cells: Cells,
+        chances: csr_array | None,
         slack: float,
         ridge: Floats,
         given: Floats | None = None,
     ) -> None:
-        self.X, self.y, self.w, self.starts, self.events = X, y, w, starts, events
-        self.slack, self.ridge, self.hessians = slack, ridge, 0
-        self.given = np.zeros_like(w) if given is None else given
-        self.counts = np.diff(starts)
-        self.sizes = np.append(self.counts, y.size - starts[-1])
-        self.shares = self._per_cell(w)
-        self.matrix = (np.arange(events.max(initial=-1) + 1)[:, None] == events).astype(float)
-        self.scaled = np.empty_like(X)  # room for the rows times weights
+        self.X, self.y, self.w, self.cells, self.events = X, y, w, cells, cells.events
+        self.slack, self.ridge, self.given, self.steps = slack, ridge, given, 0
+        recorded = _one_each(cells)
+        self.shares = np.asarray(recorded.T @ w)
+        self.counted = recorded.multiply(1.0 / self.shares[None, :]).tocsr()
+        self.seen = chances is None
+        self.per_price = (
+            self.counted if chances is None else chances.multiply(1.0 / self.shares[None, :]).tocsr()
+        )
+        self.rates_of, self.spread_of = self.counted.T, self.per_price.T
+        self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
+        self.ends = np.cumsum([X.shape[1], self.events.size])
         self.wy = X.T @ (w * y)
 
-    def _per_cell(self, each: Floats) -> Floats:
-        """Return the sums of values of rows over each cell, shape (K,)."""
-        if not self.counts.size:
-            return np.zeros(0)
-        return np.asarray(np.add.reduceat(each[: self.starts[-1]], self.starts[:-1]))
+    def parts(self, x: Floats) -> list[Floats]:
+        """Return coefficients, prices and rates of events."""
+        return np.split(x, self.ends)
 
-    def costs(self, prices: Floats) -> Floats:
-        """Return ``c`` of each cell and, last, of the rows without one: 0."""
-        return np.append(prices / self.shares, 0.0)
+    def at(self, x: Floats, z: Floats | None = None) -> Point:
+        """Return the game at a point; ``z``: its scores, where they are known."""
+        theta, prices, rate = self.parts(x)
+        if z is None:
+            z = self.X @ theta if self.given is None else self.X @ theta + self.given
+        with np.errstate(over="ignore"):
+            s = 1.0 / (1.0 + np.exp(-z))  # several times as fast as scipy's
+        c = self.per_price @ prices
+        P = truncated(s, c)
+        mass = self.w * P
+        rates = self.rates_of @ mass
+        gradient = self.X.T @ (mass * (1.0 + c * (1.0 - P))) - self.wy + self.ridge * theta
+        over = rates - rate[self.events]
+        aim, half = prices + over, 0.5 * self.slack
+        active = (np.abs(aim) > half) | (half == 0)
+        of_prices = np.where(active, over - half * np.sign(aim), -prices)
+        return Point(
+            x, z, s, c, P, gradient, rates, over, active,
+            np.concatenate([gradient, of_prices, self.matrix @ prices]),
+        )  # fmt: skip
 
-    def rows_of(self, each: Floats) -> Floats:
-        """Return for each row the value of its cell; the last value is for rows without one."""
-        return np.repeat(each, self.sizes)
+    def placed(self, theta: Floats, prices: Floats) -> Point:
+        """Return the game at coefficients and prices, with rates of events in the middle of their cells'."""
+        at = self.at(np.concatenate([theta, prices, np.zeros(len(self.matrix))]))
+        held = [at.rates[row > 0] for row in self.matrix]
+        return self.at(np.concatenate([theta, prices, [(own.min() + own.max()) / 2.0 for own in held]]), at.z)
 
-    def at(self, theta: Floats, prices: Floats, rate: Floats, z: Floats | None = None) -> Point:
-        """Return the game at a point."""
-        z = self.X @ theta + self.given if z is None else z
-        s = _sigmoid(z)
-        if self.counts.size:
-            c = self.costs(prices)
-            P = np.clip(s, *map(self.rows_of, _limits(c)))
-            between = s == P
-            rates = self._per_cell(self.w * P) / self.shares
-            Q = P * (1.0 + self.rows_of(c) * (1.0 - P))
+    def derivative(self, at: Point, give: float = 0.0) -> Floats:
+        """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
+        self.steps += 1
+        d, many, between = self.X.shape[1], self.events.size, at.between
+        spread = self.w * at.s * (1.0 - at.s) * between
+        rows = self.X * np.sqrt(np.maximum(spread * (1.0 + at.c * (1.0 - 2.0 * at.s)), 0.0))[:, None]
+        out = np.zeros((at.x.size, at.x.size))
+        prices, events = slice(d, d + many), d + many + self.events
+        out[:d, :d] = rows.T @ rows
+        out[np.arange(d), np.arange(d)] += self.ridge
+        spread_rows = np.multiply(self.X, spread[:, None], out=rows)
+        out[prices, :d] = self.rates_of @ spread_rows
+        out[:d, prices] = out[prices, :d].T if self.seen else (self.spread_of @ spread_rows).T
+        capped = -self.w * ~between / np.where(between, 1.0, at.c) ** 2
+        if self.seen:
+            out[prices, prices] = np.diag(self.rates_of @ capped / self.shares)
         else:
-            between, Q, rates = np.ones(z.size, dtype=bool), s, np.zeros(0)
-        gradient = self.X.T @ (self.w * Q) - self.wy + self.ridge * theta
-        if self.slack > 0:
-            aim = prices + (rates - rate[self.events])
-            half = 0.5 * self.slack
-            kept = np.sign(aim) * np.maximum(np.abs(aim) - half, 0.0)
-            residual, active = kept - prices, kept != 0
-        else:
-            residual, active = rates - rate[self.events], np.ones(rates.size, dtype=bool)
-        return Point(theta, prices, rate, z, s, between, gradient, rates, residual, active)
+            out[prices, prices] = (self.rates_of @ _by_row(self.per_price, capped)).toarray()
+        own = np.arange(d, d + many)
+        out[own, own] -= give
+        out[own, events] = -1.0
+        out[own[~at.active]] = 0.0
+        out[own[~at.active], own[~at.active]] = -1.0
+        out[events, own] = 1.0
+        idle = (
+            d + many + np.flatnonzero(self.matrix @ at.active == 0)
+        )  # rates that are anything between: they stay
+        out[idle] = 0.0
+        out[idle, idle] = 1.0
+        return out
 
     def value(self, at: Point) -> float:
-        """Return ``L`` at a point."""
-        c = self.rows_of(self.costs(at.prices))
-        phi = np.logaddexp(0.0, at.z) + c * at.s
-        cut = ~at.between
-        phi[cut] = np.where(c[cut] > 0, at.z[cut], c[cut]) + np.log(np.abs(c[cut])) + 1.0
-        tolled = 0.5 * self.slack * float(np.abs(at.prices).sum()) if self.slack > 0 else 0.0
-        moments = self.wy @ at.theta + (self.w * self.y) @ self.given
-        return float(self.w @ phi - moments + 0.5 * self.ridge @ at.theta**2) - tolled
-
-    def system(self, at: Point, give: float) -> Solver:
-        """Return what solves systems with the derivative of the residual."""
-        return _factorised(self.derivative(at, give))
-
-    def derivative(self, at: Point, give: float) -> Floats:
-        """Return the derivative of the residual, with ``-give`` added to the prices' own slopes."""
-        self.hessians += 1
-        many, cells, events = at.theta.size, at.prices.size, at.rate.size
-        spread = at.s * (1.0 - at.s) * at.between
-        curve = self.w * spread * (1.0 + self.rows_of(self.costs(at.prices)) * (1.0 - 2.0 * at.s))
-        rows = np.multiply(self.X, np.sqrt(np.maximum(curve, 0.0))[:, None], out=self.scaled)
-        size = many + cells + events
-        system = np.zeros((size, size))
-        system[:many, :many] = rows.T @ rows
-        system[np.arange(many), np.arange(many)] += self.ridge
-        of_gradient, of_rates, own = self.slopes(at, self.w * spread)
-        system[:many, many : many + cells] = of_gradient
-        for k in range(cells):
-            if at.active[k]:
-                system[many + k, :many] = of_rates[k]
-                system[many + k, many : many + cells] = own[k]
-                system[many + k, many + k] -= give
-                system[many + k, many + cells + self.events[k]] = -1.0
-            else:
-                system[many + k, many + k] = -1.0
-            system[many + cells + self.events[k], many + k] = 1.0
-        for e in range(events):
-            if not at.active[self.events == e].any():  # the rate is anything between: it stays
-                system[many + cells + e, :] = 0.0
-                system[many + cells + e, many + cells + e] = 1.0
-        return system
-
-    def slopes(self, at: Point, weighted: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the slopes of the gradient in prices, (d, K), and of the rates in coefficients and prices.
-
-        The latter have the shapes (K, d) and (K, K). ``weighted``: slopes of ``P`` in ``z`` times weights, shape (n,).
-        """
-        slope = np.zeros((at.prices.size, at.theta.size))
-        own = np.zeros(at.prices.size)
-        for k in range(at.prices.size):
-            inside = slice(self.starts[k], self.starts[k + 1])
-            slope[k] = weighted[inside] @ self.X[inside] / self.shares[k]
-            cut = float(self.w[inside] @ ~at.between[inside])
-            own[k] = -cut / at.prices[k] ** 2 if cut > 0 else 0.0
-        return slope.T, slope, np.diag(own)
-
-    def step(self, system: Solver, at: Point) -> Floats:
-        """Return the step of ``(theta, prices, rate)`` that a derivative and the residual of a point make."""
-        return system(-np.concatenate([at.gradient, at.residual, self.matrix @ at.prices]))
-
-    def moved(self, at: Point, step: Floats, slope: Floats, length: float) -> Point:
-        """Return the game some way along a step whose slope in ``z`` is known."""
-        ahead = np.concatenate([at.theta, at.prices, at.rate]) + length * step
-        theta, prices, rate = np.split(ahead, np.cumsum([at.theta.size, at.prices.size]))
-        return self.at(theta, prices, rate, at.z + length * slope)
-
-    def slope(self, step: Floats) -> Floats:
-        """Return the slope in ``z`` of a step."""
-        return np.asarray(self.X @ step[: self.X.shape[1]])
+        """Return ``L`` at a point, of the game whose rates are those by chances less what differs from the records."""
+        theta, prices, _ = self.parts(at.x)
+        phi, cut = np.logaddexp(0.0, at.z) + at.c * at.s, ~at.between
+        c = at.c[cut]
+        phi[cut] = np.where(c > 0, at.z[cut], c) + np.log(np.abs(c)) + 1.0
+        paid = 0.5 * self.slack * np.abs(prices).sum()
+        if not self.seen:
+            paid += prices @ (self.spread_of @ (self.w * at.P) - at.rates)
+        return float(self.w @ (phi - self.y * at.z) + 0.5 * self.ridge @ theta**2 - paid)
 
     def certified(self, at: Point) -> float:
-        """Return the certified distance of the value from the saddle value."""
+        """Return the certified distance of the value from the saddle value of that game; infinite where none is.
+
+        As in docs/methods/logloss.md: by chances, ``P' = P - t(x) P (1 - P)`` has the rates that are wanted, for
+        ``t(x)`` linear in the chances, and no row's loss is larger by more than ``-log(1 - |t|)``.
+        """
         below = float((at.gradient**2 / (2.0 * self.ridge)).sum())
-        if not at.prices.size:
-            return below
-        half, over = 0.5 * self.slack, at.rates - at.rate[self.events]
-        room = np.where(over > 0, at.rates, 1.0 - at.rates)
-        moved = np.maximum(np.abs(over) - half, 0.0) / np.maximum(room, 1e-300)
-        cost = self.shares @ -np.log1p(-np.minimum(moved, 1.0 - 1e-16))
-        owed = half * np.abs(at.prices) - at.prices * over
-        return below + max(float(cost + owed.sum()), 0.0)
+        prices, half = self.parts(at.x)[1], 0.5 * self.slack
+        wanted = np.sign(at.over) * np.maximum(np.abs(at.over) - half, 0.0)
+        cost = 0.0
+        if self.seen:
+            moved = np.abs(wanted) / np.maximum(np.where(at.over > 0, at.rates, 1.0 - at.rates), 1e-300)
+            cost = float(self.shares @ -np.log1p(-np.minimum(moved, 1.0 - 1e-16)))
+        elif np.abs(wanted).max() > ROUNDING:
+            chances = (self.per_price * self.shares[None, :]).tocsr()
+            moves = (self.spread_of @ _by_row(chances, self.w * at.P * (1.0 - at.P))).toarray()
+            moved = np.linalg.lstsq(moves, wanted, rcond=1e-12)[0]
+            by_row = np.abs(chances @ moved)
+            if np.abs(moves @ moved - wanted).max() > ROUNDING or by_row.max() >= 1.0:
+                return math.inf
+            cost = float(self.w @ -np.log1p(-by_row))
+        owed = half * np.abs(prices) - prices * at.over
+        return below + max(cost + float(owed.sum()), 0.0)
 
-    def best_prices(self, s: Floats, before: Floats, tau: float) -> tuple[Floats, Floats]:
-        """Return (prices, rates of events) that maximise the game less ``|prices - before|^2 / (2 tau)``."""
-        ends = pairwise(self.starts)
-        cells = [(s[a:b], self.w[a:b]) for a, b in ends]
-        return proximal_prices(cells, self.events, max(self.slack, 0.0), before, tau)
-
-    def sensible(self, at: Point) -> bool:
-        """Tell whether prices are within ten times the size of best ones, which mean scores of the cells bound."""
-        mean = self._per_cell(self.w * at.s) / self.shares
-        for row in self.matrix > 0:
-            ends = float(mean[row].min()), 1.0 - float(mean[row].max())
-            least, most = (np.minimum(self.shares[row] / max(end, 1e-300), 1e300) for end in ends)
-            bound = np.minimum(np.maximum(least, most), min(least.sum(), most.sum()))
-            if (np.abs(at.prices[row]) > 10.0 * bound).any():
-                return False
-        return True
+    def solved(self, at: Point) -> bool:
+        """Tell whether a point is the saddle point, as far as anything shows it."""
+        return at.merit <= SOLVED and self.certified(at) <= CERTIFIED
 
 
-def _factorised(matrix: Floats) -> Solver:
-    """Return what solves systems with a matrix, by the least solution where it is singular."""
-    lu, pivots, _ = lapack.dgetrf(matrix)
-
-    def solution(right: Floats) -> Floats:
-        out, _ = lapack.dgetrs(lu, pivots, right)
-        if not np.isfinite(out).all():
-            out = np.linalg.lstsq(matrix, right, rcond=1e-13)[0]
-        return np.asarray(out)
-
-    return solution
+def _one_each(cells: Cells) -> csr_array:
+    """Return a 1 in the column of each row's cell, or no 1, shape (n, K)."""
+    inside = cells.codes >= 0
+    ends = np.concatenate([[0], np.cumsum(inside)])
+    return csr_array((np.ones(ends[-1]), cells.codes[inside], ends), shape=(inside.size, cells.events.size))
 
 
-def newton(game: Game, at: Point, tolerance: float = TOLERANCE) -> Point:
-    """Return where joint Newton steps lead, as long as they help; near the end one derivative serves several steps.
+def _by_row(matrix: csr_array, each: Floats) -> csr_array:
+    """Return a matrix with its rows times numbers, shape (n,)."""
+    data = matrix.data * np.repeat(each, np.diff(matrix.indptr))
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
-    How far is left to go is told by the step that a derivative makes from a point: unlike the size of the residual it
-    does not hang on the units of the features.
+
+def _powell(game: Game, at: Point) -> Point:
+    """Return where Powell's hybrid method leads, if that is nearer to a root of the residual.
+
+    Its trust region is scaled by the columns of the derivative, so that units of the features do not matter.
     """
-    best = at
-    for _ in range(STEPS):
-        if best.merit <= tolerance:
+    last = at
+
+    def there(x: Floats) -> Point:
+        nonlocal last
+        if not np.array_equal(last.x, x):
+            last = game.at(x.copy())
+        return last
+
+    def residual(x: Floats) -> Floats:
+        return there(x).residual.copy()  # the search writes into what it is given
+
+    def derivative(x: Floats) -> Floats:
+        return game.derivative(there(x))
+
+    # the last steps converge fast: where they are this short, the certificates of most games are below 1e-11
+    settings: dict[str, Any] = {"method": "hybr", "options": {"xtol": 1e-9, "maxfev": POINTS}}
+    found = there(root(residual, at.x, jac=derivative, **settings).x)
+    return found if found.merit < at.merit else at
+
+
+def _round(game: Game, at: Point, tau: float) -> Point:
+    """Return the minimum in ``theta`` of the inner maximum less ``|lambda - lambda_t|^2 / (2 tau)``."""
+    d, before, last = game.X.shape[1], game.parts(at.x)[1], at
+    inside = [np.flatnonzero(game.cells.codes == k) for k in range(game.events.size)]
+
+    def inner(theta: Floats) -> Point:
+        nonlocal last
+        if last is at or not np.array_equal(last.x[:d], theta):
+            z = game.X @ theta if game.given is None else game.X @ theta + game.given
+            s = expit(z)
+            scored = [(s[rows], game.w[rows]) for rows in inside]
+            last = game.at(
+                np.concatenate([theta, *proximal_prices(scored, game.events, game.slack, before, tau)]), z
+            )
+        return last
+
+    def value(theta: Floats) -> tuple[float, Floats]:
+        there = inner(theta)
+        moved = game.parts(there.x)[1] - before
+        return game.value(there) - float(moved @ moved) / (2.0 * tau), there.gradient
+
+    def curvature(theta: Floats) -> Floats:
+        there = inner(theta)
+        priced = (game.parts(there.x)[1] != 0) | (game.slack == 0)
+        whole = game.derivative(replace(there, active=priced), 1.0 / tau)
+        out = whole[:d, :d] - whole[:d, d:] @ np.linalg.pinv(whole[d:, d:]) @ whole[d:, :d]
+        return np.asarray(out + out.T) / 2.0
+
+    end = minimize(value, at.x[:d], jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9})
+    return inner(end.x)
+
+
+def _saddle(game: Game, start: Point) -> Point:
+    """Return the saddle point of a game that sees the cells."""
+    best, at = _powell(game, start), start
+    for k in range(ROUNDS):
+        if game.solved(best):
             break
-        system = game.system(at, 1e-12)
-        step, length = game.step(system, at), 1.0
-        slope, far = game.slope(step), float(step @ step)
-        while length > 0.05:
-            tried = game.moved(at, step, slope, length)
-            after = game.step(system, tried)
-            shrunk = float(after @ after) / far
-            if tried.size < (1.0 - 0.1 * length) * at.size:
-                break
-            length *= 0.5
-        else:
-            break
-        at = tried
-        if length == 1.0 and shrunk < 0.05:
-            at = _again(game, at, system, after, 0.05, tolerance)
-        best = at if at.size < best.size else best
+        at = _powell(game, _round(game, at, 5.0**k))
+        best = at if at.merit < best.merit else best
     return best
 
 
-def _again(game: Game, at: Point, system: Solver, step: Floats, factor: float, tolerance: float) -> Point:
-    """Return where steps by a derivative of another point lead, as long as each is enough shorter than the last."""
-    far = float(step @ step)
-    while at.merit > tolerance:
-        tried = game.moved(at, step, game.slope(step), 1.0)
-        step = game.step(system, tried)
-        far, before = float(step @ step), far
-        if not far < factor * before:
-            return tried if tried.size < at.size else at
-        at = tried
-    return at
-
-
-def _round(game: Game, at: Point, tau: float, tolerance: float) -> Point:
-    """Return the minimum in ``theta`` of the proximal maximum around the point's prices."""
-    before, last = at.prices, at
-
-    def inner(theta: Floats) -> Point:
-        """Return the proximal maximum at coefficients; that of the last ones is kept."""
-        nonlocal last
-        if theta is not last.theta or last is at:
-            z = game.X @ theta + game.given
-            last = game.at(theta, *game.best_prices(expit(z), before, tau), z)
-        return last
-
-    def value(theta: Floats) -> float:
-        there = inner(theta)
-        return game.value(there) - float(((there.prices - before) ** 2).sum()) / (2.0 * tau)
-
-    def direction(theta: Floats) -> tuple[Floats, float]:
-        there = inner(theta)
-        flat = replace(there, residual=np.zeros_like(there.residual), active=there.prices != 0)
-        if game.slack == 0:
-            flat.active[:] = True
-        if float(np.abs(there.gradient).max()) <= tolerance:
-            return np.zeros_like(theta), 0.0
-        step = game.step(game.system(flat, 1.0 / tau), flat)[: theta.size]
-        return step, -0.5 * float(step @ there.gradient)
-
-    end = descend(at.theta, value, direction, tolerance=0.0, rough=1e-12, most=STEPS)  # of a loss of about 1
-    return inner(end.x)
+def _followed(game: Game, start: Point, chances: csr_array) -> Point:
+    """Return the solution by chances, or the one that is nearest to it on the way from the game that sees the cells."""
+    at = best = _powell(game, start)
+    if best.merit <= SOLVED:
+        return best
+    truth, reached, step = _one_each(game.cells), 0.0, 0.5
+    own = game.X, game.y, game.w, game.cells
+    more = game.slack, game.ridge, game.given
+    seen = Game(*own, None, *more)
+    at = _saddle(seen, start)
+    game.steps += seen.steps
+    for _ in range(STAGES):
+        share = min(reached + step, 1.0)
+        part = game if share == 1.0 else Game(*own, ((1.0 - share) * truth + share * chances).tocsr(), *more)
+        tried = _powell(part, part.at(at.x))
+        game.steps += part.steps * (part is not game)
+        if tried.merit <= SOLVED:
+            if share == 1.0:
+                return tried
+            at, reached, step = tried, share, 2.0 * step
+        else:
+            step /= 3.0
+    return min(best, game.at(at.x), key=lambda point: point.merit)
 
 
 def solve(
@@ -390,6 +380,7 @@ def solve(
     cells: Cells,
     weight: Floats | None = None,
     *,
+    chances: Floats | None = None,
     slack: float = 0.0,
     l2: float = 1e-3,
     penalize_intercept: bool = False,
@@ -398,35 +389,25 @@ def solve(
     """Return the saddle point.
 
     ``X``, ``y``: features of shape (n, d) and labels 0/1 of shape (n,). ``cells``: which rows are to get the same rate.
-    ``weight``: row weights, shape (n,); None for equal ones. ``slack``: largest difference between two rates of an
-    event; 1 or more: any. ``l2``: ``C > 0``. ``penalize_intercept``: whether ``C`` is about the intercept too, as in
+    ``weight``: row weights, shape (n,); None for equal ones. ``chances``: of each row to lie in each cell, shape
+    (n, K), where the rule does not see the cells; they may be wrong. ``slack``: largest difference between two rates of
+    an event; 1 or more: any. ``l2``: ``C > 0``. ``penalize_intercept``: whether ``C`` is about the intercept too, as in
     the authors' code. ``start``: a solution of a similar problem.
+
+    With ``chances`` a solution need not exist, and it has not converged where none was found that holds the slack.
     """
-    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
+    full, w = np.column_stack([X, np.ones(y.size)]), shares_of(weight, y.size)
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
-    game = _ordered(np.column_stack([X, np.ones(y.size)]), y, cells, w, slack, ridge)
-    at = _settled(game, _first(game, start), TOLERANCE)
-    if game.certified(at) > CERTIFIED:
-        more = newton(game, at, 1e-3 * TOLERANCE)
-        at = more if more.merit < at.merit else at
-    prices, shares, rates = at.prices, game.shares, at.rates
-    if not prices.size:
-        inside, many = cells.codes >= 0, cells.events.size
-        code, mass = cells.codes[inside], w[inside]
-        score = expit(X[inside] @ at.theta[:-1] + at.theta[-1])
-        prices, shares = np.zeros(many), np.asarray(np.bincount(code, mass, many), dtype=np.float64)
-        rates = np.bincount(code, mass * score, many) / shares
-    return Solution(
-        coef=at.theta[:-1],
-        intercept=float(at.theta[-1]),
-        prices=prices,
-        shares=shares,
-        rates=rates,
-        objective=game.value(at),
-        gap=game.certified(at),
-        steps=game.hessians,
-        converged=at.merit <= 1e3 * TOLERANCE,
-    )
+    by = None if chances is None or slack >= 1.0 else csr_array(chances)
+    game = Game(full, y.astype(float), w, cells, by, min(slack, 1.0), ridge)  # rates differ by no more than 1
+    if start is None:
+        at = _first(game)
+    else:
+        alike = start.prices.size == cells.events.size
+        prices = start.prices if alike else np.zeros(cells.events.size)
+        at = game.placed(np.append(start.coef, start.intercept), prices)
+    at = _saddle(game, at) if by is None else _followed(game, at, by)
+    return replace(_solution(game, at), coef=at.x[: X.shape[1]], intercept=float(at.x[X.shape[1]]))
 
 
 def solve_prices(
@@ -435,6 +416,7 @@ def solve_prices(
     cells: Cells,
     weight: Floats | None = None,
     *,
+    chances: Floats | None = None,
     slack: float = 0.0,
     start: Floats,
 ) -> Solution:
@@ -443,123 +425,51 @@ def solve_prices(
     Its value is the least of all probabilities that hold the slack, given these scores. ``start``: prices near the best
     ones, shape (K,). The others are as for :func:`solve`; ``coef`` is empty and ``intercept`` 0, up to rounding.
     """
-    w = np.full(y.size, 1.0 / y.size) if weight is None else weight / weight.sum()
-    game = _ordered(np.zeros((y.size, 1)), y, cells, w, slack, np.array([FREE]), z)
-    at = _settled(game, newton(game, placed(game, np.zeros(1), start)), TOLERANCE)
+    by = None if chances is None else csr_array(chances)
+    nothing, w = np.zeros((y.size, 1)), shares_of(weight, y.size)
+    game = Game(nothing, y.astype(float), w, cells, by, min(slack, 1.0), np.array([FREE]), z)
+    at = game.placed(np.zeros(1), start)
+    return _solution(game, _saddle(game, at) if by is None else _followed(game, at, by))
+
+
+def _solution(game: Game, at: Point) -> Solution:
+    """Return a point as a solution without coefficients."""
     return Solution(
-        np.zeros(0),
-        0.0,
-        at.prices,
-        game.shares,
-        at.rates,
-        game.value(at),
-        game.certified(at),
-        game.hessians,
-        converged=at.merit <= 1e3 * TOLERANCE,
+        coef=np.zeros(0),
+        intercept=0.0,
+        prices=game.parts(at.x)[1],
+        shares=game.shares,
+        rates=at.rates,
+        objective=game.value(at),
+        gap=game.certified(at),
+        steps=game.steps,
+        converged=at.merit <= SOLVED,
     )
 
 
-def _ordered(
-    full: Floats,
-    y: Floats,
-    cells: Cells,
-    w: Floats,
-    slack: float,
-    ridge: Floats,
-    given: Floats | None = None,
-) -> Game:
-    """Return the game with its rows in the order of their cells; without cells where any rates will do.
-
-    ``full``: the matrix with a column for the intercept; ``given``: what scores begin with, 0 by default.
-    """
-    if slack >= 1.0:  # rates differ by no more than 1
-        cells, slack = Cells(np.full(y.size, -1), np.zeros(0, dtype=np.int64)), 0.0
-    last = np.where(cells.codes < 0, cells.events.size, cells.codes)
-    order = np.argsort(last, kind="stable")
-    starts = np.searchsorted(last[order], np.arange(cells.events.size + 1))
-    own = None if given is None else given[order]
-    return Game(full[order], y[order].astype(float), w[order], starts, cells.events, slack, ridge, own)
-
-
-def _settled(game: Game, at: Point, tolerance: float) -> Point:
-    """Return where rounds of multipliers lead from where Newton steps ended too soon."""
-    if not game.sensible(at):
-        at = placed(game, at.theta, np.zeros_like(at.prices))
-    best, tau = at, 1.0
-    for _ in range(ROUNDS):
-        if at.merit <= tolerance:
-            break
-        after = _round(game, at, tau, tolerance)
-        at = newton(game, after, tolerance)
-        at = at if at.size <= after.size and game.sensible(at) else after
-        best = at if at.merit < best.merit else best
-        tau *= 5.0
-    return best
-
-
-def _first(game: Game, start: Solution | None) -> Point:
-    """Return where Newton steps lead from a solution, from a part of the rows if there are many, or from none."""
-    n, many = game.X.shape
-    if start is not None:
-        alike = start.prices.size == game.shares.size
-        prices = start.prices if alike else np.zeros(game.shares.size)
-        return newton(game, placed(game, np.append(start.coef, start.intercept), prices))
-    theta = np.zeros(many)
-    mean = float(np.clip(game.w @ game.y, 1e-12, 1 - 1e-12))
-    theta[-1] = math.log(mean / (1.0 - mean))
-    if n < 3000 * SAMPLED or n < 20 * SAMPLED * many:
-        return _cold(game, theta)
-    return newton(game, _sampled(game, placed(game, theta, np.zeros(game.shares.size))))
-
-
-def placed(game: Game, theta: Floats, prices: Floats) -> Point:
-    """Return the game at coefficients and prices, with the mean rate of each event's cells."""
-    at = game.at(theta, prices, np.zeros(len(game.matrix)))
-    mass = game.matrix * game.shares
-    return game.at(theta, prices, mass @ at.rates / mass.sum(axis=1), at.z) if prices.size else at
-
-
-def _cold(game: Game, theta: Floats, tolerance: float = TOLERANCE) -> Point:
-    """Return where Newton steps lead without prices to begin with, and if that is nowhere, from a round of multipliers.
-
-    Without prices no score is capped, and the joint step may give small cells prices without measure. A step of plain
-    regression and the best prices near none are a better start there.
-    """
-    none = placed(game, theta, np.zeros(game.shares.size))
-    at = newton(game, none, tolerance)
-    if at.merit <= max(tolerance, 1e-3 * none.merit) or not at.prices.size:
-        return at
-    flat = replace(none, residual=np.zeros_like(none.rates), active=np.zeros(none.rates.size, dtype=bool))
-    step = game.step(game.system(flat, 0.0), flat)
-    z = none.z + game.slope(step)
-    prices, rate = game.best_prices(_sigmoid(z), none.prices, 1.0)
-    other = newton(game, game.at(theta + step[: theta.size], prices, rate, z), tolerance)
-    return other if other.size < at.size or not game.sensible(at) else at
-
-
-def _sampled(game: Game, at: Point) -> Point:
-    """Return where a part of the rows leads, and the steps by its derivative.
+def _first(game: Game) -> Point:
+    """Return the saddle point of a part of the rows if there are many, or the game without coefficients or prices.
 
     A row is drawn with a chance in proportion to its squared length and weight, or to what small cells need, and
     counts for so many. Rows of rare categories, which are long where columns are of like spread, are all there:
-    without them their coefficients would begin far off, where the logistic curve is flat and Newton steps overshoot.
+    without them their coefficients would begin far off, where the logistic curve is flat.
     """
-    length = game.w * np.einsum("ij,ij->i", game.X, game.X)
-    small = game.rows_of(SAMPLED * LEAST / np.maximum(game.sizes, 1.0))
+    n, d = game.X.shape
+    mean = float(np.clip(game.w @ game.y, 1e-12, 1.0 - 1e-12))
+    theta, free = np.append(np.zeros(d - 1), math.log(mean / (1.0 - mean))), np.zeros(game.events.size)
+    if n < 3000 * SAMPLED or n < 20 * SAMPLED * d:
+        return game.placed(theta, free)
+    length, codes = game.w * np.einsum("ij,ij->i", game.X, game.X), game.cells.codes
+    small = np.append(SAMPLED * LEAST / np.bincount(codes[codes >= 0], minlength=free.size), 0.0)[codes]
     chance = np.clip(np.maximum(length / length.mean(), small), 1.0, SAMPLED) / SAMPLED
     rows = np.flatnonzero(np.diff(np.floor(np.cumsum(chance) + 1e-9), prepend=0.0))
-    starts = np.searchsorted(rows, game.starts)
-    w = game.w[rows] / chance[rows]
-    if not all(w[a:b].any() for a, b in pairwise(starts)):
-        return at
-    own = game.events, game.slack, game.ridge, game.given[rows]
-    part = Game(game.X[rows], game.y[rows], w / w.sum(), starts, *own)
-    settled = _settled(part, _cold(part, at.theta, 1e-5), 1e-5)
-    game.hessians += part.hessians
-    if not settled.merit < 1e-3:
-        return at
-    at, system = placed(game, settled.theta, settled.prices), part.system(settled, 1e-12)
-    return _again(game, at, system, game.step(system, at), 0.4, TOLERANCE)
+    w, cells = game.w[rows] / chance[rows], Cells(codes[rows], game.events)
+    if not np.bincount(cells.codes[cells.codes >= 0], w[cells.codes >= 0], free.size).all():
+        return game.placed(theta, free)
+    part = Game(game.X[rows], game.y[rows], w / w.sum(), cells, None, game.slack, game.ridge)
+    found = _saddle(part, part.placed(theta, free))
+    game.steps += part.steps
+    return game.placed(*part.parts(found.x)[:2])
 
 
 def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Floats, Floats]:

@@ -205,7 +205,7 @@ def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
     """Its bound lies the whole certified distance below its value, and below the optimum."""
     table = table_of(frame())
     best = fit(LogLoss(), table).trace.objective
-    monkeypatch.setattr("fairfix.optim.robust_log_loss.STEPS", 1)
+    monkeypatch.setattr("fairfix.optim.robust_log_loss.POINTS", 5)
     monkeypatch.setattr("fairfix.optim.robust_log_loss.ROUNDS", 0)
     with pytest.warns(ConvergenceWarning):
         trace = fit(LogLoss(), table).trace
