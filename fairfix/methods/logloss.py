@@ -317,21 +317,21 @@ class Game:
         self, l2: float, slack: float, rows: Ints | slice = slice(None), start: Solution | None = None
     ) -> Solution:
         """Return the saddle point on some rows."""
-        penalised, chances = self.method.setting("intercept") == "penalised", None
+        penalised, cell_chances = self.method.setting("intercept") == "penalised", None
         if slack < 1.0:  # rates differ by no more than 1
-            chances = self.cell_chances(self.design.matrix, rows)
-        if chances is not None and start is None:
+            cell_chances = self.cell_chances(self.design.matrix, rows)
+        if cell_chances is not None and start is None:
             start = self.solve(l2, math.inf, rows)
         settings: dict[str, Any] = {"slack": slack, "l2": l2, "penalize_intercept": penalised, "start": start}
-        return solve(*self._rows(rows), chances=chances, **settings)
+        return solve(*self._rows(rows), cell_chances=cell_chances, **settings)
 
     def settled(self, best: Solution) -> Solution:
         """Return a solution with prices by what the finished rule sees of the rows, its coefficients as they are."""
         z = self.design.shipped @ best.coef + best.intercept
         _, y, cells, weight = self._rows(slice(None))
-        chances = self.cell_chances(self.design.shipped, slice(None))
+        cell_chances = self.cell_chances(self.design.shipped, slice(None))
         priced = solve_prices(
-            z, y, cells, weight, chances=chances, slack=self.method.slack, start=best.prices
+            z, y, cells, weight, cell_chances=cell_chances, slack=self.method.slack, start=best.prices
         )
         return replace(
             priced,

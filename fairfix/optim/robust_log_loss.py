@@ -146,7 +146,7 @@ class Point:
 
 
 class Game:
-    """Rows with all that does not change: ``chances`` and ``recorded`` have shape (n, K)."""
+    """Rows with all that does not change; ``cell_chances`` has shape (n, K), None where the rule sees the cells."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Game:
         y: Floats,
         w: Floats,
         cells: Cells,
-        chances: Floats | None,
+        cell_chances: Floats | None,
         slack: float,
         ridge: Floats,
         given: Floats | None = None,
@@ -164,8 +164,8 @@ class Game:
         recorded = _one_each(cells)
         self.shares = np.asarray(recorded.T @ w)
         self.counted = recorded.multiply(1.0 / self.shares[None, :]).tocsr()
-        self.seen = chances is None
-        self.per_price = self.counted if chances is None else chances / self.shares
+        self.seen = cell_chances is None
+        self.per_price = self.counted if cell_chances is None else cell_chances / self.shares
         self.rates_of, self.spread_of = self.counted.T, self.per_price.T
         self.matrix = (np.arange(self.events.max(initial=-1) + 1)[:, None] == self.events).astype(float)
         self.ends = np.cumsum([X.shape[1], self.events.size])
@@ -258,10 +258,10 @@ class Game:
             moved = np.abs(wanted) / np.maximum(np.where(at.over > 0, at.rates, 1.0 - at.rates), 1e-300)
             cost = float(self.shares @ -np.log1p(-np.minimum(moved, 1.0 - 1e-16)))
         elif np.abs(wanted).max() > ROUNDING:
-            chances = self.per_price * self.shares
-            moves = self.spread_of @ (chances * (self.w * at.P * (1.0 - at.P))[:, None])
+            cell_chances = self.per_price * self.shares
+            moves = self.spread_of @ (cell_chances * (self.w * at.P * (1.0 - at.P))[:, None])
             moved = np.linalg.lstsq(moves, wanted, rcond=1e-12)[0]
-            by_row = np.abs(chances @ moved)
+            by_row = np.abs(cell_chances @ moved)
             if np.abs(moves @ moved - wanted).max() > ROUNDING or by_row.max() >= 1.0:
                 return math.inf
             cost = float(self.w @ -np.log1p(-by_row))
@@ -301,8 +301,8 @@ def _powell(game: Game, at: Point) -> Point:
 
     # the last steps converge fast: where they are this short, the certificates of most games are below 1e-11
     settings: dict[str, Any] = {"method": "hybr", "options": {"xtol": 1e-9, "maxfev": POINTS}}
-    found = there(root(residual, at.x, jac=derivative, **settings).x)
-    return found if found.merit < at.merit else at
+    end = there(root(residual, at.x, jac=derivative, **settings).x)
+    return end if end.merit < at.merit else at
 
 
 def _round(game: Game, at: Point, tau: float) -> Point:
@@ -365,7 +365,7 @@ def _drifted(game: Game, start: Point) -> Point:
     return _powell(game, at)
 
 
-def _followed(game: Game, start: Point, chances: Floats) -> Point:
+def _followed(game: Game, start: Point, cell_chances: Floats) -> Point:
     """Return the solution by chances, or the one that is nearest to it on the way from the game that sees the cells."""
     best = start
     for search in (_powell, _drifted):
@@ -380,7 +380,7 @@ def _followed(game: Game, start: Point, chances: Floats) -> Point:
     game.steps += seen.steps
     for _ in range(STAGES):
         share = min(reached + step, 1.0)
-        part = game if share == 1.0 else Game(*own, (1.0 - share) * truth + share * chances, *more)
+        part = game if share == 1.0 else Game(*own, (1.0 - share) * truth + share * cell_chances, *more)
         tried = _powell(part, part.at(at.x))
         game.steps += part.steps * (part is not game)
         if tried.merit <= SOLVED:
@@ -398,7 +398,7 @@ def solve(
     cells: Cells,
     weight: Floats | None = None,
     *,
-    chances: Floats | None = None,
+    cell_chances: Floats | None = None,
     slack: float = 0.0,
     l2: float = 1e-3,
     penalize_intercept: bool = False,
@@ -407,16 +407,16 @@ def solve(
     """Return the saddle point.
 
     ``X``, ``y``: features of shape (n, d) and labels 0/1 of shape (n,). ``cells``: which rows are to get the same rate.
-    ``weight``: row weights, shape (n,); None for equal ones. ``chances``: of each row to lie in each cell, shape
+    ``weight``: row weights, shape (n,); None for equal ones. ``cell_chances``: of each row to lie in each cell, shape
     (n, K), where the rule does not see the cells; they may be wrong. ``slack``: largest difference between two rates of
     an event; 1 or more: any. ``l2``: ``C > 0``. ``penalize_intercept``: whether ``C`` is about the intercept too, as in
     the authors' code. ``start``: a solution of a similar problem.
 
-    With ``chances`` a solution need not exist, and it has not converged where none was found that holds the slack.
+    With ``cell_chances`` a solution need not exist, and it has not converged where none was found that holds the slack.
     """
     full, w = np.column_stack([X, np.ones(y.size)]), shares_of(weight, y.size)
     ridge = np.append(np.full(X.shape[1], l2), l2 if penalize_intercept else FREE)
-    by = None if slack >= 1.0 else chances
+    by = None if slack >= 1.0 else cell_chances
     game = Game(full, y.astype(float), w, cells, by, min(slack, 1.0), ridge)  # rates differ by no more than 1
     if start is None:
         at = _first(game)
@@ -434,7 +434,7 @@ def solve_prices(
     cells: Cells,
     weight: Floats | None = None,
     *,
-    chances: Floats | None = None,
+    cell_chances: Floats | None = None,
     slack: float = 0.0,
     start: Floats,
 ) -> Solution:
@@ -444,9 +444,9 @@ def solve_prices(
     ones, shape (K,). The others are as for :func:`solve`; ``coef`` is empty and ``intercept`` 0, up to rounding.
     """
     nothing, w = np.zeros((y.size, 1)), shares_of(weight, y.size)
-    game = Game(nothing, y.astype(float), w, cells, chances, min(slack, 1.0), np.array([FREE]), z)
+    game = Game(nothing, y.astype(float), w, cells, cell_chances, min(slack, 1.0), np.array([FREE]), z)
     at = game.placed(np.zeros(1), start)
-    return _solution(game, _saddle(game, at) if chances is None else _followed(game, at, chances))
+    return _solution(game, _saddle(game, at) if cell_chances is None else _followed(game, at, cell_chances))
 
 
 def _solution(game: Game, at: Point) -> Solution:
@@ -484,9 +484,9 @@ def _first(game: Game) -> Point:
     if not np.bincount(cells.codes[cells.codes >= 0], w[cells.codes >= 0], free.size).all():
         return game.placed(theta, free)
     part = Game(game.X[rows], game.y[rows], w / w.sum(), cells, None, game.slack, game.ridge)
-    found = _saddle(part, part.placed(theta, free))
+    end = _saddle(part, part.placed(theta, free))
     game.steps += part.steps
-    return game.placed(*part.parts(found.x)[:2])
+    return game.placed(*part.parts(end.x)[:2])
 
 
 def marginal(score: Floats, price_of_0: Floats, price_of_1: Floats) -> tuple[Floats, Floats]:

@@ -347,7 +347,7 @@ def test_what_is_the_same_data_has_the_same_solution(constraint: str, chances: b
         few = Cells(cells.codes[rows], cells.events)
         l2 = 0.01 * unit**2
         begin = solve(unit * X[rows], y[rows], few, weight, slack=math.inf, l2=l2)
-        return solve(unit * X[rows], y[rows], few, weight, chances=own, slack=0.02, l2=l2, start=begin)
+        return solve(unit * X[rows], y[rows], few, weight, cell_chances=own, slack=0.02, l2=l2, start=begin)
 
     one, every = solved(np.arange(y.size)), np.arange(y.size)
     assert one.converged
@@ -460,7 +460,7 @@ def test_certain_chances_lead_where_known_cells_lead(constraint: str, slack: flo
     """Chances of 0 and 1 are the game in which the cell is seen: the same optimum."""
     X, y, _, cells = data(1, 400, 3, 3, constraint)
     seen = solve(X, y, cells, slack=slack, l2=0.01)
-    found = solve(X, y, cells, chances=guesses(X, cells, 0, 1.0), slack=slack, l2=0.01)
+    found = solve(X, y, cells, cell_chances=guesses(X, cells, 0, 1.0), slack=slack, l2=0.01)
 
     assert found.objective == pytest.approx(seen.objective, abs=1e-9)
     np.testing.assert_allclose(found.prices, seen.prices, atol=1e-6)
@@ -473,7 +473,7 @@ def test_recorded_rates_hold_and_the_game_corrected_by_them_is_solved(constraint
     """A conic solver of the game whose rates are those by chances less what they differ finds the same value."""
     X, y, _, cells = data(9, 60, 2, 2, constraint)
     chances = guesses(X, cells, 1, 0.8)
-    found = solve(X, y, cells, chances=chances, slack=slack, l2=0.05)
+    found = solve(X, y, cells, cell_chances=chances, slack=slack, l2=0.05)
     P, w = rule(found, X, chances), 1 / y.size
     recorded = np.array([P[cells.codes == k].mean() for k in range(cells.events.size)])
     by_chances = w * P @ chances / found.shares
@@ -526,7 +526,7 @@ def test_chances_that_tell_something_are_solved(
 ) -> None:
     """Two or three groups by chances that are half the truth: within the slack, with a certificate."""
     X, y, _, cells = data(seed, 300, 4, groups, constraint)
-    found = solve(X, y, cells, chances=guesses(X, cells, seed, 0.5), slack=slack, l2=0.01)
+    found = solve(X, y, cells, cell_chances=guesses(X, cells, seed, 0.5), slack=slack, l2=0.01)
 
     assert found.converged
     assert found.gap < 1e-8
@@ -539,7 +539,7 @@ def test_where_the_search_fails_the_solution_is_followed_from_the_cells_that_are
     """A first search that ends at once leads to the same solution."""
     X, y, _, cells = data(1, 300, 3, 3, "odds")
     chances, search, calls = guesses(X, cells, 0, 0.6), game._powell, []
-    whole = solve(X, y, cells, chances=chances, l2=0.01)
+    whole = solve(X, y, cells, cell_chances=chances, l2=0.01)
 
     def failing(own: game.Game, at: game.Point) -> game.Point:
         calls.append(own.seen)
@@ -548,7 +548,7 @@ def test_where_the_search_fails_the_solution_is_followed_from_the_cells_that_are
     start = solve(X, y, cells, slack=math.inf, l2=0.01)
     monkeypatch.setattr(game, "_powell", failing)
     monkeypatch.setattr(game, "_drifted", lambda own, at: at)
-    found = solve(X, y, cells, chances=chances, l2=0.01, start=start)
+    found = solve(X, y, cells, cell_chances=chances, l2=0.01, start=start)
 
     assert len(calls) > 2
     assert found.converged
@@ -559,7 +559,7 @@ def test_where_chances_tell_nothing_nothing_is_claimed() -> None:
     """Chances that are the same for all rows make no price move one group alone: not converged, and no certificate."""
     X, y, g, cells = data(0, 300, 2, 2, "parity")
     same = np.tile(np.bincount(g) / g.size, (g.size, 1))
-    found = solve(X, y, cells, chances=same, slack=0.0, l2=0.01)
+    found = solve(X, y, cells, cell_chances=same, slack=0.0, l2=0.01)
 
     assert not found.converged
     assert spread(found, cells) > 0.01
