@@ -10,7 +10,7 @@ N4    noise depends on nothing but the true group (and the label)       :mod:`fa
 
 Bounds run over all tables that may hold. N4 is an estimate, and the true value is also one that the table allows: an
 estimate beyond those bounds is moved to the nearest end, and said to be; if in nearly all draws it lies beyond, N4 is
-refuted. Under N3 each draw costs linear programs, so there are few.
+refuted. Under N3 limits come from the multipliers of few programs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ import numpy as np
 from fairfix.errors import DataError
 from fairfix.noisy.bounds import Pair, table_bounds, tv_bounds, widest
 from fairfix.noisy.comparisons import RateBounds, quantile
-from fairfix.noisy.drawn import DrawnBounds, DrawnEnds
+from fairfix.noisy.drawn import Draws
 from fairfix.noisy.evidence import TOLERANCE, Evidence
 from fairfix.noisy.imagined import LOWER, UPPER, level_with_row, with_ends
 from fairfix.noisy.inversion import standard_error
 from fairfix.noisy.levels import ball_bounds, level_bounds
 from fairfix.noisy.rates import LABELS, Floats, Ratio
-
-FEW_REPLICATES = 40
-"""Draws for which linear programs are solved."""
 
 SHARES_OPEN = "P(noisy | true) does not give the sizes of the true groups"
 NO_TABLE = "no table was given (`noise=FILE`)"
@@ -214,21 +211,16 @@ class N3(Assumption):
                 f"the data refute that noise depends on outcomes by at most {eps:g}: the smallest eps they allow is "
                 f"{evidence.curve.least:.4f}"
             )
-        rates = {name: evidence.curve.at(name, eps) for name in evidence.data.metrics}
-        few = min(FEW_REPLICATES, evidence.replicates)
-        if not few:
+        metrics = evidence.data.metrics
+        rates = {name: evidence.curve.at(name, eps) for name in metrics}
+        if not evidence.replicates:
             return RateBounds(rates, {}, self.alpha)
-        entries = None if evidence.entries_drawn is None else evidence.entries_drawn[:few]
-        drawn = evidence.drawn[:few]
-        tables = evidence.noise.recording(evidence.masses_drawn[:few], entries)
+        tables = evidence.noise.recording(evidence.masses_drawn, evidence.entries_drawn)
         assert tables is not None  # as those of the data
-        draws = DrawnEnds(drawn, tables, evidence.data.metrics, eps, evidence.imagined[:few])
-        if draws.refuted:
-            self.notes.append(
-                f"N3: eps = {eps:g} is refuted in {draws.refuted} of {few} resamples, which are left out; this "
-                "is little more than sampling error alone causes"
-            )
-        return DrawnBounds(rates, draws, self.alpha)
+        data = evidence.data.cells, evidence.curve.table
+        draws = Draws(data, evidence.drawn, tables, evidence.imagined, max(eps, evidence.curve.room))
+        ends = draws.ends(metrics, self.alpha / 2)
+        return RateBounds(rates, ends, self.alpha)
 
     def points(self, bounds: RateBounds) -> Mapping[str, Floats]:
         """Return the rates under N4, where they are identified, inside the bounds."""

@@ -6,7 +6,7 @@ accepted with probability ``F_k(b)``.
 * under :class:`Identified` (N4) ``M_j(b, y) = sum_k A_jk n_k(b, y)`` with ``A`` the left inverse of ``T'``, and ``TPR_j
   = sum_k T_jk sum_b F_k(b) M_j(b, 1) / P_j``, give or take z standard errors
 * under :class:`Independent` (N4 of probabilities of membership) each row counts in each group by its probability
-* under :class:`Sensitive` (N3) they are linear programs over :mod:`fairfix.noisy.polytope` with cells (bin, label)
+* under :class:`Sensitive` (N3) they are programs over :mod:`fairfix.noisy.uncertainty_set` with cells (bin, label)
 * under :class:`Certified` (N2), :class:`Soft` (N1) and :class:`Radii` (N0) those of :mod:`fairfix.noisy.levels`
 
 The standard error under N4 (table taken as known) is a norm of a linear function of ``F``, with ``f_j(b) = sum_k T_jk
@@ -26,17 +26,17 @@ import numpy.typing as npt
 from fairfix.noisy.bounds import Pair
 from fairfix.noisy.inversion import left_inverse
 from fairfix.noisy.levels import ball_bounds, level_bounds
-from fairfix.noisy.polytope import (
-    Polytope,
+from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
+from fairfix.noisy.transports import MATCH
+from fairfix.noisy.uncertainty_set import (
     Range,
     Refuted,
+    UncertaintySet,
     is_empty,
     joint_masses,
     ratio_ends,
     smallest_eps,
 )
-from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity
-from fairfix.noisy.transports import MATCH
 
 PRECISION = 1e-3
 """Of the bisection for a breakdown point."""
@@ -284,8 +284,8 @@ def looked_at(n: Floats, table: Floats | Range, parity: Parity) -> list[tuple[Fl
     return [(p.mass, p.table) for p in parts_of(n, table, rate, 0.0)]
 
 
-def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, int]:
-    """Return the polytope of a group's worst case and the group's number in it.
+def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[UncertaintySet, int]:
+    """Return the uncertainty set of a group's worst case and the group's number in it.
 
     Where eps says nothing, what a group leaves can be shared among the others: they are one.
     """
@@ -295,8 +295,8 @@ def space_of(parts: Sequence[Part], eps: float, group: int) -> tuple[Polytope, i
 
 def _fraction(
     parts: Sequence[Part], eps: float, group: int, accept: Floats
-) -> tuple[Polytope, Floats, Floats]:
-    """Return the polytope of a group's rate, its numerator and its denominator."""
+) -> tuple[UncertaintySet, Floats, Floats]:
+    """Return the uncertainty set of a group's rate, its numerator and its denominator."""
     space, own = space_of(parts, eps, group)
     top = space.placed(own, [p.worth(accept) for p in parts])
     return space, top, space.placed(own, [p.relevant for p in parts])

@@ -1,7 +1,7 @@
 """Rates of true groups if noise depends on outcomes by at most eps (N3), as a function of eps, and breakdown points.
 
-Each end of a rate's range is a linear program over the joint masses of :mod:`fairfix.noisy.polytope`; from eps = 1 on
-there is a closed form. A table by label leaves the masses of each label to themselves, and a true group has as many
+Each end of a rate's range is a linear program over :mod:`fairfix.noisy.uncertainty_set`; from eps = 1 on there is
+a closed form. A table by label leaves the masses of each label to themselves, and a true group has as many
 rows of a label as the table says: what is open is the share of them that is decided for, and every rate rises or falls
 with each of the two shares. So an end is that of one or two shares, and the rates of a group need eight programs of
 half the size. Bounds become wider with eps, so those at a smaller and at a larger eps enclose those between.
@@ -22,9 +22,9 @@ from fairfix.noisy.bounds import Pair, require_fit, table_bounds
 from fairfix.noisy.comparisons import compared, ends_of, pairs
 from fairfix.noisy.imagined import LOWER, UPPER, with_row
 from fairfix.noisy.inversion import invert
-from fairfix.noisy.polytope import joint_masses, ratio_ends, smallest_eps
 from fairfix.noisy.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio
 from fairfix.noisy.recorded import Recorded
+from fairfix.noisy.uncertainty_set import joint_masses, ratio_ends, smallest_eps
 
 CURVE = (0.01, 0.02, 0.05, 0.1)
 """Values of eps at which the sensitivity curve is told; 0 would be N4, which has to be asked for."""
@@ -125,57 +125,42 @@ def _ends_by_label(
     parts: Sequence[tuple[Floats, Floats]], eps: float, ends: Sequence[End], *, at_least: bool
 ) -> Floats:
     """Return ends of rates, of the masses and the table of each label; see :func:`sensitivity_ends`."""
+    rows = np.array([table.sum(1) for _, table in parts])
+    wanted: dict[tuple[int, int, float], None] = {}
+    for end in ends:
+        about = [label for label, own in enumerate(CELLS_OF_LABEL) if np.array(end.ratio.rows)[own].any()]
+        signs = (1.0, -1.0) if len(about) == 2 else (sides_of(end.ratio, end.sign)[about[0]],)
+        wanted |= dict.fromkeys((y, end.group, s) for y in about for s in signs if rows[y, end.group] > 0)
     shares: dict[tuple[int, int, float], float] = {}
-
-    def learn(wanted: set[tuple[int, int, float]]) -> None:
-        """Solve for ends of shares decided for: of a label, a group, and a side (1: the lowest)."""
-        for label, part in enumerate(parts):
-            own = sorted({one for one in wanted if one[0] == label} - shares.keys())
-            if not own:
-                continue
+    for label, part in enumerate(parts):
+        if own := [one for one in wanted if one[0] == label]:
             space = joint_masses([part], eps, at_least=at_least)
             programs = [
                 (space.placed(group, [[1.0, 0.0]]), space.placed(group, [[1.0, 1.0]]), sign)
                 for _, group, sign in own
             ]
             shares.update(zip(own, ratio_ends(space, programs).tolist(), strict=True))
+    if any(map(math.isnan, shares.values())):
+        return np.full(len(ends), np.nan)  # refuted
 
     def rate(end: End, sides: Sequence[float]) -> float:
-        """Return the rate where each label's share is at a side."""
+        """Return the rate where each label's share is at a side; the solver's 1e-12 is no row decided for."""
         cells = np.zeros(4)
-        for label, ((_, table), side) in enumerate(zip(parts, sides, strict=True)):
-            rows = float(table[end.group].sum())
-            share = shares[label, end.group, side] if rows > 0 else 0.0
-            share = round(share, 9)  # the solver's 1e-12 is no row decided for
-            cells[CELLS_OF_LABEL[label]] = rows * share, rows * (1.0 - share)
+        for label, side in enumerate(sides):
+            share = round(shares.get((label, end.group, side), 0.0), 9)
+            cells[CELLS_OF_LABEL[label]] = rows[label, end.group] * np.array([share, 1.0 - share])
         return math.inf if np.isinf(cells).any() else float(end.ratio.of(cells))
 
-    sides = [sides_of(end.ratio, end.sign) for end in ends]
-    learn(
-        {(label, end.group, s) for end, own in zip(ends, sides, strict=True) for label, s in enumerate(own)}
-    )
-    if any(
-        math.isnan(share) and parts[label][1][group].sum() > 0 for (label, group, _), share in shares.items()
-    ):
-        return np.full(len(ends), np.nan)  # refuted
-    out = np.array([rate(end, own) for end, own in zip(ends, sides, strict=True)])
-    # nobody is in the denominator there: of the rates beside it, which are the only ones, the end
-    bare = {
-        i: [(-sides[i][0], sides[i][1]), (sides[i][0], -sides[i][1])]
-        for i in np.flatnonzero(np.isnan(out)).tolist()
-    }
-    learn(
-        {
-            (label, ends[i].group, s)
-            for i, beside in bare.items()
-            for own in beside
-            for label, s in enumerate(own)
-        }
-    )
-    for i, beside in bare.items():
-        rates = [one for own in beside if not math.isnan(one := rate(ends[i], own))]
-        out[i] = (min if ends[i].sign > 0 else max)(rates, default=math.nan)
-    return out
+    out = []
+    for end in ends:
+        first, second = sides_of(end.ratio, end.sign)
+        found = rate(end, (first, second))
+        if math.isnan(found):  # nobody is in the denominator there: the rates beside it are the only ones
+            beside = rate(end, (-first, second)), rate(end, (first, -second))
+            worst = min if end.sign > 0 else max
+            found = worst((one for one in beside if not math.isnan(one)), default=math.nan)
+        out.append(found)
+    return np.array(out)
 
 
 def sides_of(ratio: Ratio, sign: float) -> tuple[float, float]:
@@ -258,6 +243,11 @@ class EpsCurve:
         """The eps that a report shows."""
         return CURVE if self.table.shape[-2] * self.table.shape[-1] <= MANY else ()
 
+    @property
+    def room(self) -> float:
+        """The least eps of which programs are solved: to the solver less is all but empty, or empty."""
+        return self.least + ROOM if self.least > 0 else 0.0
+
     def at(self, metric: str, eps: float) -> Pair:
         """Return the bounds of a rate; NaN where the data refute that eps."""
         if eps not in self._bounds:
@@ -273,8 +263,7 @@ class EpsCurve:
             with suppress(ValueError):  # it can be inverted, and nothing is left open
                 masses = invert(self.data.cells, self.table, by_label=self.table.ndim == 3).masses
                 return {name: (ratio.of(masses), ratio.of(masses)) for name, ratio in ratios.items()}
-        room = self.least + ROOM if self.least > 0 else 0.0  # to the solver less is all but empty, or empty
-        return sensitivity_bounds(self.data.cells, self.table, ratios, max(eps, room))
+        return sensitivity_bounds(self.data.cells, self.table, ratios, max(eps, self.room))
 
     def _ends(self, metrics: Sequence[str], eps: float) -> Floats:
         """Return all ends, shape (rates, 2, J)."""

@@ -58,8 +58,8 @@ from fairfix.noisy.binned import (
     space_of,
 )
 from fairfix.noisy.bounds import widest
-from fairfix.noisy.polytope import IMPOSSIBLE, Range, Refuted, is_empty, joint_masses, smallest_eps
 from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
+from fairfix.noisy.uncertainty_set import IMPOSSIBLE, Range, Refuted, is_empty, joint_masses, smallest_eps
 
 ROUNDS = 40
 """Most rounds of tangents."""

@@ -28,8 +28,8 @@ from fairfix.models.scorers import ScoreCurves
 from fairfix.noisy.binned import Radii, Sensitive, Soft, breakdown_of, rate_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.polytope import largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS
+from fairfix.noisy.uncertainty_set import largest_radii
 from fairfix.tasks.fitting import repair_table
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

@@ -2,7 +2,7 @@
 
 The masses ``q_jk(c)`` satisfy ``q >= 0``, ``sum_j q_jk(c) = m_k(c)``, ``sum_c q_jk(c) = C_jk`` and, with ``T_jk = C_jk
 / sum_k C_jk``, ``|q_jk(c) - T_jk Q_j(c)| <= eps Q_j(c)`` where ``Q_j(c) = sum_k q_jk(c)``. Totals are no variables of
-their own, as they are in :mod:`fairfix.noisy.polytope`.
+their own, as they are in :mod:`fairfix.noisy.uncertainty_set`.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from fairfix.noisy import polytope
+from fairfix.noisy import uncertainty_set
 from fairfix.noisy.bounds import (
     conditional_radius,
     table_bounds,
@@ -626,7 +626,7 @@ def test_many_ends_in_several_calls_are_as_one_by_one_and_undefined_ones_spoil_n
     q[2] = 0.0
     m, C = q.sum(0), q.sum(-1)
     ends = [End(r, j, sign) for r in RATIOS.values() for j in range(3) for sign in (1.0, -1.0)]
-    assert len(ends) * 3 * 3 * 4 > 2 * polytope.WIDE
+    assert len(ends) * 3 * 3 * 4 > 2 * uncertainty_set.WIDE
     eps = least_eps(m, C) + 0.05
     found = sensitivity_ends(m, C, eps, ends)
     for end, value in zip(ends, found, strict=True):
@@ -645,14 +645,14 @@ def test_where_the_solver_gives_up_the_end_is_that_of_any_noise(monkeypatch):
     rng = np.random.default_rng(5)
     q = rng.dirichlet(np.full(24, 1.0)).reshape(2, 3, 4)
     m, C = q.sum(0), q.sum(-1)
-    solve = polytope.milp
+    solve = uncertainty_set.milp
 
     def gives_up(*given, **more):
         found = solve(*given, **more)
         found.status = 4
         return found
 
-    monkeypatch.setattr(polytope, "milp", gives_up)
+    monkeypatch.setattr(uncertainty_set, "milp", gives_up)
     lo, hi = sensitive(m, C, TPR, least_eps(m, C) + 0.05)
     np.testing.assert_allclose((lo, hi), table_bounds(m, C, TPR), atol=1e-12)
 

@@ -9,10 +9,10 @@ import pytest
 from fairfix.methods.robust.survey import range_of
 from fairfix.noisy.binned import Certified, Identified, Sensitive, Soft, rate_bounds
 from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.polytope import Range, entry_ends, largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS, cells_of
 from fairfix.noisy.thresholds import solve_noisy
 from fairfix.noisy.training import Within
+from fairfix.noisy.uncertainty_set import Range, entry_ends, largest_radii
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fairfix.noisy.binned import Certified, Identified, Sensitive, Soft, rate_bounds
 from fairfix.noisy.bounds import table_bounds, vacuous
-from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import GAP, solve_noisy
+from fairfix.noisy.uncertainty_set import Refuted
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from tests.strategies import examples

@@ -27,8 +27,8 @@ from fairfix.noisy.binned import (
 from fairfix.noisy.bounds import Pair, vacuous
 from fairfix.noisy.description import Noise
 from fairfix.noisy.levels import ball_bounds
-from fairfix.noisy.polytope import Range
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
+from fairfix.noisy.uncertainty_set import Range
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust

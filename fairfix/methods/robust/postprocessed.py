@@ -27,8 +27,8 @@ from fairfix.models.scorers import ScoreCurves, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
 from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive
 from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.polytope import Refuted
 from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
+from fairfix.noisy.uncertainty_set import Refuted
 from fairfix.optim.piecewise import Piecewise
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from fairfix.noisy.balls import Balls, balls_for, balls_of, recorded_in
 from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive, Soft
 from fairfix.noisy.description import Noise
 from fairfix.noisy.membership import merged
-from fairfix.noisy.polytope import Range, entry_ends, largest_radii
 from fairfix.noisy.rates import DEMANDS, LABELS, Parity, cells_of
 from fairfix.noisy.training import Adversary, Either, Near, Within
+from fairfix.noisy.uncertainty_set import Range, entry_ends, largest_radii
 
 SAME = 1e-9
 """Difference of joint masses below which tables are one."""

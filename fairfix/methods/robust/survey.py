@@ -6,7 +6,7 @@ import numpy as np
 
 from fairfix.data.choices import Keep
 from fairfix.data.counts import Floats
-from fairfix.noisy.polytope import Range
+from fairfix.noisy.uncertainty_set import Range
 from fairfix.stats.quantiles import beta_quantile
 
 

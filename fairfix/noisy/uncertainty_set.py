@@ -1,12 +1,20 @@
-r"""Joint masses of true groups, noisy groups and cells: the polytope that data and table allow, and ratios over it.
+r"""Joint masses of true group, recorded group and cell: the linear rows of each assumption, and ratios over them.
 
-The masses ``q_jk(c)`` satisfy ``q >= 0``, ``sum_j q_jk(c) = m_k(c)``, ``sum_c q_jk(c) = C_jk`` and, with ``T_jk = C_jk
-/ sum_k C_jk`` and ``Q_j(c) = sum_k q_jk(c)``, which are variables too,
+Assumptions are rows on the masses ``q_jk(c) >= 0``, whose sums over true groups are the masses of the data:
 
-.. math:: (T_{jk} - \varepsilon) Q_j(c) \le q_{jk}(c) \le (T_{jk} + \varepsilon) Q_j(c) :
+* a known table (N1), or one by label, whose labels are parts with a table each (N2): ``sum_c q_jk(c) = C_jk``; with
+  probabilities of membership, rows of like probabilities are the recorded groups
+* a table between limits, which is a variable then: ``low_jk W <= C_jk <= high_jk W`` with ``W`` the mass of its row or
+  of its column (:class:`Range`)
+* noise that depends on the cell by at most eps (N3; with eps = 0 class-conditional, N4). With ``T_jk`` the noise of the
+  table, and ``Q_j(c) = sum_k q_jk(c)``, which are variables too,
 
-noise depends on the cell by at most eps. The left row says nothing where ``T_jk <= eps``, nor does the right one where
-``T_jk + eps >= 1``. Ratios are made linear by scaling (Charnes and Cooper).
+  .. math:: (T_{jk} - \varepsilon) Q_j(c) \le q_{jk}(c) \le (T_{jk} + \varepsilon) Q_j(c)
+
+* a total variation of at most a radius (N0): :func:`near_group`
+
+A limit of 0 or less, or of 1 or more, says nothing and has no row. Ratios are made linear by scaling (A. Charnes and W.
+Cooper, *Programming with linear fractional functionals*, 1962).
 """
 
 from __future__ import annotations
@@ -54,7 +62,7 @@ class Refuted(ValueError):  # noqa: N818 - the data say so; nothing went wrong
 
 
 @dataclass(frozen=True, eq=False)
-class Polytope:
+class UncertaintySet:
     """All vectors ``x >= 0`` with ``equal @ x = right`` and ``under @ x <= 0``; matrices are sparse."""
 
     equal: Any
@@ -64,8 +72,10 @@ class Polytope:
     """Places of ``q`` in ``x``, shape (J, K, cells) for each part of the data."""
     cells: tuple[Ints, ...] = ()
     """Rows of ``equal`` with the masses of the cells, shape (K, cells) for each part."""
+    tables: tuple[Ints, ...] = ()
+    """Rows of ``equal`` with the entries of tables, shape (J, K) for each part with a known table."""
     limits: tuple[Ints, ...] = ()
-    """Rows of ``under`` with the right and with the left limit of noise, shape (2, J, K, cells), for each part with a
+    """Rows of ``under`` with the upper and the lower limit of noise, shape (2, J, K, cells), for each part with a
     table if eps is below 1; -1 where there is none."""
 
     @cached_property
@@ -85,8 +95,8 @@ class Polytope:
         return out
 
 
-class _Rows:
-    """Rows of a sparse matrix, which is put together number by number."""
+class _Matrix:
+    """A sparse matrix that is put together number by number."""
 
     def __init__(self) -> None:
         self.height = 0
@@ -102,10 +112,52 @@ class _Rows:
         at, to, what = np.broadcast_arrays(row, column, np.asarray(number, dtype=np.float64))
         self.numbers.append((at.ravel(), to.ravel(), what.ravel()))
 
-    def matrix(self, width: int) -> Any:
+    def of_width(self, width: int) -> Any:
         """Return the matrix."""
+        if not self.height:
+            return sparse.csr_matrix((0, width))
         row, column, number = (np.concatenate(part) for part in zip(*self.numbers, strict=True))
         return sparse.csr_matrix((number, (row, column)), shape=(self.height, width))
+
+
+class _Rows:
+    """The rows of an uncertainty set while it is put together."""
+
+    def __init__(self) -> None:
+        self.equal, self.under, self.variables = _Matrix(), _Matrix(), _Matrix()
+        self.right: list[Floats] = []
+
+    def new(self, *shape: int) -> Ints:
+        """Return the places of new variables."""
+        return self.variables.new(shape)
+
+    def sums(self, x: Ints, axis: int, right: Floats) -> Ints:
+        """Add rows: the sums of variables over an axis are numbers, of whose shape the rows are."""
+        rows = self.equal.new(right.shape)
+        self.equal.put(np.expand_dims(rows, axis), x, 1.0)
+        self.right.append(right.ravel())
+        return rows
+
+    def limit(self, x: Ints, whole: Ints, low: Floats, high: Floats) -> Ints:
+        """Add rows: ``low W <= x <= high W``, ``W`` the sum of the variables on the last axis of ``whole``.
+
+        Return the rows of the upper and of the lower limit, shape (2, *x.shape); -1 where a limit says nothing.
+        """
+        out = np.full((2, *x.shape), -1)
+        whole = np.broadcast_to(whole, (*x.shape, whole.shape[-1]))
+        for side, (sign, of_all) in enumerate(((1.0, high), (-1.0, low))):
+            end = np.broadcast_to(of_all, x.shape)
+            at = np.nonzero(end < 1.0 if sign > 0 else end > 0.0)
+            rows = out[side][at] = self.under.new(at[0].shape)
+            self.under.put(rows, x[at], sign)
+            self.under.put(rows[:, None], whole[at], -sign * end[at][:, None])
+        return out
+
+    def done(self, masses: Sequence[Ints], **rows: tuple[Ints, ...]) -> UncertaintySet:
+        """Return the set."""
+        width = self.variables.height
+        equal, under = self.equal.of_width(width), self.under.of_width(width)
+        return UncertaintySet(equal, np.concatenate(self.right), under, tuple(masses), **rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +190,7 @@ def joint_masses(
     group: int | None = None,
     *,
     at_least: bool = False,
-) -> Polytope:
+) -> UncertaintySet:
     """Return the joint masses that fit one or more parts of the data, each with a table or a range of its own.
 
     Parameters
@@ -154,87 +206,47 @@ def joint_masses(
     at_least
         Whether the masses of cells are the least that there are; the columns of tables have more then.
     """
-    equal, under, variables = _Rows(), _Rows(), _Rows()
-    right, masses, cells, limited = [], [], [], []
+    rows = _Rows()
+    masses, cells, tables, limits = [], [], [], []
     for mass, given in parts:
-        cells.append(equal.height + np.arange(mass.size).reshape(mass.shape))
-        if isinstance(given, Range):
-            at, sides = _of_range(equal, under, variables, mass, given, eps, group)
-            masses.append(at)
-            right += sides
-            continue
-        table = given
-        if group is not None:
-            table = np.stack([given[group], np.maximum(mass.sum(1) - given[group], 0.0)])
-        q = variables.new((*table.shape, mass.shape[1]))
+        groups = given.shape[0] if group is None else 2
+        q = rows.new(groups, *mass.shape)
         masses.append(q)
-        for axis, sums in ((0, mass), (2, table)):
-            equal.put(np.expand_dims(equal.new(sums.shape), axis), q, 1.0)
-            right.append(sums.ravel())
+        cells.append(rows.sums(q, 0, mass))
         if at_least:
-            equal.put(cells[-1], variables.new(mass.shape), -1.0)
-        if eps >= 1:
-            continue
-        total = variables.new((len(table), mass.shape[1]))
-        row = equal.new(total.shape)
-        equal.put(row[:, None], q, 1.0)
-        equal.put(row, total, -1.0)
-        right.append(np.zeros(total.size))
-        share = quotient(table, table.sum(1, keepdims=True), 1.0 / table.shape[1])
-        limited.append(np.full((2, *q.shape), -1))
-        for side, sign in enumerate((1.0, -1.0)):
-            says = share + eps < 1.0 if sign > 0 else share > eps
-            j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
-            row = limited[-1][side, j, k, c] = under.new(j.shape)
-            under.put(row, q[j, k, c], sign)
-            under.put(row, total[j, c], -sign * share[j, k] - eps)
-    width = variables.height
-    limits = under.matrix(width) if under.height else sparse.csr_matrix((0, width))
-    return Polytope(
-        equal.matrix(width), np.concatenate(right), limits, tuple(masses), tuple(cells), tuple(limited)
-    )
+            rows.equal.put(cells[-1], rows.new(*mass.shape), -1.0)
+        if isinstance(given, Range):
+            _table_between(rows, q, mass, given, group)
+            low, high = given.low, given.high
+            if eps < 1 and given.keep == "true-given-noisy":
+                raise ValueError(OF_RECORDING)
+        else:
+            table = given
+            if group is not None:
+                table = np.stack([given[group], np.maximum(mass.sum(1) - given[group], 0.0)])
+            tables.append(rows.sums(q, 2, table))
+            low = high = quotient(table, table.sum(1, keepdims=True), 1.0 / table.shape[1])
+        if eps < 1:
+            limits.append(_bounded_dependence(rows, q, low - eps, high + eps))
+    return rows.done(masses, cells=tuple(cells), tables=tuple(tables), limits=tuple(limits))
 
 
-def _of_range(
-    equal: _Rows, under: _Rows, variables: _Rows, mass: Floats, between: Range, eps: float, group: int | None
-) -> tuple[Ints, list[Floats]]:
-    """Add the rows of a part whose table is open; return the places of its masses and the right sides of its rows."""
-    (groups, noisy), cells = between.shape, mass.shape[1]
-    q, table = (
-        variables.new((groups if group is None else 2, noisy, cells)),
-        variables.new((groups, noisy)),
-    )
-    equal.put(np.expand_dims(equal.new(mass.shape), 0), q, 1.0)
-    sums = equal.new((groups, noisy) if group is None else (1, noisy))
+def _bounded_dependence(rows: _Rows, q: Ints, low: Floats, high: Floats) -> Ints:
+    """Add rows: ``P(noisy | true, cell)`` is between two, shape (J, K); the totals of cells are variables."""
+    total = rows.new(q.shape[0], q.shape[2])
+    rows.equal.put(rows.sums(q, 1, np.zeros(total.shape)), total, -1.0)
+    return rows.limit(q, total[:, None, :, None], low[:, :, None], high[:, :, None])
+
+
+def _table_between(rows: _Rows, q: Ints, mass: Floats, between: Range, group: int | None) -> None:
+    """Add rows: the masses have one of the tables of a range; of the others of a group, nothing is said."""
+    table = rows.new(*between.shape)
     own = slice(None) if group is None else slice(group, group + 1)
-    equal.put(sums[:, :, None], q[: len(sums)], 1.0)
-    equal.put(sums, table[own], -1.0)
-    equal.put(np.expand_dims(equal.new((noisy,)), 0), table, 1.0)
-    right = [mass.ravel(), np.zeros(sums.size), mass.sum(1)]
-    whole = 0 if between.keep == "true-given-noisy" else 1  # the axis of which an entry is a share
-    for sign, end, says in (
-        (1.0, between.high, between.high < 1.0),
-        (-1.0, between.low, between.low > 0.0),
-    ):
-        for j, k in zip(*np.nonzero(says), strict=True):
-            row = under.new((1,))
-            under.put(row, table[[j], [k]], sign)
-            under.put(row, table[:, k] if whole == 0 else table[j], -sign * end[j, k])
-    if eps < 1:
-        if whole == 0:
-            raise ValueError(OF_RECORDING)
-        total = variables.new((groups, cells))
-        row = equal.new(total.shape)
-        equal.put(row[:, None], q, 1.0)
-        equal.put(row, total, -1.0)
-        right.append(np.zeros(total.size))
-        for sign, end in ((1.0, between.high + eps), (-1.0, between.low - eps)):
-            says = end < 1.0 if sign > 0 else end > 0.0
-            j, k, c = np.nonzero(np.broadcast_to(says[:, :, None], q.shape))
-            row = under.new(j.shape)
-            under.put(row, q[j, k, c], sign)
-            under.put(row, total[j, c], -sign * end[j, k])
-    return q, right
+    sums = rows.sums(q[: len(table[own])], 2, np.zeros(table[own].shape))
+    rows.equal.put(sums, table[own], -1.0)
+    rows.sums(table, 0, mass.sum(1))
+    whole = table.T[None] if between.keep == "true-given-noisy" else table[:, None]
+    rows.limit(table, whole, between.low, between.high)
 
 
 def entry_ends(mass: Floats, between: Range) -> tuple[Floats, Floats]:
@@ -279,7 +291,7 @@ def largest_radii(mass: Floats, between: Range, home: npt.NDArray[np.int64]) -> 
     return np.clip(out, 0.0, 1.0)
 
 
-def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+def ratio_ends(space: UncertaintySet, ends: Sequence[tuple[Floats, Floats, float]]) -> Floats:
     """Return the least (sign 1) or the largest (-1) ``top @ x / bottom @ x`` for each top, bottom and sign.
 
     NaN where no ``x`` has a denominator, as where there is none at all; infinite where the solver gives up.
@@ -316,20 +328,24 @@ def ratio_ends(space: Polytope, ends: Sequence[tuple[Floats, Floats, float]]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum:
-    """A least ``top @ x / bottom @ x``, where it is, and what it costs that ``x`` keeps to the polytope."""
+class Influence:
+    """A least ``top @ x / bottom @ x``, where it is, and by how much it moves with masses, tables and noise."""
 
     least: float
-    x: Floats
-    """Scaled to ``bottom @ x = 1``."""
-    of_cells: tuple[Floats, ...]
-    """Multipliers of the masses of the cells, shape (K, cells) for each part."""
-    of_limits: tuple[Floats, ...]
-    """Multipliers of the limits of noise, 0 or more, shape (2, J, K, cells) for each part."""
+    of_cells: Floats
+    """Derivatives by the masses of the cells, shape (K, cells)."""
+    of_tables: Floats
+    """Derivatives by the entries of the table, shape (J, K), its noise as it is."""
+    of_noise: Floats
+    """Derivatives by the noise ``T``, shape (J, K)."""
 
 
-def optimum(space: Polytope, top: Floats, bottom: Floats) -> Optimum | None:
-    """Return the least ``top @ x / bottom @ x`` with its multipliers; None where the solver finds none."""
+def influence(space: UncertaintySet, top: Floats, bottom: Floats) -> Influence | None:
+    """Return the least ``top @ x / bottom @ x`` with its derivatives, by duals; None where the solver finds none.
+
+    With ``s`` the scale of the solution and ``y`` the multipliers, a row's right side counts ``s y``. There is one part
+    with a known table, and eps is below 1. Where the optimum is degenerate, derivatives are those of one side.
+    """
     equal, under = space.scaled
     answer: Any = linprog(
         np.append(top, 0.0),
@@ -342,37 +358,13 @@ def optimum(space: Polytope, top: Floats, bottom: Floats) -> Optimum | None:
     )
     if answer.status != 0:
         return None
-    of_equal, of_under = answer.eqlin.marginals, np.append(-answer.ineqlin.marginals, 0.0)
-    return Optimum(
-        float(answer.fun),
-        answer.x[:-1],
-        tuple(of_equal[rows] for rows in space.cells),
-        tuple(np.maximum(of_under[rows], 0.0) for rows in space.limits),
-    )
+    of_equal, of_under = answer.x[-1] * answer.eqlin.marginals, np.append(answer.ineqlin.marginals, 0.0)
+    (places,), (cells,), (table,), (limits,) = space.masses, space.cells, space.tables, space.limits
+    of_noise = np.einsum("jkc,jc->jk", of_under[limits[0]] - of_under[limits[1]], answer.x[places].sum(1))
+    return Influence(float(answer.fun), of_equal[cells], of_equal[table], of_noise)
 
 
-def inner_point(space: Polytope, bottoms: Floats) -> tuple[Floats, float]:
-    """Return the ``x`` at which the least of ``bottoms @ x``, or 1, is largest, and that number; NaN if it is empty."""
-    width, many = space.equal.shape[1], len(bottoms)
-    rows = [
-        sparse.hstack([space.equal, sparse.csr_matrix((space.right.size, 1))]),
-        sparse.hstack([space.under, sparse.csr_matrix((space.under.shape[0], 1))]),
-        sparse.hstack([sparse.csr_matrix(bottoms), sparse.csr_matrix(-np.ones((many, 1)))]),
-    ]
-    unlimited, none = np.full(space.under.shape[0], -np.inf), np.zeros(space.under.shape[0])
-    limits = LinearConstraint(
-        sparse.vstack(rows, format="csc"),
-        np.concatenate([space.right, unlimited, np.zeros(many)]),
-        np.concatenate([space.right, none, np.full(many, np.inf)]),
-    )
-    goal, largest = np.append(np.zeros(width), -1.0), np.append(np.full(width, np.inf), 1.0)
-    answer: Any = milp(goal, constraints=limits, bounds=Bounds(0.0, largest), options={"presolve": False})
-    if answer.status != 0:
-        return np.full(width, np.nan), np.nan
-    return answer.x[:-1], float(answer.x[-1])
-
-
-def is_empty(space: Polytope) -> bool:
+def is_empty(space: UncertaintySet) -> bool:
     """Return whether nothing is in it; where it is all but nothing and the solver cannot tell, it is."""
     low = np.append(space.right, np.full(space.under.shape[0], -np.inf))
     high = np.append(space.right, np.zeros(space.under.shape[0]))
