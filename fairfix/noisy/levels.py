@@ -43,7 +43,8 @@ def level_bounds(n: Floats, C: Floats, F: Floats, rate: str) -> Pair:
     value = np.concatenate([counted[..., y] for y in about], 0 if by_label else -1)
     table = np.concatenate([C[..., y, :, :] for y in about], -1) if by_label else C
     other = np.zeros(items.shape[:-1]) if by_label else n.sum((-2, -1)) - items.sum(-1)
-    return _lowest(items, other, table, value), 1.0 - _lowest(items, other, table, 1.0 - value)
+    each = items[..., None, :, :], other[..., None, :], table
+    return _lowest(*each, value), 1.0 - _lowest(*each, 1.0 - value)
 
 
 def ball_bounds(
@@ -74,42 +75,32 @@ def ball_bounds(
     if rate == "accuracy":
         least, most = min(least, 1.0 - most), max(most, 1.0 - least)
     moved = np.where(total > 0, radii, 1.0)
-    low = _lowest_near(share, other, moved, value, least)
-    return low, 1.0 - _lowest_near(share, other, moved, 1.0 - value, 1.0 - most)
+    moved = np.broadcast_to(moved, other.shape)
+    each, v = (share[..., None, :], other[..., None], (1.0 - moved)[..., None]), value[:, None]
+    return _lowest(*each, v, moved, least), 1.0 - _lowest(*each, 1.0 - v, moved, 1.0 - most)
 
 
-def _lowest_near(share: Floats, other: Floats, radii: Floats, value: Floats, floor: float) -> Floats:
-    """Return the lowest mean value near each group; shares (..., J, I), other and radii (..., J), value (J, I)."""
+def _lowest(
+    items: Floats,
+    other: Floats,
+    amount: Floats,
+    value: Floats,
+    moved: Floats | float = 0.0,
+    floor: float = 0.0,
+) -> Floats:
+    """Return the lowest mean value of an amount of each noisy group's rows, and of moved mass at the floor.
+
+    Items and values (..., J or 1, K, I), others (..., J or 1, K), amounts (..., J, K), and moved mass (..., J).
+    """
     order = np.argsort(value, axis=-1, kind="stable")
     v = np.take_along_axis(value, order, -1)
-    w = np.take_along_axis(share, np.broadcast_to(order, share.shape), -1)
+    w = np.take_along_axis(items, np.broadcast_to(order, items.shape), -1)
     before, room = np.cumsum(w, -1) - w, np.maximum(other, 0.0)[..., None]
-    moved = np.broadcast_to(radii, other.shape)
-    amount = (1.0 - moved)[..., None]
-    t = np.full(other.shape, np.inf)
+    t = np.full(amount.shape[:-1], np.inf)  # at first all levels before the rest
     for _ in range(STEPS):
-        q = np.clip(amount - before - room * (v >= t[..., None]), 0.0, w)
-        bottom = q.sum(-1) + moved
-        new = np.where(bottom > 0, quotient((q * v).sum(-1) + moved * floor, bottom), t)
-        done = ~(new < t - STILL)
-        t = np.minimum(new, t)
-        if done.all():
-            break
-    return np.where(np.isinf(t), np.nan, t)
-
-
-def _lowest(items: Floats, other: Floats, table: Floats, value: Floats) -> Floats:
-    """Return the lowest mean value; items (..., K, I), other (..., K), table (..., J, K), value (K, I)."""
-    order = np.argsort(value, axis=-1, kind="stable")
-    v = np.take_along_axis(value, order, -1)
-    w = np.take_along_axis(items, np.broadcast_to(order, items.shape), -1)[..., None, :, :]
-    before, room = np.cumsum(w, -1) - w, np.maximum(other, 0.0)[..., None, :, None]
-    amount = table[..., None]
-    t = np.full(table.shape[:-1], np.inf)  # at first all levels before the rest
-    for _ in range(STEPS):
-        q = np.clip(amount - before - room * (v >= t[..., None, None]), 0.0, w)
-        bottom = q.sum((-2, -1))
-        new = np.where(bottom > 0, quotient((q * v).sum((-2, -1)), bottom), t)
+        q = np.clip(amount[..., None] - before - room * (v >= t[..., None, None]), 0.0, w)
+        bottom = q.sum((-2, -1)) + moved
+        new = np.where(bottom > 0, quotient((q * v).sum((-2, -1)) + moved * floor, bottom), t)
         done = ~(new < t - STILL)
         t = np.minimum(new, t)
         if done.all():

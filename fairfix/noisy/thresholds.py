@@ -19,7 +19,7 @@ assumption          how ``F`` is solved for
 ``Sensitive``       the dual of the worst case: ``r' u`` with ``E' u - H' w <= F``, ``w >= 0``; variables of one program
 ``Soft``            selection rates as certified; else the dual with the level of the rate as one more variable
 ``Independent``     as identified
-``Radii``           the dual of the worst case: the radius times the price of moving, and what a row is above that price
+``Radii``           the dual of the worst case, as sensitive
 ==================  ====================================================================================================
 
 Derivations, and why each program is exact, are in ``docs/methods/noise.md``.
@@ -59,7 +59,16 @@ from fairfix.noisy.binned import (
 )
 from fairfix.noisy.bounds import widest
 from fairfix.noisy.rates import DEMANDS, LABELS, Floats, Parity, require_labels, shortfalls
-from fairfix.noisy.uncertainty_set import IMPOSSIBLE, Range, Refuted, is_empty, joint_masses, smallest_eps
+from fairfix.noisy.uncertainty_set import (
+    IMPOSSIBLE,
+    Range,
+    Refuted,
+    UncertaintySet,
+    is_empty,
+    joint_masses,
+    near_group,
+    smallest_eps,
+)
 
 ROUNDS = 40
 """Most rounds of tangents."""
@@ -449,17 +458,37 @@ class _Problem:
                 given += sign * float(taken.sum()) * bool(part.refused[0])
             return [(0, sign * row.ravel() @ self.spread)], given
         space, own = space_of(parts, eps, group)
+        cells = [
+            space.placed(own, numbers)
+            for numbers in (
+                [p.relevant for p in parts],
+                [np.arange(noisy)[:, None] * bins + p.bins for p in parts],
+                [p.refused for p in parts],
+            )
+        ]
+        return self._dual(program, space, cells, sign, level)
+
+    def _dual(
+        self,
+        program: _Program,
+        space: UncertaintySet,
+        cells: Sequence[Floats],
+        sign: float,
+        level: int | None,
+    ) -> tuple[list[tuple[int, Floats]], float]:
+        """Return rows as :meth:`_worst`, by the dual of an uncertainty set.
+
+        ``cells`` say of each of its variables whether the rate is about it, the place of its ``F``, and whether it
+        counts by being refused.
+        """
+        relevant, at, refused = cells
         first = program.add(space.right.size, -np.inf, np.inf)
         second = program.add(space.under.shape[0], 0.0, np.inf)
-        relevant = space.placed(own, [p.relevant for p in parts])
-        at = space.placed(own, [np.arange(noisy)[:, None] * bins + p.bins for p in parts])
-        refused = space.placed(own, [p.refused for p in parts])
         which = np.flatnonzero(relevant)
         signs: Any = np.where(refused[which] > 0, sign, -sign)
-        cells: Any = sparse.csr_matrix(
-            (signs, (which, at[which].astype(np.int64))), shape=(at.size, noisy * bins)
-        )
-        blocks = [(first, space.equal.T), (second, -space.under.T), (0, cells @ self.spread)]
+        shape = at.size, self.spread.shape[0]
+        decided: Any = sparse.csr_matrix((signs, (which, at[which].astype(np.int64))), shape=shape)
+        blocks = [(first, space.equal.T), (second, -space.under.T), (0, decided @ self.spread)]
         if level is not None:
             blocks.append((level, sign * relevant[:, None]))
         program.at_most(blocks, sign * refused)
@@ -468,59 +497,26 @@ class _Problem:
     def _near(
         self, program: _Program, group: int, radius: float, rate: str, sign: float, level: int | None
     ) -> tuple[list[tuple[int, Floats]], float]:
-        """Return rows whose sum is the least of ``sign * sum p (v - level)``, or can be, near a recorded group.
+        """Return rows as :meth:`_worst`, of the distributions near a recorded group; other rows count 0.
 
-        As :meth:`_worst`. A row that the rate is not about counts 0. ``p`` is the recorded group's distribution but for
-        the radius, moved from the rows of the highest values ``u`` to the lowest value ``m`` of a rule: ``sum p u - max
-        sum r (u - m)`` over ``0 <= r <= p, sum r <= radius``, whose dual is ``radius price + sum p s`` with ``s >= u -
-        m - price``.
+        What is moved goes to the lowest value of a rule, or the highest: whoever the others are, F increases.
         """
         noisy, bins, _ = self.n.shape
         labels = list(LABELS[rate])
         refused = np.repeat([rate == "accuracy" and not y for y in labels], bins)
-        about = self.n[:, :, labels]
-        mass, rest = about[group].T.ravel(), self.n[group].sum() - about[group].sum()  # by label, then bin
-        if (total := mass.sum() + rest) <= 0:  # no centre: any distribution
+        mass, total = self.n[group][:, labels].T.ravel(), self.n[group].sum()  # by label, then bin
+        rest = total - mass.sum()
+        if total <= 0:  # no centre: any distribution
             radius, rest, total = 1.0, 1.0, 1.0
-        mass, rest = mass / total, rest / total
-        own = np.flatnonzero(mass > 0)
-        lowest, price = program.add(1, -np.inf, np.inf), program.add(1, 0.0, np.inf)
-        above, other = program.add(own.size, 0.0, np.inf), program.add(1, 0.0, np.inf)
-
-        def decided(
-            at: npt.NDArray[np.int64], times: float, turned: npt.NDArray[np.bool_]
-        ) -> tuple[list[tuple[int, Any]], Floats]:
-            """Return ``times * (v - level)`` of cells, and what stands on the other side."""
-            signs = np.where(turned, -times, times)
-            picked = sparse.csr_matrix((signs, (np.arange(at.size), at)), (at.size, noisy * bins))
-            out: list[tuple[int, Any]] = [(0, picked @ self.spread)]
-            limits = np.where(turned, -times, 0.0)
-            return (out if level is None else [*out, (level, np.full((at.size, 1), -times))]), limits
-
-        for turned in {*refused.tolist()}:  # whoever the others are, F increases
-            first = (sign > 0) != turned
-            ends = np.arange(noisy) * bins + (0 if first else bins - 1)
-            blocks, limits = decided(ends, -sign, np.full(noisy, turned))
-            program.at_most([*blocks, (lowest, np.ones((noisy, 1)))], limits)
-        ones = np.ones((own.size, 1))
-        blocks, limits = decided(group * bins + own % bins, sign, refused[own])
-        program.at_most(
-            [*blocks, (lowest, -ones), (price, -ones), (above, -np.eye(own.size))],
-            limits,
+        own, turned = np.flatnonzero(mass > 0), np.unique(refused)
+        ends = np.where((sign > 0) != turned, 0, bins - 1)[:, None] + np.arange(noisy) * bins
+        space = near_group(np.append(mass[own], max(rest, 0.0)) / total, radius, ends.size)
+        cells = (
+            np.concatenate([np.ones(own.size), [0.0], np.ones(ends.size)]),
+            np.concatenate([group * bins + own % bins, [0], ends.ravel()]),
+            np.concatenate([refused[own], [False], np.repeat(turned, noisy)]),
         )
-        if rest > 0:
-            one = np.ones((1, 1))
-            program.at_most([(lowest, -one), (price, -one), (other, -one)], 0.0)
-        row = np.zeros((noisy, bins))
-        row[group] = sign * (np.where(refused, -mass, mass).reshape(len(labels), bins).sum(0))
-        out = [
-            (0, row.ravel() @ self.spread),
-            (price, np.array([-radius])),
-            (above, -mass[own]),
-            (other, np.array([-rest])),
-        ]
-        given = sign * float(mass[refused].sum())
-        return (out if level is None else [*out, (level, np.array([-sign * mass.sum()]))]), given
+        return self._dual(program, space, [space.placed(0, [numbers]) for numbers in cells], sign, level)
 
 
 def groups_of(table: Floats | Range, noisy: int, assumption: Assumption) -> int:

@@ -249,6 +249,19 @@ def _table_between(rows: _Rows, q: Ints, mass: Floats, between: Range, group: in
     rows.limit(table, whole, between.low, between.high)
 
 
+def near_group(mass: Floats, radius: float, ends: int) -> UncertaintySet:
+    """Return the distributions within total variation of one, shape (c,) of sum 1, whose mass moves to other cells.
+
+    Its masses have shape (1, 1, c + ends): what is kept in each cell, and what comes to each of the others.
+    """
+    rows = _Rows()
+    kept, left, come = rows.new(mass.size), rows.new(mass.size), rows.new(ends)
+    rows.sums(np.stack([kept, left]), 0, mass)
+    rows.equal.put(rows.sums(left[None], 1, np.zeros(1)), come, -1.0)
+    rows.equal.put(rows.sums(left[None], 1, np.array([radius])), rows.new(1), 1.0)
+    return rows.done([np.concatenate([kept, come])[None, None]])
+
+
 def entry_ends(mass: Floats, between: Range) -> tuple[Floats, Floats]:
     """Return the least and the largest of each joint mass that the tables of a range have, shape (J, K) each.
 

@@ -11,6 +11,7 @@ from fairfix.noisy.bounds import tv_bounds, valid_radius
 from fairfix.noisy.levels import ball_bounds
 from fairfix.noisy.rates import DEMANDS, LABELS, RATIOS
 from fairfix.noisy.thresholds import solve_noisy
+from fairfix.noisy.uncertainty_set import near_group, ratio_ends
 from scipy.optimize import linprog
 
 from tests.strategies import examples
@@ -183,3 +184,21 @@ def test_radii_are_read_with_the_groups_they_are_around() -> None:
             balls_for(radii, ("a", "b"), "seen")
     with pytest.raises(DataError, match="nothing to compare"):
         balls_for({"v near a": 0.1}, ("a", "b"), "seen")
+
+
+def test_bounds_near_a_group_are_those_of_the_program() -> None:
+    """The closed form against the rows of the uncertainty set; mass moves to the ends of both recorded groups."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        n = rng.dirichlet(np.ones(12)).reshape(2, 3, 2)
+        F, radius = np.sort(rng.random((2, 3)), axis=1), rng.random()
+        for rate in ("selection_rate", "true_positive_rate"):
+            about = n[0][:, list(LABELS[rate])]
+            mass = np.append(about.ravel(), n[0].sum() - about.sum()) / n[0].sum()
+            space = near_group(mass, radius, F.size)
+            worth = np.concatenate([np.repeat(F[0], about.shape[1]), [0.0], F.ravel()])
+            counts = np.concatenate([np.ones(about.size), [0.0], np.ones(F.size)])
+            top, bottom = space.placed(0, [worth]), space.placed(0, [counts])
+            found = ratio_ends(space, [(top, bottom, 1.0), (top, bottom, -1.0)])
+            low, high = ball_bounds(n, np.full(2, radius), F, rate)
+            np.testing.assert_allclose(found, [low[0], high[0]], atol=1e-9)
