@@ -112,9 +112,9 @@ class Draws:
     def _program(self, draw: int, end: End) -> float:
         """Return an end of a draw by its program; NaN where the draw is refuted."""
         table, row = self.tables[draw], self.imagined[draw]
-        (found,) = sensitivity_ends(self.masses[draw], table, self.eps, [end], row).tolist()
-        self.solved, self.refuted = self.solved + 1, self.refuted + math.isnan(found)
-        return float(found)
+        (rate,) = sensitivity_ends(self.masses[draw], table, self.eps, [end], row).tolist()
+        self.solved, self.refuted = self.solved + 1, self.refuted + math.isnan(rate)
+        return float(rate)
 
     def _estimated(self, ratio: Ratio, sign: float, group: int) -> Floats | None:
         """Return the end of a rate times its sign in every draw to first order, shape (R,); None without a program."""
@@ -124,13 +124,17 @@ class Draws:
         top, bottom = (
             space.placed(group, [np.array(cells, dtype=np.float64)[own]]) for cells in (ratio.a, ratio.rows)
         )
-        found = influence(space, sign * top, bottom)
-        if found is None:
+        slopes = influence(space, sign * top, bottom)
+        if slopes is None:
             return None
         masses, tables, noise, imagined = more
-        out = found.least + np.einsum("kc,rkc->r", found.of_cells, masses) + imagined @ found.of_cells.min(-1)
-        out += np.einsum("jk,rjk->r", found.of_tables, tables)
-        return np.asarray(out + np.einsum("jk,rjk->r", found.of_noise, noise))
+        out = (
+            slopes.least
+            + np.einsum("kc,rkc->r", slopes.of_cells, masses)
+            + imagined @ slopes.of_cells.min(-1)
+        )
+        out += np.einsum("jk,rjk->r", slopes.of_tables, tables)
+        return np.asarray(out + np.einsum("jk,rjk->r", slopes.of_noise, noise))
 
 
 def _noise(table: Floats) -> Floats:

@@ -154,12 +154,12 @@ def _ends_by_label(
     out = []
     for end in ends:
         first, second = sides_of(end.ratio, end.sign)
-        found = rate(end, (first, second))
-        if math.isnan(found):  # nobody is in the denominator there: the rates beside it are the only ones
+        end_rate = rate(end, (first, second))
+        if math.isnan(end_rate):  # nobody is in the denominator there: the rates beside it are the only ones
             beside = rate(end, (-first, second)), rate(end, (first, -second))
             worst = min if end.sign > 0 else max
-            found = worst((one for one in beside if not math.isnan(one)), default=math.nan)
-        out.append(found)
+            end_rate = worst((one for one in beside if not math.isnan(one)), default=math.nan)
+        out.append(end_rate)
     return np.array(out)
 
 
