@@ -26,7 +26,7 @@ from logloss import FILES
 from tabular import present
 
 SPLITS, L2, GAMES = 5, 0.005, 300
-BASES = ("linear", "splines", "trees")
+BASES = ("plain", "splines", "trees")
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 RULES: dict[str, dict[str, Any]] = {
     "`given-label`": {"holds": "given-label"},

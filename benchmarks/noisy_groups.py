@@ -23,6 +23,7 @@ from fairfix.auditing.results import Settings
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
+from fairfix.errors import DataError
 from fairfix.noisy.bounds import conditional_radius, tv_bounds
 from fairfix.noisy.description import Noise, NoiseTable
 from fairfix.noisy.rates import RATIOS
@@ -124,13 +125,15 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
     truth = {name: ratio.of(seen_of(race, cell).cells) for name, ratio in RATIOS.items()}
     label = (cell < 2).astype(np.int64)
     yield "### Coverage of 95% intervals of rows and survey together\n"
-    yield f"{TRIALS} draws, 3 metrics, 3 groups; N4 assumes what adversarial noise breaks.\n"
-    yield "| noise | gamma | rows | survey | N1 | N2 | N4 |"
-    yield "|---|---|---|---|---|---|---|"
+    yield f"{TRIALS} draws, 3 metrics, 3 groups; N4 assumes what adversarial noise breaks. "
+    yield "*Refused*: draws that refute N4, or whose survey does not tell groups apart; they are left out.\n"
+    yield "| noise | gamma | rows | survey | N1 | N2 | N4 | refused |"
+    yield "|---|---|---|---|---|---|---|---|"
     for kind in ("uniform", "adversarial"):
         for gamma in (0.1, 0.2):
             for rows, survey in ((5000, 500), (20_000, 1000), (20_000, 5000)):
                 hits: dict[str, list[bool]] = {"N1": [], "N2": [], "N4": []}
+                refused = 0
                 rng = np.random.default_rng(1)
                 for _ in range(TRIALS):
                     a, b = rng.integers(0, race.size, rows), rng.integers(0, race.size, survey)
@@ -138,17 +141,24 @@ def samples(race: Ints, cell: Ints) -> Iterator[str]:
                     asked = recorded(race[b], cell[b], kind, gamma, rng)
                     plain = table_of(race[b], asked, None)
                     by_label = table_of(race[b], asked, label[b])
-                    told = TrueGroups(data, Noise(plain, assume="class-conditional"), replicates=400)
-                    both = TrueGroups(data, Noise(by_label), replicates=400)
+                    try:
+                        told = TrueGroups(data, Noise(plain, assume="class-conditional"), replicates=400)
+                        both = TrueGroups(data, Noise(by_label), replicates=400)
+                    except DataError:
+                        refused += 1
+                        continue
                     for level, one in (("N1", told), ("N2", both), ("N4", told)):
+                        if level not in one.bounds:  # noise that depends on outcomes shows in the sample
+                            refused += 1
+                            continue
                         for metric in METRICS:
                             found = one.bounds[level].of_groups(metric)
                             hits[level] += [
                                 f.outer_low <= rate <= f.outer_high
                                 for f, rate in zip(found, truth[metric], strict=True)
                             ]
-                shown = " | ".join(f"{np.mean(h):.3f}" for h in hits.values())
-                yield f"| {kind} | {gamma} | {rows:,} | {survey:,} | {shown} |"
+                shown = " | ".join(f"{np.mean(h):.3f}" if h else "-" for h in hits.values())
+                yield f"| {kind} | {gamma} | {rows:,} | {survey:,} | {shown} | {refused} |"
     yield ""
 
 
