@@ -328,8 +328,8 @@ def of_blindness(blind: Blindness) -> Iterator[Note]:
     group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
     yield Note(
         f"without {group}, the log loss on held-out rows is {blind.loss:.4f} instead of {blind.aware_loss:.4f} "
-        f"(difference {show(blind.more)}), and {title} of randomized decisions is {blind.gap:.4f} instead of "
-        f"{blind.aware_gap:.4f}",
+        f"(difference {show(blind.more)}), and the {title} of randomized decisions is {blind.gap:.4f} "
+        f"instead of {blind.aware_gap:.4f}",
         "cost",
     )
     span = blind.constant - blind.free

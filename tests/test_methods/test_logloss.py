@@ -435,13 +435,10 @@ def test_without_the_group_in_a_shell(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     held = {row["name"]: row["after"]["value"] for row in told["proof"]["holdout"]["table"]}
     (cost,) = (
-        one["text"] for one in told["messages"] if one["text"].startswith("without 'race', on held-out")
+        one["text"] for one in told["messages"] if one["code"] == "cost" and one["severity"] != "warning"
     )
-    assert f"log loss {held['log_loss']:.4f} instead of" in cost
-    assert (
-        f"demographic parity difference of randomized decisions {held[f'{PARITY} [race]']:.4f} instead of"
-        in cost
-    )
+    assert f" {held['log_loss']:.4f} " in cost
+    assert f" {held[f'{PARITY} [race]']:.4f} " in cost
     assert run([*basic, "--slack", "0.02", "--decisions", "deterministic", "-q"]) == 0
     assert cost in " ".join(
         capsys.readouterr().out.split()
@@ -473,7 +470,7 @@ def test_a_dear_rule_without_the_group_is_warned_of(loss: float, aware: float, w
     more = Value(loss - aware, 0.0, 0.1)
     note, *cautions = of_blindness(Blindness("race", PARITY, loss, aware, more, 0.45, 0.65, 0.01, 0.02))
 
-    assert f"log loss {loss:.4f} instead of {aware:.4f} with it" in note
+    assert {f"{loss:.4f}", f"{aware:.4f}"} <= set(note.split())
     assert not isinstance(note, Caution)
     assert [bool(re.search(warning or "", text)) for text in cautions] == ([True] if warning else [])
 
