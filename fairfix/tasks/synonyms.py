@@ -118,6 +118,7 @@ TERMS: Mapping[str, tuple[str, str]] = {
         "name the positive values with the column: `label=outcome=good`",
     ),
     "tolerance, allowed gap": ("slack", ""),
+    "class-conditional, class-conditional noise, group noise, noise assumption": ("N4", "`assume` states it"),
     "independence criterion, independence": ("dp.difference", "decisions are independent of the group"),
     "separation criterion, separation": (
         "eo.difference",
