@@ -136,9 +136,14 @@ class _RampProblem:
         return best.up - best.down, best.centres, steps
 
     def unbalanced(self, at: _Point) -> float:
-        """Return the largest slope of the Lagrangian in a share, per unit of weight."""
-        slope = self.gamma * at.q - self.f + self.bands.prices(at.up - at.down) - at.low + at.high
-        return float(np.abs(slope).max())
+        """Return the largest slope of the Lagrangian: in a share, per unit of weight, or in a centre.
+
+        Where two rows nearly depend on each other, late steps may move their multipliers by what a mean does not show.
+        """
+        bands = self.bands
+        slope = self.gamma * at.q - self.f + bands.prices(at.up - at.down) - at.low + at.high
+        pull = bands.belongs.T @ (bands.mass * (at.up - bands.ratio * at.down))
+        return float(max(np.abs(slope).max(), np.abs(pull).max(initial=0.0)))
 
     def polished(self, u: Floats, centres: Floats, near: float) -> tuple[Floats, Floats]:
         """Return multipliers and centres after Newton's method on the edges that means lie on, or nearly so."""
