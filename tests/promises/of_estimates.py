@@ -75,7 +75,7 @@ def cost_without_the_group(rng: np.random.Generator, shell: Shell) -> Tried:
     bare = shell.predict("blind.fairfix", shell.write(fit.drop(columns=["race", "label"]), "bare.parquet"))
     gap = largest_gap(fit, bare["p_positive"], ("all",))
     told = [one["text"] for one in done.result["messages"] if one["text"].startswith("without 'race'")]
-    low, high = (float(end) for end in re.findall(r"more by \S+ \[(\S+), (\S+)\]", told[0])[0])
+    low, high = (float(end) for end in re.findall(r"difference \S+ \[(\S+), (\S+)\]", told[0])[0])
     away = shell.write(world, "world.parquet")
     loss, seeing = (log_loss(shell.predict(name, away)) for name in ("blind.fairfix", "aware.fairfix"))
     true, half = float(np.mean(loss - seeing)), 5e-4  # which three decimals round away
