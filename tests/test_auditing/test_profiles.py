@@ -312,7 +312,7 @@ def test_the_options_of_profiles(
     )
     assert "needs decisions" in capsys.readouterr().err
     monkeypatch.setenv("FAIRFIX_PROFILE", "ugesp")
-    assert audit("d.parquet", *common[3:])["profile"]["name"] == "ugesp"
+    assert audit("d.parquet", *common[4:])["profile"]["name"] == "ugesp"
 
 
 def test_hidden_groups_are_in_no_profile(audit: Audit) -> None:
