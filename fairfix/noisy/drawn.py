@@ -25,8 +25,8 @@ import numpy as np
 from fairfix.noisy.bounds import Pair, table_bounds
 from fairfix.noisy.epsilon import End, cell_parts, sensitivity_ends, sides_of
 from fairfix.noisy.imagined import LOWER, UPPER, with_row
-from fairfix.noisy.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio, quotient
-from fairfix.noisy.uncertainty_set import influence, joint_masses
+from fairfix.noisy.rates import CELLS_OF_LABEL, RATIOS, Floats, Ratio
+from fairfix.noisy.uncertainty_set import influence, joint_masses, noise_of
 
 NEAR = 1
 """Draws on either side of that at the quantile whose programs are solved too."""
@@ -57,7 +57,7 @@ class Draws:
         rest = np.moveaxis(imagined, 1, 0) if self.by_label else imagined[None]
         self.parts = []
         for own, (mass, table), C, row in zip(which, parts, drawn, rest, strict=True):
-            more = masses[..., own] - mass, C - table, _noise(C) - _noise(table), row
+            more = masses[..., own] - mass, C - table, noise_of(C) - noise_of(table), row
             self.parts.append((own, joint_masses([(mass, table)], eps) if eps < 1 else None, more))
 
     def ends(self, ratios: Mapping[str, Ratio], level: float) -> dict[str, Pair]:
@@ -135,8 +135,3 @@ class Draws:
         )
         out += np.einsum("jk,rjk->r", slopes.of_tables, tables)
         return np.asarray(out + np.einsum("jk,rjk->r", slopes.of_noise, noise))
-
-
-def _noise(table: Floats) -> Floats:
-    """Return ``P(noisy | true)`` of tables, as an uncertainty set has it."""
-    return quotient(table, table.sum(-1, keepdims=True), 1.0 / table.shape[-1])

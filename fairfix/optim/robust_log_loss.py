@@ -175,11 +175,16 @@ class Game:
         """Return coefficients, prices and rates of events."""
         return np.split(x, self.ends)
 
+    def linear_scores(self, theta: Floats) -> Floats:
+        """Return ``z`` of each row, shape (n,)."""
+        z = self.X @ theta
+        return np.asarray(z if self.given is None else z + self.given)
+
     def at(self, x: Floats, z: Floats | None = None) -> Point:
         """Return the game at a point; ``z``: its scores, where they are known."""
         theta, prices, rate = self.parts(x)
         if z is None:
-            z = self.X @ theta if self.given is None else self.X @ theta + self.given
+            z = self.linear_scores(theta)
         with np.errstate(over="ignore"):
             s = 1.0 / (1.0 + np.exp(-z))  # several times as fast as scipy's
         c = self.per_price @ prices
@@ -313,7 +318,7 @@ def _round(game: Game, at: Point, tau: float) -> Point:
     def inner(theta: Floats) -> Point:
         nonlocal last
         if last is at or not np.array_equal(last.x[:d], theta):
-            z = game.X @ theta if game.given is None else game.X @ theta + game.given
+            z = game.linear_scores(theta)
             s = expit(z)
             scored = [(s[rows], game.w[rows]) for rows in inside]
             last = game.at(
