@@ -235,6 +235,12 @@ def test_without_the_group_the_stratum_is_all_that_is_told() -> None:
     assert not same[np.array(frame()["town"]) == "t1"].all()
 
 
+ROLES = (
+    *("--protected", "race", "--strata", "town", "--id", "person"),
+    *("--features", "age,club,job", "--config", "none"),
+)
+
+
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("group", ["used", "unused"])
 def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,20 +248,8 @@ def test_in_a_shell(constraint: str, group: str, tmp_path: Path, capsys: pytest.
     data, saved = tmp_path / "data.parquet", str(tmp_path / "a.fairfix")
     rows = frame(many=1200)
     pq.write_table(rows.drop_columns(["weight"]), data)
-    asked = [
-        "--protected",
-        "race",
-        "--strata",
-        "town",
-        "--id",
-        "person",
-        "--features",
-        "age,club,job",
-        "--config",
-        "none",
-    ]
     how = ["--method", "logloss", "--constraint", constraint, "--group", group, "--slack", "0.01"]
-    assert run(["repair", str(data), *asked, *how, "-o", saved, "--format", "json"]) == 0
+    assert run(["repair", str(data), *ROLES, *how, "-o", saved, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     reading = Reading(Columns(("race",), label="label", id="person", strata=("town",)))
     fitted, _ = parts_of(rows.to_pandas(), str(data), reading)
@@ -297,21 +291,9 @@ def test_a_new_stratum_is_an_unseen_group(tmp_path: Path, capsys: pytest.Capture
     data, new = tmp_path / "data.parquet", tmp_path / "new.parquet"
     pq.write_table(frame(many=1200).drop_columns(["weight"]), data)
     pq.write_table(frame(1, 100, towns=4).drop_columns(["weight", "label"]), new)
-    basic = [
-        "repair",
-        str(data),
-        "--protected",
-        "race",
-        "--strata",
-        "town",
-        "--id",
-        "person",
-        "--config",
-        "none",
-    ]
     for group, named in (("used", "'t3 & g"), ("unused", "'t3' of 'town'")):
         saved = str(tmp_path / "a.fairfix")
-        how = ["--features", "age,club,job", "--method", "logloss", "--group", group, "-o", saved, "-q"]
-        assert run([*basic, *how]) == 0
+        how = ["--method", "logloss", "--group", group, "-o", saved, "-q"]
+        assert run(["repair", str(data), *ROLES, *how]) == 0
         assert run(["predict", saved, str(new), "-o", str(tmp_path / "out.parquet"), "--config", "none"]) == 2
         assert f"group {named}" in capsys.readouterr().err
