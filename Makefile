@@ -9,7 +9,7 @@ DEMO := demo
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 .DEFAULT_GOAL := help
 # tests whose numbers could hang on the processor, the BLAS, the threads or the versions
-NUMERIC := tests/test_optim tests/test_noisy/test_bounds.py tests/test_noisy/test_ideal.py tests/test_noisy/test_levels.py tests/test_noisy/test_thresholds.py tests/test_noisy/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
+NUMERIC := tests/test_solvers tests/test_noise/test_bounds.py tests/test_noise/test_enumerated_rules.py tests/test_noise/test_randomized_rule_bounds.py tests/test_noise/test_thresholds.py tests/test_noise/test_training.py tests/test_methods/test_contract.py tests/test_methods/test_logloss.py
 .PHONY: help lock demo test test-full quick check portable lint types docs docs-check site dist bench papers promises fuzz sample clean
 .DELETE_ON_ERROR:
 

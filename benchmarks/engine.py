@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from fairfix.auditing.audit import audit
-from fairfix.auditing.candidates import slice_of
 from fairfix.auditing.distances import View, candidate_bins, distances
+from fairfix.auditing.ks_candidates import slice_of
 from fairfix.auditing.results import Settings
 from fairfix.data.files import BATCH_ROWS, Source, open_source
 from fairfix.data.reading import Columns, Reading

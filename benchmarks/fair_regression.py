@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 from fairfix.models.learners import fit_mean
-from fairfix.optim.group_loss import GroupLossSolution, Infeasible, solve_linear
-from fairfix.optim.quantiles import Scores, fit_tube
-from fairfix.optim.reduction import Direct, reduce
+from fairfix.solvers.group_loss import GroupLossSolution, Infeasible, solve_linear
+from fairfix.solvers.quantile_matching import Scores, fit_tube
+from fairfix.solvers.reduction import Direct, reduce
 
 from fair_regression_peers import (
     XGBOOST,

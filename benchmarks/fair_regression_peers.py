@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.optim.parity import ks_to_overall
+from fairfix.solvers.parity import ks_to_overall
 from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from fairfix.optim.robust_log_loss import Cells, marginal, solve, truncated
+from fairfix.solvers.robust_log_loss import Cells, marginal, solve, truncated
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression

@@ -29,7 +29,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import FairfixWarning
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.problem import RepairProblem
-from fairfix.optim.robust_log_loss import solve
+from fairfix.solvers.robust_log_loss import solve
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits

@@ -24,11 +24,11 @@ from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import scan
 from fairfix.errors import DataError
-from fairfix.noisy.bounds import conditional_radius, tv_bounds
-from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.rates import RATIOS
-from fairfix.noisy.recorded import Recorded, recorded_groups
-from fairfix.noisy.true_groups import TrueGroups
+from fairfix.noise.bounds import conditional_radius, tv_bounds
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.noise.observed_groups import Recorded, recorded_groups
+from fairfix.noise.rates import RATIOS
+from fairfix.noise.true_groups import TrueGroups
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler

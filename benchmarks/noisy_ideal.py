@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.ideal import solve_ideal
-from fairfix.noisy.rates import Parity, cells_of
-from fairfix.noisy.training import Adversary, Near, Within, excess_of
+from fairfix.noise.bounds import valid_radius
+from fairfix.noise.enumerated_rules import solve_ideal
+from fairfix.noise.rates import Parity, cells_of
+from fairfix.noise.training import Adversary, Near, Within, excess_of
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 

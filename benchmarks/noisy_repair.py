@@ -28,15 +28,15 @@ from fairfix.data.table import Table
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import Robust
-from fairfix.methods.robust.rows import Binned, Kinds, bin_edges, bins_of
+from fairfix.methods.robust.histogram import Binned, Kinds, bin_edges, bins_of
 from fairfix.models.learners import fit_mean
-from fairfix.noisy.binned import Assumption, Certified, Identified, Sensitive, Soft
-from fairfix.noisy.bounds import valid_radius
-from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.oracle import mix_models
-from fairfix.noisy.rates import Parity
-from fairfix.noisy.thresholds import solve_noisy
-from fairfix.noisy.training import Adversary, Near, Rows, Within, train
+from fairfix.noise.bounds import valid_radius
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.noise.model_mixtures import mix_models
+from fairfix.noise.rates import Parity
+from fairfix.noise.score_bin_bounds import Assumption, Certified, Identified, Sensitive, Soft
+from fairfix.noise.thresholds import solve_noisy
+from fairfix.noise.training import Adversary, Near, Rows, Within, train
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 

@@ -6,7 +6,7 @@ import statistics
 import time
 
 import numpy as np
-from fairfix.optim.windows import solve_points
+from fairfix.solvers.ramp_screening import solve_points
 
 
 def scores(rows: int, cells: int, kind: str, rng: np.random.Generator) -> list[np.ndarray]:

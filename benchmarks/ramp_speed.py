@@ -20,8 +20,8 @@ import numpy as np
 from fairfix.data.table import Table
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
-from fairfix.optim.ramp import RampSolution
-from fairfix.optim.windows import solve_points
+from fairfix.solvers.ramp import RampSolution
+from fairfix.solvers.ramp_screening import solve_points
 
 from authors import GAMMAS, RATES, Schedule, grid
 from engine import Goal, table

@@ -29,9 +29,9 @@ from fairfix.methods.sensei import Sensei
 from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scoring import Averaged
-from fairfix.optim.network import Candidates
-from fairfix.optim.network_fit import Adam, Trainer
+from fairfix.models.scored_source import Averaged
+from fairfix.solvers.network import Candidates
+from fairfix.solvers.network_fit import Adam, Trainer
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression

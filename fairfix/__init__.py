@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairfix.tasks.compare import CompareResult, compare
     from fairfix.tasks.count import count
     from fairfix.tasks.export import export
-    from fairfix.tasks.fitting import Outcome, repair_table
+    from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
     from fairfix.tasks.predict import load, predict
     from fairfix.tasks.repair import RepairResult, repair
 
@@ -51,7 +51,7 @@ _HOMES = {
     "tasks.compare": "CompareResult compare",
     "tasks.count": "count",
     "tasks.export": "export",
-    "tasks.fitting": "Outcome repair_table",
+    "tasks.fit_and_evaluate": "Outcome repair_table",
     "tasks.predict": "load predict",
     "tasks.repair": "RepairResult repair",
 }

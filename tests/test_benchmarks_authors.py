@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from fairfix.optim.ramp import Cell, ramp, solve
+from fairfix.solvers.ramp import Cell, ramp, solve
 
 from tests.scripts import script
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fairfix.optim.reduction import CostSensitive
+from fairfix.solvers.reduction import CostSensitive
 from scipy.optimize import minimize
 
 from tests.scripts import ROOT, script

@@ -32,7 +32,7 @@ import pyarrow.csv
 import pytest
 import yaml
 from fairfix.cli import COMMANDS, run
-from fairfix.data.draws import decide, identity_of
+from fairfix.data.row_hash import decide, identity_of
 from fairfix.methods import available
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired

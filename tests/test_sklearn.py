@@ -18,8 +18,8 @@ import pandas as pd
 import pytest
 import sklearn
 from fairfix.auditing.audit import audit
-from fairfix.data.draws import is_random
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.row_hash import is_random
 from fairfix.data.scan import read_table
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.methods import available

@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.auditing.candidates import Candidates, candidates
 from fairfix.auditing.checks import Check, Code, Ruling
 from fairfix.auditing.comparisons import CLASS_SCOPES, NOISE_SCOPES, Comparison
 from fairfix.auditing.distances import View, scoring_counts
 from fairfix.auditing.given_scores import GivenScores
+from fairfix.auditing.group_estimates import Evidence, GroupView, Measured
+from fairfix.auditing.ks_candidates import Candidates, candidates
 from fairfix.auditing.metrics import FLIP_SCOPES, metrics_for
 from fairfix.auditing.results import AuditReport, Block, CheckResult, ComparisonReport, Settings, Value
 from fairfix.auditing.suppression import shown_rows, shown_table, tables_of
-from fairfix.auditing.view import Evidence, GroupView, Measured
-from fairfix.data.bands import in_order
 from fairfix.data.counts import Counts, groups_of_cells, rows_of_levels
 from fairfix.data.files import Source, open_source
 from fairfix.data.names import attribute_name, group_name, stratum_name
+from fairfix.data.numeric_groups import in_order
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows, Scan, count_table, scan
 from fairfix.data.table import Table

@@ -10,7 +10,7 @@ Each end of a largest gap already counts how many groups were compared, so no fu
 negative: as long as its new interval reaches down to 0, ``low`` is at most ``-v``, so a change between two fair models
 is called worse only where the new gap itself is called positive. Where the two audits share rows, their errors go up
 and down together; the interval is then too wide, never too narrow, as long as the two models err alike. Where both
-files of rows are at hand, :mod:`fairfix.auditing.paired` gives the limits of a change on the same rows.
+files of rows are at hand, :mod:`fairfix.auditing.paired_differences` gives the limits of a change on the same rows.
 
 An audit whose every number is the baseline's has not changed: its changes are 0 without an interval. Two samples could
 give the same numbers by chance, so this holds only where that has a probability of at most :data:`COINCIDENCE`: the
@@ -308,7 +308,7 @@ def on_same_rows(value: Value, low: float, high: float, independent: bool) -> Va
     value
         The change with the limits of independent samples, of :func:`change`.
     low, high, independent
-        What :meth:`~fairfix.auditing.paired.Changes.limits` returns.
+        What :meth:`~fairfix.auditing.paired_differences.Changes.limits` returns.
     """
     if independent:
         low, high = max(value.low, low), min(value.high, high)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fairfix.auditing.sums import proportions, share
+from fairfix.auditing.sufficient_statistics import proportions, share
 from fairfix.data.choices import ScoreScale
 from fairfix.data.counts import Counts, moved_bins
 from fairfix.data.reading import SCORE_RANGE, to_probability

@@ -11,9 +11,9 @@ from typing import Any
 
 from fairfix.auditing.as_json import CLASSES_SCHEMA, SAVED_AUDIT
 from fairfix.auditing.baseline import COINCIDENCE, Allowance, coincidence, compare, is_alike, require_alike
-from fairfix.auditing.classes import ACCURACY, of_all
 from fairfix.auditing.comparisons import CLASS_SCOPES, Comparison
 from fairfix.auditing.metrics import CLASS_METRICS
+from fairfix.auditing.multiclass import ACCURACY, of_all
 from fairfix.data.choices import GateOn
 from fairfix.errors import DataError
 

@@ -28,19 +28,19 @@ from fairfix.auditing.audit import More, judge
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.auditing.suppression import require_some, shown_cells, shown_rows, tables_of
 from fairfix.data import codec
-from fairfix.data.bands import described, rising
 from fairfix.data.canonical import canonical_text
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.codec import Array, Arrays, Json, State, need, plain
 from fairfix.data.container import COUNTS, PROTOCOL, Artifact, read, write
 from fairfix.data.counts import Counts, Grid, SavedCounts, check_cells, groups_of_cells
 from fairfix.data.files import open_source
+from fairfix.data.hash_split import Share
 from fairfix.data.names import kept_threshold
+from fairfix.data.numeric_groups import described, rising
 from fairfix.data.quantities import range_of, summed
 from fairfix.data.reading import SCORE_RANGE, Columns, Reading
 from fairfix.data.row_filter import LEFT_OUT, parse_condition
 from fairfix.data.scan import BINS, Scan, check_whole, fixed_grid, scan
-from fairfix.data.shares import Share
 from fairfix.data.urls import name_of
 from fairfix.data.workers import added
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.group_estimates import GAPS, Measured
 from fairfix.auditing.results import ComparisonReport, GroupReport, Value
-from fairfix.auditing.view import GAPS, Measured
 from fairfix.data.reading import to_probability
 from fairfix.stats.estimates import sidak
 from fairfix.stats.gaps import Contrasts, Gap, worst

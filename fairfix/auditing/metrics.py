@@ -2,7 +2,7 @@
 
 ``explain``, checks, reports, baselines, ``compare`` and the docs read :data:`METRICS`. A plain rate or mean is added by
 one entry here. What else has a value per group, or compares groups only, has its arithmetic in
-:mod:`fairfix.auditing.view` or :mod:`fairfix.individual`.
+:mod:`fairfix.auditing.group_estimates` or :mod:`fairfix.individual`.
 
 With decision ``d``, label ``y`` and weights ``w``, the confusion table of a group holds ``Σ w 1[y = l, d = e]``; a
 randomised decision counts with its probability, so every rate is an expectation over the randomisation. A
@@ -456,7 +456,8 @@ _ENTRIES: tuple[Metric, ...] = (
 )
 
 ADDED: ContextVar[Mapping[str, Metric]] = ContextVar("ADDED", default=MappingProxyType({}))
-"""Metrics of one's own, for the time of an audit or of a rendering; :func:`fairfix.auditing.own.added` sets it."""
+"""Metrics of one's own, for the time of an audit or of a rendering; :func:`fairfix.auditing.custom_metrics.added` sets
+it."""
 
 
 class Catalogue(Mapping[str, Entry]):

@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 import click
 
 from fairfix import __version__
-from fairfix.cli.later import load_unused_later
-from fairfix.cli.unrun import Asked
+from fairfix.cli.failure_report import Asked
+from fairfix.cli.lazy_imports import load_unused_later
 from fairfix.data.names import nearest
 from fairfix.data.signals import STOPPING
 from fairfix.data.urls import hidden

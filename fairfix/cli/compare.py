@@ -42,7 +42,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     settle(ctx)
     require_unsuppressed(ctx)
     from fairfix.tasks.compare import plan_of, settled
-    from fairfix.tasks.two_models import compare_models
+    from fairfix.tasks.compare_models import compare_models
 
     check_outputs(given, gated=False)
     request = settled(request_of(ctx, CompareRequest))

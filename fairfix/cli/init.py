@@ -53,7 +53,7 @@ def command(data: str, **given: Any) -> int:
     from fairfix.data.people import PeopleSource
     from fairfix.data.reading import Columns
     from fairfix.data.streams import is_stream
-    from fairfix.tasks.starter import first_configuration
+    from fairfix.tasks.init_config import first_configuration
 
     target = Path(given["output"])
     check_outputs({**given, "data": data})

@@ -68,7 +68,7 @@ def _of_counts(facts: Json) -> Iterator[str]:
     yield f"rows              {rows['read']:,} read, {rows['used']:,} counted{left_out}"
     reading = {key: entry for key, entry in facts["reading"].items() if entry not in (None, [], {})}
     if "bands" in reading:
-        from fairfix.data.bands import described
+        from fairfix.data.numeric_groups import described
 
         reading["bands"] = described(reading["bands"])
     if "merge" in reading:
@@ -104,7 +104,7 @@ def _training_scores(manifest: Json) -> str:
 
 def _of_repair(manifest: Json, *, detail: bool) -> Iterator[str]:
     """Yield what a repaired predictor does, for whom, what it needs and how good it is; with ``detail``, its parts."""
-    from fairfix.data.bands import described
+    from fairfix.data.numeric_groups import described
     from fairfix.report.layout import merged_names
 
     requires, facts, parameters = manifest["requires"], manifest["facts"], manifest["parameters"]

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
+from fairfix.cli.failure_report import asked_of
 from fairfix.cli.help import complete_methods, completion
-from fairfix.cli.unrun import asked_of
 from fairfix.data.choices import Undecided
 from fairfix.data.names import nearest, split_names
 from fairfix.data.noise_spec import file_of
@@ -344,7 +344,7 @@ LOG = logging.getLogger("fairfix")
 
 def _verbose(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
     if value:
-        from fairfix.data.places import traffic
+        from fairfix.data.storage import traffic
 
         before = traffic()
         ctx.call_on_close(lambda: _tell_traffic(traffic() - before))
@@ -565,6 +565,6 @@ def _toml(value: Any) -> str:
     """Return a value as TOML has it: as JSON, but for infinity and what is not there."""
     if isinstance(value, float):
         return str(value)
-    from fairfix.tasks.starter import as_toml
+    from fairfix.tasks.init_config import as_toml
 
     return '""' if value is None else as_toml(as_json(value, None))

@@ -16,8 +16,8 @@ import click
 from click.core import ParameterSource
 
 from fairfix.cli.config import PATHS, WRITTEN, names_file
+from fairfix.cli.failure_report import asked_of
 from fairfix.cli.options import talk
-from fairfix.cli.unrun import asked_of
 from fairfix.data.noise_spec import file_of
 from fairfix.data.urls import scheme_of, shown_argument
 from fairfix.errors import DataError, UsageError
@@ -34,7 +34,7 @@ def write_results(result: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 @contextmanager
 def publishing() -> Iterator[None]:
     """Let all files of a run that has reports take their places at the end of the block, or none of them."""
-    from fairfix.data.replacing import together
+    from fairfix.data.atomic_write import together
 
     with together(asked_of(click.get_current_context()).written):
         yield
@@ -84,8 +84,8 @@ def check_outputs(given: Mapping[str, Any], *, gated: bool = True) -> None:
 
     ``gated`` is whether there are checks, which the formats of CI are made of.
     """
+    from fairfix.data.atomic_write import check_writable
     from fairfix.data.files import descriptor, is_special
-    from fairfix.data.replacing import check_writable
     from fairfix.data.targets import check_links
     from fairfix.report import NO_CHECKS, is_gated
     from fairfix.tasks.similar import files_in
@@ -141,7 +141,7 @@ def _is_among(place: Path, read: str) -> bool:
 
 def _check_url(text: str, path: str, *, report: bool) -> None:
     """Raise where nothing can be written to a URL."""
-    from fairfix.data.places import check_target
+    from fairfix.data.storage import check_target
 
     if report:  # a run that does not happen replaces its report by word of that, if it is one: nobody has looked there
         raise UsageError(f"{text}: reports are written to this machine; name a file here, and copy it")

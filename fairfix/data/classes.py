@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.bands import as_number
 from fairfix.data.counts import Bools, Counts, Floats, Ints, groups_of_cells
 from fairfix.data.encoder import MOST_CLASSES
+from fairfix.data.numeric_groups import as_number
 from fairfix.data.reading import Reading
 from fairfix.data.scan import Scan
 from fairfix.data.table import Table

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.errors import DataError
 
 MEMORY = 3 << 30

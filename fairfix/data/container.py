@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from fairfix.data.codec import json_of, need, shown
 from fairfix.data.files import atomic_output
-from fairfix.data.places import content_of
+from fairfix.data.storage import content_of
 from fairfix.data.urls import name_of, scheme_of
 from fairfix.errors import ArtifactError
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.bands import Edges, in_order
+from fairfix.data.numeric_groups import Edges, in_order
 from fairfix.errors import DataError
 
 Floats = npt.NDArray[np.float64]

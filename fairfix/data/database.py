@@ -23,7 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from fairfix.data import files
-from fairfix.data.answers import counts_of, fetched, summarised
+from fairfix.data.count_queries import Questions, as_coded, check_types, is_text_in_files, planned
 from fairfix.data.counts import Counts, Grid, Slice
 from fairfix.data.embedded import (
     SHOWN_TABLES,
@@ -35,7 +35,7 @@ from fairfix.data.embedded import (
 )
 from fairfix.data.files import Part, Source
 from fairfix.data.names import did_you_mean
-from fairfix.data.pushdown import Questions, as_coded, check_types, is_text_in_files, planned
+from fairfix.data.query_results import counts_of, fetched, summarised
 from fairfix.data.reading import Reading
 from fairfix.data.scan import SORT_ROWS, KeptRows
 from fairfix.data.urls import BACKENDS, QUERY, is_dry, scheme_of, shown_url

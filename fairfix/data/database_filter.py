@@ -18,10 +18,10 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.arrow_normalize import entries_of
 from fairfix.data.canonical import canonical
+from fairfix.data.count_queries import as_coded, as_real
 from fairfix.data.encoder import arrow_array, group_codes
-from fairfix.data.plain import entries_of
-from fairfix.data.pushdown import as_coded, as_real
 from fairfix.data.reading import ORDERS
 from fairfix.data.row_filter import (
     VALUED,

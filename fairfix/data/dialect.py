@@ -22,7 +22,7 @@ from fairfix.data.encodings import encoding_of
 from fairfix.data.files import head_of
 from fairfix.data.merging import SIGNS
 from fairfix.data.notation import Seen, decimal_of, is_number
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.errors import UsageError
 
 HEAD = 1 << 16

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from fairfix.data.files import head_of
-from fairfix.data.places import local
+from fairfix.data.storage import local
 from fairfix.errors import DataError
 
 DUCKDB = {

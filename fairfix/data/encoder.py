@@ -20,7 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.bands import (
+from fairfix.data.arrow_normalize import entries_of
+from fairfix.data.binned import Entries
+from fairfix.data.canonical import canonical
+from fairfix.data.counts import Bools, Floats, Ints, check_cells
+from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
+from fairfix.data.names import quoted_name, with_values
+from fairfix.data.numeric_groups import (
     MOST_NUMBERS,
     Edges,
     as_number,
@@ -29,12 +35,6 @@ from fairfix.data.bands import (
     check_many,
     check_numbers,
 )
-from fairfix.data.binned import Entries
-from fairfix.data.canonical import canonical
-from fairfix.data.counts import Bools, Floats, Ints, check_cells
-from fairfix.data.merging import MISSING, SIGNS, UNKNOWN, plain_form, written_merge
-from fairfix.data.names import quoted_name, with_values
-from fairfix.data.plain import entries_of
 from fairfix.data.reading import Reading
 from fairfix.errors import ColumnError, DataError, EntryError
 

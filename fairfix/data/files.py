@@ -25,11 +25,11 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
+from fairfix.data.arrow_normalize import is_plain, plain_batch, plain_field, plain_schema
+from fairfix.data.atomic_write import FULL, check_writable, replacing, written
 from fairfix.data.codec import json_of
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import Place, content_of, uploaded
-from fairfix.data.plain import is_plain, plain_batch, plain_field, plain_schema
-from fairfix.data.replacing import FULL, check_writable, replacing, written
+from fairfix.data.storage import Place, content_of, uploaded
 from fairfix.data.targets import OPEN, check_links
 from fairfix.data.urls import EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.data.workers import Threads, Workers
@@ -267,7 +267,7 @@ class FrameSource(Source):
 
 
 class PlainSource(Source):
-    """Another source whose columns have the types of :func:`fairfix.data.plain.plain_type`."""
+    """Another source whose columns have the types of :func:`fairfix.data.arrow_normalize.plain_type`."""
 
     def __init__(self, source: Source) -> None:
         self.name, self.remark, self.workers = source.name, source.remark, source.workers

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairfix.data.atomic_write import created
 from fairfix.data.database import asking, conninfo, path_of, secrets_of
 from fairfix.data.embedded import open_duckdb
 from fairfix.data.files import BATCH_ROWS, Write
-from fairfix.data.replacing import created
 from fairfix.data.signals import uninterrupted
 from fairfix.data.targets import check_links
 from fairfix.data.urls import BACKENDS, scheme_of, shown_url

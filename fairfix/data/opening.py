@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote
 from fairfix.data.files import FileSource, Source, file_kinds, head_of
 from fairfix.data.packing import ZIP
 from fairfix.data.partitions import partitioned
-from fairfix.data.places import MAGIC, SCHEMES, Place, find, local, named_apart
 from fairfix.data.recognition import (
     TEXT_ENDINGS,
     Recognised,
@@ -21,6 +20,7 @@ from fairfix.data.recognition import (
     recognised,
     table_endings,
 )
+from fairfix.data.storage import MAGIC, SCHEMES, Place, find, local, named_apart
 from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.urls import BACKENDS, EXAMPLE, is_database, name_of, scheme_of, shown_url
 from fairfix.errors import DataError, UnreadableError, UsageError

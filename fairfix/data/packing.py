@@ -1,7 +1,7 @@
 """Packed files: gzip, bzip2, xz, Zstandard and LZ4 around a file of any kind, and ZIP with one table in it.
 
-A packed file is a :class:`~fairfix.data.places.Place` whose store unpacks. What is read from its beginning, as text is,
-is unpacked on the way where Arrow can do it. Everything else is unpacked once, into a temporary file.
+A packed file is a :class:`~fairfix.data.storage.Place` whose store unpacks. What is read from its beginning, as text
+is, is unpacked on the way where Arrow can do it. Everything else is unpacked once, into a temporary file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import IO, Any
 import pyarrow as pa
 
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import BLOCK, Place, Stamp, Store, is_hidden
 from fairfix.data.spool import CHUNK, spooled
+from fairfix.data.storage import BLOCK, Place, Stamp, Store, is_hidden
 from fairfix.errors import DataError, UnreadableError
 
 XZ_MEMORY = 1 << 28

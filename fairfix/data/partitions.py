@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fairfix.data.files import FileSource, Part, Source
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 
 MISSING = "__HIVE_DEFAULT_PARTITION__"
 """Name of a folder's value that is missing."""

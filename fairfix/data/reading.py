@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.bands import Edges
 from fairfix.data.choices import MissingGroup, MissingRows, ScoreScale, Task
 from fairfix.data.counts import Floats
 from fairfix.data.merging import Merges
 from fairfix.data.names import threshold_sign
+from fairfix.data.numeric_groups import Edges
 from fairfix.errors import AmbiguousError, ColumnError, DataError, UsageError
 
 SCORE_RANGE: Mapping[str, tuple[float, float]] = {

@@ -23,7 +23,7 @@ from fairfix.data.packing import (
     unpacked,
     without_packing,
 )
-from fairfix.data.places import Place, local
+from fairfix.data.storage import Place, local
 from fairfix.data.urls import scheme_of
 from fairfix.errors import DataError
 

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairfix.data.bands import as_number
 from fairfix.data.canonical import canonical, canonical_text
 from fairfix.data.counts import Bools
 from fairfix.data.encoder import arrow_array, group_codes, null_mask, primitive
 from fairfix.data.files import Part, Source, require
 from fairfix.data.names import nearest
+from fairfix.data.numeric_groups import as_number
 from fairfix.data.reading import ORDERS
 from fairfix.errors import ColumnError, DataError, UsageError
 

@@ -21,18 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.bands import (
-    MOST_SINGLE,
-    PARTS,
-    Edges,
-    NumbersAsGroupsError,
-    check_numbers,
-    check_sizes,
-    distribution,
-    parse_bands,
-    proposal,
-    quantile_edges,
-)
 from fairfix.data.binned import counts_of, rebinned
 from fairfix.data.counts import (
     Bools,
@@ -53,6 +41,18 @@ from fairfix.data.encoder import (
     row_name,
 )
 from fairfix.data.files import Part, Source, open_source
+from fairfix.data.numeric_groups import (
+    MOST_SINGLE,
+    PARTS,
+    Edges,
+    NumbersAsGroupsError,
+    check_numbers,
+    check_sizes,
+    distribution,
+    parse_bands,
+    proposal,
+    quantile_edges,
+)
 from fairfix.data.quantities import quantities
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table, assemble

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 
 from fairfix.data.files import descriptor, is_special
-from fairfix.data.places import Place, Stamp, Store
 from fairfix.data.spool import spooled
+from fairfix.data.storage import Place, Stamp, Store
 from fairfix.data.urls import STANDARD
 from fairfix.errors import DataError, UsageError
 

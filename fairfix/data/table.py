@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fairfix.data.bands import MOST_SINGLE, check_sizes
+from fairfix.data.arrow_normalize import entries_of, widened_batch
 from fairfix.data.binned import divided
 from fairfix.data.counts import Floats, Ints, groups_of_cells, rows_of_each, rows_of_levels
-from fairfix.data.draws import apart
 from fairfix.data.encoder import (
     Encoder,
     Rows,
@@ -28,8 +27,9 @@ from fairfix.data.encoder import (
     numbers,
 )
 from fairfix.data.names import group_name
-from fairfix.data.plain import entries_of, widened_batch
+from fairfix.data.numeric_groups import MOST_SINGLE, check_sizes
 from fairfix.data.reading import Reading, to_probability
+from fairfix.data.row_hash import apart
 from fairfix.errors import DataError
 
 PLAIN_SCORE = "model score as it is"

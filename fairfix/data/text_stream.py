@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fairfix.data.dialect import COMMENTS, Dialect, Layout
 from fairfix.data.encodings import decoded
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.errors import DataError
 
 BLOCK = 1 << 20

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.canonical import canonical
-from fairfix.data.plain import texts_of
 from fairfix.errors import DataError
 
 NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from fairfix.data import places
-from fairfix.data.places import Place, Remote, Stamp, answering, count_bytes, refusal
+from fairfix.data import storage
 from fairfix.data.spool import LEFT_FREE, mapped, temporary_file
+from fairfix.data.storage import Place, Remote, Stamp, answering, count_bytes, refusal
 from fairfix.data.urls import hidden, name_of, shown_url, split
 from fairfix.errors import DataError
 
@@ -44,7 +44,9 @@ class HttpStore(Remote):
             raise DataError(
                 "https:// and http:// need fsspec and aiohttp, which are not installed: pip install 'fairfix[remote]'"
             ) from None
-        limits = aiohttp.ClientTimeout(total=WHOLE, sock_connect=places.CONNECTING, sock_read=places.SILENCE)
+        limits = aiohttp.ClientTimeout(
+            total=WHOLE, sock_connect=storage.CONNECTING, sock_read=storage.SILENCE
+        )
         # proxies and netrc of the environment; bytes as they are stored, so that ranges mean what they say
         client = {"timeout": limits, "trust_env": True, "auto_decompress": False}
         self._http = HTTPFileSystem(encoded=True, skip_instance_cache=True, client_kwargs=client)
@@ -105,7 +107,7 @@ class HttpStore(Remote):
             raise DataError(f"{shown}: the server redirects more than {HOPS} times; give the final URL")
 
         with answering(shown, "reading"):
-            for pause in (*(PAUSE * 2**i for i in range(places.TRIES - 1)), None):
+            for pause in (*(PAUSE * 2**i for i in range(storage.TRIES - 1)), None):
                 try:
                     answer: tuple[int, Mapping[str, str], bytes] = sync(self._http.loop, get)
                 except (aiohttp.ClientError, OSError) as error:
@@ -195,7 +197,7 @@ def _gave_up(error: Exception, shown: str) -> DataError:
             return DataError(refusal(error, shown, "reading"))
         return DataError(f"reading {shown} failed: the server returns {status} {hidden(message)}".rstrip())
     text = f"the server returns {status}" if status else hidden(str(error)) or "no answer in time"
-    return DataError(f"reading {shown} failed after {places.TRIES} tries: {' '.join(text.split())[:300]}")
+    return DataError(f"reading {shown} failed after {storage.TRIES} tries: {' '.join(text.split())[:300]}")
 
 
 def _headed(status: int, headers: Mapping[str, str]) -> Stamp:

@@ -58,7 +58,7 @@ from fairfix.individual.residual import ResidualContrast, residual_effect
 from fairfix.individual.similar import Comparable
 from fairfix.models.features import Features
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.optim.transport import regularizer_empirical
+from fairfix.solvers.transport import regularizer_empirical
 from fairfix.stats.estimates import Means, Proportions, powers
 
 if TYPE_CHECKING:

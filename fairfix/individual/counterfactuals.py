@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.arrow_normalize import entries_of, texts_of
 from fairfix.data.counts import Ints
 from fairfix.data.encoder import Rows, arrow_array, group_codes
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import MISSING
 from fairfix.data.names import INDEX_NAME, did_you_mean
-from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Columns
 from fairfix.data.table import Table, assemble
 from fairfix.errors import ColumnError, DataError, FairfixError, UsageError

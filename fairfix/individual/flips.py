@@ -26,7 +26,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import ColumnError, UsageError
 from fairfix.individual.similar import Comparable, written_values
-from fairfix.models.scoring import Change
+from fairfix.models.scored_source import Change
 
 MOST = 256
 """Flips of a row that are looked at, at most."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.draws import occurrences
+from fairfix.data.row_hash import occurrences
 from fairfix.individual.contrasts import cells_of
 from fairfix.models.learners import binnable, fit_mean, folds_of, unequal
 from fairfix.models.members import LinearMember

@@ -31,8 +31,8 @@ from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
 from fairfix.models.trace import Note
-from fairfix.noisy.description import Noise
-from fairfix.noisy.prices import Behind
+from fairfix.noise.description import Noise
+from fairfix.noise.dual_certificates import Behind
 
 # ---------------------------------------------------------------------- parameters
 

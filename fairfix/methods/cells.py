@@ -20,8 +20,8 @@ from fairfix.data.names import group_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.optim.monotone import Isotonic, Sigmoid, isotonic, sigmoid
-from fairfix.optim.piecewise import Piecewise
+from fairfix.solvers.monotone import Isotonic, Sigmoid, isotonic, sigmoid
+from fairfix.solvers.piecewise import Piecewise
 
 
 class Weighted:

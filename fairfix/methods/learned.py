@@ -26,7 +26,7 @@ from fairfix.models.estimators import TITLES, Learner, checked, sees_gaps
 from fairfix.models.features import Features
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
 from fairfix.models.members import Member
-from fairfix.models.scorers import Scorer
+from fairfix.models.score_models import Scorer
 
 FOLDS = 5
 """Parts of the rows, each scored by a member fitted to the others."""

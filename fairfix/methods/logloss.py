@@ -23,7 +23,7 @@ chance of it: *the constraint holds given the label; after averaging it need not
 ``P`` is the chance of a drawn decision, for which the constraint holds in expectation; rounded at the threshold it is
 another rule, with another error and another gap.
 
-The solver and its certificate are in :mod:`fairfix.optim.robust_log_loss`; docs/logloss.md has the paper's symbols.
+The solver and its certificate are in :mod:`fairfix.solvers.robust_log_loss`; docs/logloss.md has the paper's symbols.
 
 References
 ----------
@@ -50,17 +50,17 @@ from fairfix.data.spec import Form, key
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import group_param, param
-from fairfix.methods.bases import BASES, Expanded, expanded
 from fairfix.methods.cells import within_strata
 from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem, once_per_problem
+from fairfix.methods.spline_basis import BASES, Expanded, expanded
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import fit_classes
 from fairfix.models.members import LinearMember, Member
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
+from fairfix.models.score_models import EstimatedLogit, Scorer, TruncatedLogit, Unrepaired, of_own_group
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
+from fairfix.solvers.robust_log_loss import Cells, Solution, marginal, solve, solve_prices, truncated
 
 GRID = tuple(10.0**power for power in np.arange(-1.0, -6.5, -0.5))
 """Penalties that cross validation tries, from the largest on."""

@@ -19,7 +19,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.noisy.description import Noise
+from fairfix.noise.description import Noise
 
 Made = TypeVar("Made")
 Key = ParamSpec("Key")

@@ -16,7 +16,7 @@ from fairfix.data.encoder import arrow_array
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.models.predictors import RepairedPredictor, unseen_error
-from fairfix.models.scorers import OfScorers, Scorer, ScorerPart
+from fairfix.models.score_models import OfScorers, Scorer, ScorerPart
 
 LONGEST_NUMBER = 18
 """Digits of a whole number that fits into 64 bits whatever they are."""

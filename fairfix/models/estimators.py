@@ -34,8 +34,8 @@ from fairfix.errors import DataError, UsageError
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.onnx_model import onnx_members
 from fairfix.models.tree_arrays import of_cart, of_histograms, of_lightgbm, of_xgboost, side_by_side
-from fairfix.optim.linear_losses import standardised
-from fairfix.optim.losses import in_units, name_of, number_of
+from fairfix.solvers.linear_losses import standardised
+from fairfix.solvers.losses import in_units, name_of, number_of
 
 
 @runtime_checkable
@@ -219,7 +219,7 @@ def fit_number(X: Floats, y: Floats, weight: Floats, *, learner: Learner, loss: 
     X, y, weight
         Rows of positive weight: shapes (n, d), with NaN where :func:`sees_gaps`, (n,) and (n,).
     loss
-        A name of :mod:`fairfix.optim.losses`, which a learner that is named minimises; another one minimises its own.
+        A name of :mod:`fairfix.solvers.losses`, which a learner that is named minimises; another one minimises its own.
     seed
         Of its chance.
 

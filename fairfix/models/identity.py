@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from fairfix.data.arrow_normalize import entries_of, texts_of
 from fairfix.data.canonical import canonical_text
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.draws import SEPARATOR, draws_of, entry_of
+from fairfix.data.duplicate_ids import may_repeat
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import require
-from fairfix.data.ids import may_repeat
-from fairfix.data.plain import entries_of, texts_of
 from fairfix.data.reading import Reading
+from fairfix.data.row_hash import SEPARATOR, draws_of, entry_of
 from fairfix.data.table import row_hashes
 from fairfix.errors import DataError
 

@@ -6,8 +6,8 @@ Linear members minimise, over coefficients ``beta`` and a free intercept,
     \frac{1}{W} \sum_i w_i\, l(y_i,\, x_i^T \beta + \beta_0) + \lambda \lVert \beta \rVert^2, \qquad W = \sum_i w_i ,
 
 with the square loss, the log loss of the sigmoid (of the softmax for several classes), or another of
-:mod:`fairfix.optim.losses`, which :mod:`fairfix.optim.linear_losses` minimises. ``l2`` is ``lambda``; its strength does
-not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may depend on one
+:mod:`fairfix.solvers.losses`, which :mod:`fairfix.solvers.linear_losses` minimises. ``l2`` is ``lambda``; its strength
+does not change when all rows are repeated or all weights doubled. Without it (``l2 = 0``) the columns may depend on one
 another, as indicators of categories do; the square loss then takes the least coefficients of all that are optimal.
 Labels between 0 and 1 are a row with label 1 and a row with label 0, weighted. Trees are scikit-learn's histogram
 gradient boosting with its defaults; of few rows (:data:`MANY_ROWS`) with as many rounds as predict rows best that have
@@ -26,14 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.draws import GOLDEN, mixed
+from fairfix.data.row_hash import GOLDEN, mixed
 from fairfix.errors import ConvergenceWarning
 from fairfix.models.estimators import Learner, fit_chances, fit_number
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member, TreesMember
 from fairfix.models.threads import limited
 from fairfix.models.tree_arrays import of_histograms
-from fairfix.optim.linear_losses import fit_linear, standardised
-from fairfix.optim.losses import EDGE, name_of, number_of, row_loss
+from fairfix.solvers.linear_losses import fit_linear, standardised
+from fairfix.solvers.losses import EDGE, name_of, number_of, row_loss
 
 # ---------------------------------------------------------------------- fitting
 
@@ -58,7 +58,7 @@ def fit_mean(
     weight
         Shape (n,), not negative; None for 1 each. Rows of weight 0 have no part.
     learner, loss
-        ``loss``: a name of :mod:`fairfix.optim.losses`, which says what the model gives: a probability, a mean, a
+        ``loss``: a name of :mod:`fairfix.solvers.losses`, which says what the model gives: a probability, a mean, a
         quantile. Which learner knows which is in :data:`fairfix.models.estimators.UNKNOWN_LOSSES`.
     l2, seed
         Of linear models (see the module's docstring), and of trees.

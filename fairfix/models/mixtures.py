@@ -24,9 +24,9 @@ from fairfix.data.codec import (
 )
 from fairfix.data.counts import Bools, Floats, Ints
 from fairfix.data.table import Table
-from fairfix.models.scorers import OfScorers, Scorer, ScorerPart, ScorersPart
-from fairfix.optim.blind_rates import BlindMixture, Chances, EqualRates
-from fairfix.optim.plugin_rule import PluginRule
+from fairfix.models.score_models import OfScorers, Scorer, ScorerPart, ScorersPart
+from fairfix.solvers.group_blind_rates import BlindMixture, Chances, EqualRates
+from fairfix.solvers.plugin_rule import PluginRule
 
 CERTAIN = 1.0 - 1e-9
 """A sum of shares above this is 1, but for rounding."""
@@ -52,7 +52,7 @@ class PluginScore(OfScorers):
     group: Scorer
     """Where the probabilities of groups come from; that of the label where the rule does not look at groups."""
     rule: PluginRule
-    """See :mod:`fairfix.optim.plugin`."""
+    """See :mod:`fairfix.solvers.plugin`."""
 
     @property
     def sound(self) -> bool:
@@ -195,7 +195,7 @@ class DecisionMixture(OfScorers):
 
 @dataclass(frozen=True, eq=False)
 class BlindRule(OfScorers):
-    """Decisions of equal rates that do not see the group; see :class:`fairfix.optim.blind_rates.BlindMixture`."""
+    """Decisions of equal rates that do not see the group (:class:`fairfix.solvers.group_blind_rates.BlindMixture`)."""
 
     kind: ClassVar[str] = "blind_rule"
     gives: ClassVar[Literal["decision"]] = "decision"

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fairfix.data.bands import band_names, pieces
-from fairfix.data.draws import draw_of, identity_of
 from fairfix.data.encoder import level_of
 from fairfix.data.merging import MISSING
+from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.data.reading import Reading
+from fairfix.data.row_hash import draw_of, identity_of
 from fairfix.data.table import NotPlainError, OneRow
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import OfScorers
+from fairfix.models.score_models import OfScorers
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types of values that are read here as Arrow reads them; the numbers of numpy are turned into these."""

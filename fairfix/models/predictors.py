@@ -2,8 +2,8 @@
 
 A predictor maps a row to a number, exactly and deterministically: the probability of a positive decision, or a
 value. It is made of arrays and plain settings, so it can be saved as data (:mod:`fairfix.data.codec`). A rule that
-randomises decides per person, by a draw from the row's identity (:mod:`fairfix.data.draws`). Predictors that look at
-scorers are in :mod:`fairfix.models.scorers` and :mod:`fairfix.models.mixtures`.
+randomises decides per person, by a draw from the row's identity (:mod:`fairfix.data.row_hash`). Predictors that look at
+scorers are in :mod:`fairfix.models.score_models` and :mod:`fairfix.models.mixtures`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fairfix.data.scales import Scale, scaled
 from fairfix.data.table import OneRow, Table
 from fairfix.errors import DataError
 from fairfix.models.trace import FitTrace
-from fairfix.optim.monotone import sigmoid_of
-from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import ramp
+from fairfix.solvers.monotone import sigmoid_of
+from fairfix.solvers.piecewise import Piecewise
+from fairfix.solvers.ramp import ramp
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +234,7 @@ class GroupwiseRamp(OfGroups):
 
     offsets: Floats
     remainders: Floats
-    """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.optim.ramp`."""
+    """``t_k = offsets[k] + remainders[k]``, shape (K,) each; see :mod:`fairfix.solvers.ramp`."""
     gamma: float
     """Width of the ramp."""
 

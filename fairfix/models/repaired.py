@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import fairfix.models.mixtures  # noqa: F401  their kinds of predictor register themselves
 from fairfix import __version__
-from fairfix.data.bands import rising
+from fairfix.data.arrow_normalize import as_first
 from fairfix.data.choices import Duplicates, MissingScore, ScoreScale, Task, Unseen
 from fairfix.data.codec import (
     LARGEST_WHOLE,
@@ -44,13 +44,13 @@ from fairfix.data.codec import (
 )
 from fairfix.data.container import Artifact, digest, read, write
 from fairfix.data.counts import Bools, Counts, Floats
-from fairfix.data.draws import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.encoder import Encoder, Rows, arrow_array
 from fairfix.data.files import Source
 from fairfix.data.memberships import NO_POLICY, memberships
 from fairfix.data.names import did_you_mean
-from fairfix.data.plain import as_first
+from fairfix.data.numeric_groups import rising
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.row_hash import Seen, SharedDraws, decided, draws_of, is_random
 from fairfix.data.table import Table
 from fairfix.data.urls import name_of
 from fairfix.errors import MALFORMED, ArtifactError, DataError, UsageError
@@ -58,7 +58,7 @@ from fairfix.models.class_chances import class_schema, classified
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws, check_unique, identities
 from fairfix.models.one_row import RowRule
 from fairfix.models.predictors import RepairedPredictor, unseen_error
-from fairfix.models.scoring import MODEL_SCORE, read_changes, replaced
+from fairfix.models.scored_source import MODEL_SCORE, read_changes, replaced
 from fairfix.models.trace import FitTrace
 
 COLUMNS = {"protected": list_of(text), "strata": list_of(text), "score": or_none(text), "id": or_none(text)}
@@ -132,7 +132,7 @@ adds ``prediction``, a chance ``p_CLASS`` for each, and ``randomized``."""
 
 SCHEME = "blake2b-53/2"
 """How results are drawn: by BLAKE2b of the row identity, equal rows without ids apart; see
-:mod:`fairfix.data.draws`."""
+:mod:`fairfix.data.row_hash`."""
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ import numpy as np
 import pyarrow as pa
 
 from fairfix.data.choices import MissingScore, Unseen
-from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, open_source
 from fairfix.data.frames import columns_of
 from fairfix.data.names import group_name
+from fairfix.data.row_hash import SharedDraws
 from fairfix.errors import DataError, FairfixWarning, ModelError, UsageError
 from fairfix.models.in_memory import CONTENT, content_hash, fitted_model
 from fairfix.models.repaired import Repaired
-from fairfix.models.scoring import Averaged, ScoredSource, read_changes
+from fairfix.models.scored_source import Averaged, ScoredSource, read_changes
 from fairfix.models.trace import Caution, Note
 from fairfix.models.user_file import ScoringModel, file_hash, load_model
 

@@ -1,4 +1,4 @@
-"""A source of a share of another one's rows; see :mod:`fairfix.data.shares`."""
+"""A source of a share of another one's rows; see :mod:`fairfix.data.hash_split`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from fairfix.data.encoder import arrow_array
 from fairfix.data.files import Part, Source
+from fairfix.data.hash_split import Share
 from fairfix.data.reading import Reading
-from fairfix.data.shares import Share
 from fairfix.errors import DataError
 from fairfix.models.identity import IDENTITY_TYPES, identities, identity_columns
 

@@ -64,7 +64,7 @@ def renderer(name: str) -> Callable[..., str]:
     def rendered(result: Any, **settings: Any) -> str:
         if "own_metrics" not in result:
             return render(as_options(result), **settings)
-        from fairfix.auditing.own import added
+        from fairfix.auditing.custom_metrics import added
 
         with added(result["own_metrics"]):
             return render(as_options(result), **settings)

@@ -24,7 +24,7 @@ from fairfix.report.layout import (
     signed,
     titled,
 )
-from fairfix.report.shares import ends_of, percent, points
+from fairfix.report.percent_format import ends_of, percent, points
 
 CHANGES: Columns = {
     "number": lambda one: titled(one.get("comparison", one["id"])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from fairfix.auditing.own import added
+from fairfix.auditing.custom_metrics import added
 from fairfix.errors import UsageError
 from fairfix.report import figures, repair_figures
 from fairfix.report.figures import Figure, Part

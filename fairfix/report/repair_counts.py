@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fairfix.auditing.metrics import METRICS
 from fairfix.report.layout import CHANGES_MOST, Columns, Grid, Interval, Json, Section, first_groups
-from fairfix.report.shares import CERTAIN
+from fairfix.report.percent_format import CERTAIN
 
 
 def of_counts(counts: Json, rank: Callable[[Json], float]) -> Section:

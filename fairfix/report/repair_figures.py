@@ -9,8 +9,8 @@ from fairfix.auditing.metrics import METRICS
 from fairfix.report import svg
 from fairfix.report.figures import MOST_ROWS, Figure, Part, before_after
 from fairfix.report.layout import Grid, Json, Section, interval, show
+from fairfix.report.percent_format import CERTAIN
 from fairfix.report.repairs import in_words
-from fairfix.report.shares import CERTAIN
 from fairfix.report.svg import CURVES, Curve, Dot
 
 

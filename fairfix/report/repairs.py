@@ -36,8 +36,8 @@ from fairfix.report.layout import (
     size_of,
     titled,
 )
+from fairfix.report.percent_format import CERTAIN, ends_of, percent, points, with_ends
 from fairfix.report.repair_counts import of_counts
-from fairfix.report.shares import CERTAIN, ends_of, percent, points, with_ends
 
 READINGS = {
     "drawn": "randomized decisions, as expected",

@@ -13,7 +13,7 @@ For a new row with probability ``s`` and group ``k`` the repaired rule of a clas
 .. math:: p = P(\text{decision} = \text{positive} \mid s, k),
 
 which ``predict_proba`` returns, while ``predict`` draws the decision by a keyed hash of the row's own values. Equal
-rows are told apart by their order (:mod:`fairfix.data.draws`). A method that repairs values gives the repaired
+rows are told apart by their order (:mod:`fairfix.data.row_hash`). A method that repairs values gives the repaired
 probability of the *label* instead: ``predict_proba`` returns it, and ``predict`` is positive from one half on. Of a
 regressor ``predict`` returns the repaired value.
 

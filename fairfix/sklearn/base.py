@@ -29,9 +29,9 @@ from sklearn.utils.validation import (
 )
 
 from fairfix.data.counts import Floats
-from fairfix.data.draws import draws_of
 from fairfix.data.names import did_you_mean
 from fairfix.data.reading import Reading
+from fairfix.data.row_hash import draws_of
 from fairfix.data.scan import bands_of_groups
 from fairfix.data.table import Table
 from fairfix.data.workers import started_safely
@@ -42,7 +42,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import hash_key
 from fairfix.models.trace import FitTrace
-from fairfix.noisy.description import Noise
+from fairfix.noise.description import Noise
 from fairfix.sklearn.rows import (
     GroupLabels,
     InputError,

@@ -13,12 +13,12 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.draws import decide, is_random
 from fairfix.data.files import open_source
 from fairfix.data.noise_spec import NoiseSpec
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.row_hash import decide, is_random
 from fairfix.data.table import Table
-from fairfix.noisy.description import Noise, NoiseTable, noise_of
+from fairfix.noise.description import Noise, NoiseTable, noise_of
 from fairfix.sklearn.base import Protected, RepairedEstimator
 from fairfix.sklearn.rows import InputError, SettingError, identities
 
@@ -60,7 +60,7 @@ class RepairedClassifier(ClassifierMixin, RepairedEstimator):  # type: ignore[mi
         The noise of the protected groups of ``X``, for ``method="robust"``, as for :func:`fairfix.repair`: a data
         frame or file with the columns ``true``, ``noisy``, ``label`` (optional) and ``count`` or ``probability``, or
         ``radius:GROUP=NUMBER,...``. Its parameter ``assume`` states an assumption. A
-        :class:`~fairfix.noisy.description.Noise` states both.
+        :class:`~fairfix.noise.description.Noise` states both.
     bands
         Where groups of a protected column of numbers begin, as for :func:`fairfix.audit`: ``{"age": [25, 40, 60]}``.
     **parameters

@@ -17,8 +17,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.draws import identity_of
 from fairfix.data.reading import Columns, Reading
+from fairfix.data.row_hash import identity_of
 from fairfix.data.table import Table, assemble
 from fairfix.errors import DataError, UsageError
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from fairfix import __version__
 from fairfix.auditing.as_json import check_dict, columns_dict, form, reading_dict
-from fairfix.auditing.classes import class_checks
+from fairfix.auditing.multiclass import class_checks
 from fairfix.data.reading import Reading
 from fairfix.data.row_filter import LEFT_OUT
 from fairfix.individual.flips import described
 from fairfix.models.repaired import Repaired
-from fairfix.tasks.fitting import Outcome
+from fairfix.tasks.before_after import Proof, ProofRow
+from fairfix.tasks.fit_and_evaluate import Outcome
+from fairfix.tasks.group_changes import GroupChange
 from fairfix.tasks.messages import message_dict
-from fairfix.tasks.of_classes import ClassesProof
-from fairfix.tasks.people import GroupChange
-from fairfix.tasks.proof import Proof, ProofRow
+from fairfix.tasks.multiclass_repair import ClassesProof
 
 if TYPE_CHECKING:
     from fairfix.tasks.compare import ComparisonOutcome, Point

@@ -11,7 +11,7 @@ from fairfix.auditing.as_json import audit_dict
 from fairfix.auditing.audit import More, joined, require_two_groups
 from fairfix.auditing.audit import audit as audit_data
 from fairfix.auditing.baseline import Allowance, read_checks
-from fairfix.auditing.own import added, own_metrics
+from fairfix.auditing.custom_metrics import added, own_metrics
 from fairfix.auditing.results import AuditReport, Settings
 from fairfix.data.canonical import canonical_group
 from fairfix.data.names import key_and_rest, quoted_name, unquoted
@@ -53,16 +53,16 @@ from fairfix.tasks.messages import (
     of_unknown_classes,
     of_weights,
 )
-from fairfix.tasks.record import add_record
 from fairfix.tasks.request import MULTICLASS, AuditRequest, function_of, of_counts
 from fairfix.tasks.result import Result
+from fairfix.tasks.run_metadata import add_record
 from fairfix.tasks.similar import changed_rows, copies_of, counterfactuals, similar_of
 
 if TYPE_CHECKING:
     from fairfix.auditing.countfile import CountFile
     from fairfix.auditing.waivers import Waiver
     from fairfix.data.files import Source
-    from fairfix.noisy.description import Noise
+    from fairfix.noise.description import Noise
     from fairfix.tasks.changes import BothModels
 
 
@@ -108,7 +108,7 @@ def run_audit(request: AuditRequest) -> AuditResult:
 def _run(request: AuditRequest) -> AuditResult:
     spec = None
     if request.profile:
-        from fairfix.auditing.profiles import profile, read_profile
+        from fairfix.auditing.report_templates import profile, read_profile
 
         spec = read_profile(request.profile)
     counts = counts_of(request.data)
@@ -218,7 +218,7 @@ def _of_classes(
     unchecked: Sequence[Note],
 ) -> AuditResult:
     """Return the audit of every class against the rest."""
-    from fairfix.auditing.classes import audit_classes, classes_dict
+    from fairfix.auditing.multiclass import audit_classes, classes_dict
 
     if request.metrics:
         raise UsageError(
@@ -242,8 +242,8 @@ def _of_classes(
     source = None if request.suppress_below else data.source
     notes, more, copies = [*said_of_unused(request), *unchecked, *of_source(source)], None, None
     if copied:
+        from fairfix.individual.counterfactual_consistency import classes_of_copies, require_known
         from fairfix.individual.counterfactuals import left_out
-        from fairfix.individual.of_classes import classes_of_copies, require_known
 
         with explaining(data):
             asked = copies_of(similar, data), request.confidence
@@ -324,14 +324,14 @@ def _of_data(request: AuditRequest, data: Dataset, settings: Settings, more: Mor
     if noise is not None and noise.membership is not None:
         if request.strata and not request.protected:
             raise UsageError("`strata` needs `protected`, whose groups are compared within levels")
-        from fairfix.noisy.membership import audit_membership
+        from fairfix.noise.membership_audit import audit_membership
 
         groups, independent = noise.membership, noise.independent
         report = audit_membership(
             source, reading, groups, settings, independent=independent, seed=request.seed, more=more
         )
     elif noise is not None:
-        from fairfix.noisy.true_groups import audit_noisy
+        from fairfix.noise.true_groups import audit_noisy
 
         report = audit_noisy(source, reading, noise, settings, seed=request.seed, more=more)
         for check in settings.checks:

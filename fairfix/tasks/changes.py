@@ -22,14 +22,14 @@ from fairfix.auditing.results import Settings
 from fairfix.data.codec import json_of, shown
 from fairfix.data.files import Source, file_hash, head_of, read_json
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import MAGIC, SCHEMES, Place, find, local
 from fairfix.data.reading import Reading
 from fairfix.data.scan import read_table
+from fairfix.data.storage import MAGIC, SCHEMES, Place, find, local
 from fairfix.data.streams import is_stream, stream_place
 from fairfix.data.table import Table
 from fairfix.data.urls import scheme_of
 from fairfix.errors import MALFORMED, DataError, UsageError
-from fairfix.models.scoring import ScoredSource
+from fairfix.models.scored_source import ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import HEADLINES
 from fairfix.tasks.dataset import Dataset, log, opened
@@ -38,7 +38,7 @@ from fairfix.tasks.request import AuditRequest, CompareRequest, GateRequest
 from fairfix.tasks.result import Result
 
 if TYPE_CHECKING:
-    from fairfix.auditing.paired import Matched
+    from fairfix.auditing.paired_differences import Matched
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def compare_results(
         both = None if data is None else _of_same_file(old, content, settings, request, data)
         more: tuple[Any, ...] = ()
         if both is not None:
-            from fairfix.auditing.paired import Changes
+            from fairfix.auditing.paired_differences import Changes
 
             more = (Changes(both, settings.confidence, settings.reference).limits,)
         section, checks = compared(old, content, allowances, list(HEADLINES), request.gate_on, *more)
@@ -178,7 +178,7 @@ def _of_same_file(
 
     The baseline must have the hash of the file, name the columns of its decisions, and have their numbers.
     """
-    from fairfix.auditing.paired import Matched
+    from fairfix.auditing.paired_differences import Matched
 
     hashed = old.get("record", {}).get("data_sha256")
     where = request.data
@@ -219,7 +219,7 @@ def _propose_pairs(
     data: Dataset,
 ) -> None:
     """Say with undecided checks of changes that samples were taken as independent, and how to pair them."""
-    from fairfix.tasks.guide import paired_instead
+    from fairfix.tasks.column_suggestions import paired_instead
 
     undecided = [check for check in checks if check["code"] == "limit_inside"]
     for check in undecided:
@@ -249,7 +249,7 @@ def compare_rows(
     both: BothModels,
 ) -> None:
     """Add to a result what has changed on the rows that both models scored, and the checks of changes."""
-    from fairfix.auditing.paired import Changes, doubt
+    from fairfix.auditing.paired_differences import Changes, doubt
 
     matched, after = both.matched()
     plain = replace(settings, checks=())
@@ -320,7 +320,7 @@ class BothModels:
 
     def matched(self) -> tuple[Matched, Table]:
         """Return the rows with both models, and all those of the new one."""
-        from fairfix.auditing.paired import Matched, match
+        from fairfix.auditing.paired_differences import Matched, match
 
         old, new = (step() for step in self.steps)
         if self.id:

@@ -31,12 +31,14 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import with_draws_of
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
-from fairfix.noisy.description import Noise
-from fairfix.noisy.proof import Told, true_groups_of, worst_of
+from fairfix.noise.description import Noise
+from fairfix.noise.repair_evaluation import Told, true_groups_of, worst_of
 from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
+from fairfix.tasks.before_after import loss_of, mean_change, results_on
 from fairfix.tasks.changes import baseline_of
 from fairfix.tasks.command import repair_command
+from fairfix.tasks.compare_models import compare_models
 from fairfix.tasks.dataset import (
     Dataset,
     explaining,
@@ -46,16 +48,14 @@ from fairfix.tasks.dataset import (
     open_data,
     said_of_unused,
 )
-from fairfix.tasks.doubts import of_directions
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fitting import assessed, check_split, read_rows, recorded, split_rows
+from fairfix.tasks.fit_and_evaluate import assessed, check_split, read_rows, recorded, split_rows
+from fairfix.tasks.group_changes import GroupChange, changes_of
 from fairfix.tasks.messages import add_messages, of_names, of_source
-from fairfix.tasks.people import GroupChange, changes_of
-from fairfix.tasks.proof import loss_of, mean_change, results_on
-from fairfix.tasks.record import add_record
 from fairfix.tasks.request import CompareRequest, function_of
 from fairfix.tasks.result import Result
-from fairfix.tasks.two_models import compare_models
+from fairfix.tasks.run_metadata import add_record
+from fairfix.tasks.warnings import of_directions
 
 GAPS = (
     "ks.to_overall",

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairfix.auditing.suppression import withholding
-from fairfix.data.bands import PARTS, parse_bands, written
 from fairfix.data.container import NAME, kind_of
 from fairfix.data.counts import SavedCounts
+from fairfix.data.hash_split import Share
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import column_and_threshold, column_and_values, with_values
+from fairfix.data.numeric_groups import PARTS, parse_bands, written
 from fairfix.data.opening import paths_of
-from fairfix.data.places import SCHEMES, Place, find, local
 from fairfix.data.reading import Reading
 from fairfix.data.recognition import TEXT_ENDINGS, holds_manifest, table_endings
 from fairfix.data.row_filter import parse_condition
-from fairfix.data.shares import Share
+from fairfix.data.storage import SCHEMES, Place, find, local
 from fairfix.data.streams import is_stream
 from fairfix.data.urls import is_database, is_dry, name_of, scheme_of, shown_url
 from fairfix.data.workers import workers_of
 from fairfix.errors import DataError, FairfixWarning, UsageError
-from fairfix.models.scoring import ScoredSource
+from fairfix.models.scored_source import ScoredSource
 from fairfix.tasks.dataset import (
     COLUMNS,
     READ_AS,

@@ -13,20 +13,20 @@ import pyarrow as pa
 
 from fairfix.auditing.checks import worst
 from fairfix.auditing.waivers import Waiver, apply
-from fairfix.data.bands import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.choices import MissingGroup, MissingRows
 from fairfix.data.classes import of_classes
 from fairfix.data.encoder import truth
 from fairfix.data.files import Source, open_source
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import column_and_threshold, column_and_values, did_you_mean, quoted_name, unquoted
+from fairfix.data.numeric_groups import EACH, PARTS, NumbersAsGroupsError, band_names, parse_bands
 from fairfix.data.people import PeopleSource, check_entries
 from fairfix.data.reading import Columns, Reading, infer_columns, of_predict
 from fairfix.data.row_filter import absent_values, filtered, parse_condition
 from fairfix.data.scan import settled_bands
 from fairfix.data.urls import is_dry, name_of
 from fairfix.errors import AmbiguousError, ColumnError, DataError, EntryError, UnsentError, UsageError
-from fairfix.models.scoring import MODEL_SCORE, ScoredSource
+from fairfix.models.scored_source import MODEL_SCORE, ScoredSource
 from fairfix.models.trace import Caution, Note
 from fairfix.report.layout import waiver_state
 from fairfix.tasks.request import (
@@ -44,7 +44,7 @@ from fairfix.tasks.request import (
 
 if TYPE_CHECKING:
     from fairfix.models.user_file import ScoringModel
-    from fairfix.noisy.description import Noise
+    from fairfix.noise.description import Noise
 
 log = logging.getLogger("fairfix")
 """What a task has to say while it works; the command line shows it on stderr."""
@@ -280,8 +280,8 @@ def _guide(
 ) -> str:
     """Return what the columns look like, if ``listed``, and commands to go on with, which run on the first rows."""
     from fairfix.data.scan import scan
+    from fairfix.tasks.column_suggestions import guide
     from fairfix.tasks.feature_choice import learned_features
-    from fairfix.tasks.guide import guide
 
     def attempt(asked: DataRequest) -> None:
         data = open_data(asked, **needed, guides=False)
@@ -337,7 +337,7 @@ def _decided(request: DataRequest, source: Source, name: str, positive: tuple[st
     source.require([name])
     if name == MODEL_SCORE:
         return ("1",)
-    from fairfix.data.survey import survey, ways
+    from fairfix.data.column_summary import survey, ways
 
     seen = survey(source, [name], {name: pa.string()} if source.text else None)[name]
     if all(truth(value) is not None for value, _ in seen.common):
@@ -362,7 +362,7 @@ def _absent(source: Source, reading: Reading) -> Iterator[str]:
 
 def _to_choose(request: DataRequest, source: Source, choices: Sequence[Mapping[str, str]]) -> str:
     """Return the lines to choose from, each the request with other settings; none that cannot be copied."""
-    from fairfix.tasks.guide import alternatives
+    from fairfix.tasks.column_suggestions import alternatives
 
     lines = alternatives(request, source, choices)
     return "".join(f"\n  {line}" for line in lines)
@@ -393,7 +393,7 @@ def explaining(data: Dataset) -> Iterator[None]:
             raise ColumnError(error.text, lines) from error
         raise
     except EntryError as error:
-        from fairfix.data.survey import explained
+        from fairfix.data.column_summary import explained
 
         decides = isinstance(data.request, (RepairRequest, CompareRequest))
         text, choices = explained(error, data.source, data.reading, decides=decides)
@@ -405,7 +405,7 @@ def membership_columns(noise: Noise | None, data: Dataset) -> dict[str, pa.DataT
     """Return the columns of probabilities of membership, with the type that text is read as; none where none say."""
     if noise is None or noise.membership is None:
         return {}
-    from fairfix.noisy.membership import check_columns
+    from fairfix.noise.membership_audit import check_columns
 
     check_columns(data.source, data.reading, noise.membership.values())
     return dict.fromkeys(noise.membership.values(), pa.float64())
@@ -415,8 +415,8 @@ def noise_of(request: ReportRequest) -> Noise | None:
     """Return what is said of noise; None where nothing is."""
     if not request.noise:
         return None
-    from fairfix.noisy.description import WORDS
-    from fairfix.noisy.description import noise_of as described
+    from fairfix.noise.description import WORDS
+    from fairfix.noise.description import noise_of as described
 
     spec = request.noise_spec
     noise = described(spec, open_source, request.protected)

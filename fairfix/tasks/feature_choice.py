@@ -18,7 +18,7 @@ from fairfix.tasks.dataset import Dataset, membership_columns
 from fairfix.tasks.request import DataRequest
 
 if TYPE_CHECKING:
-    from fairfix.noisy.description import Noise
+    from fairfix.noise.description import Noise
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,19 @@ from typing import TypeVar
 import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
+from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.counts import Floats, Ints
 from fairfix.data.names import attribute_name
-from fairfix.data.plain import texts_of
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noisy.description import Noise
-from fairfix.noisy.prices import Behind
+from fairfix.noise.description import Noise
+from fairfix.noise.dual_certificates import Behind
 from fairfix.stats.population import Evidence, OfEverybody, RatiosHeldOut, RatiosOfRules
-from fairfix.tasks.behind import SURVEY
-from fairfix.tasks.evidence import Witness
-from fairfix.tasks.sentence import Guarantee, Limit, Way
+from fairfix.tasks.guarantee_result import Guarantee, Limit, Way
+from fairfix.tasks.guarantee_statistics import Witness
+from fairfix.tasks.guarantee_under_noise import SURVEY
 
 TRIES = 30
 """Fits with less and less slack, of which each halves what is left to search at least every third time, ..."""

@@ -4,7 +4,7 @@
 decisions that are rarer for them, ``unknown_classes`` that of predictions that no label has, ``read_as`` that of a file
 of which it had to be found out how it is written, ``shared_ids`` that of rows that share a draw, in a repair and in
 predictions. ``alike_groups`` and ``missing_marks`` are about names of groups. The module needs no more than an audit;
-:mod:`fairfix.tasks.doubts` has what a repair says of itself.
+:mod:`fairfix.tasks.warnings` has what a repair says of itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairfix.data.files import Source
 from fairfix.data.merging import MISSING, look_alikes, marks_in, written_merge
 from fairfix.data.names import quoted_name, threshold_sign, with_values
 from fairfix.data.reading import Reading
-from fairfix.models.scoring import MODEL_SCORE
+from fairfix.models.scored_source import MODEL_SCORE
 from fairfix.models.trace import Caution, Note, messages
 
 log = logging.getLogger("fairfix")

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from fairfix.auditing.countfile import CountFile
 from fairfix.data.container import COUNTS, kind_of
-from fairfix.data.draws import SharedDraws
 from fairfix.data.files import Source, atomic_output, make_folder_of, open_source, read_json, table_writer
-from fairfix.data.places import check_target
+from fairfix.data.row_hash import SharedDraws
+from fairfix.data.storage import check_target
 from fairfix.data.urls import inside, name_of, scheme_of
 from fairfix.data.workers import workers_of
 from fairfix.errors import UsageError

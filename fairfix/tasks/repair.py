@@ -12,11 +12,11 @@ import pyarrow as pa
 from fairfix.auditing.baseline import read_checks
 from fairfix.auditing.results import Settings
 from fairfix.auditing.waivers import Waiver
+from fairfix.data.arrow_normalize import texts_of
 from fairfix.data.classes import of_classes
 from fairfix.data.files import Source
 from fairfix.data.names import INDEX_NAME, did_you_mean, joined_names, nearest
 from fairfix.data.noise_spec import membership_text
-from fairfix.data.plain import texts_of
 from fairfix.data.scan import read_table
 from fairfix.data.table import PLAIN_SCORE, Table
 from fairfix.data.urls import is_dry
@@ -33,15 +33,14 @@ from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time, fingerprint, hash_key, rule_identity
-from fairfix.models.scoring import Averaged, ScoredSource
+from fairfix.models.scored_source import Averaged, ScoredSource
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note
-from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import check_columns
+from fairfix.noise.description import Noise
+from fairfix.noise.membership_audit import check_columns
 from fairfix.tasks.as_json import repair_dict, rows_dict
 from fairfix.tasks.changes import not_checked
 from fairfix.tasks.count import counts_of
-from fairfix.tasks.counted import repair_counts
 from fairfix.tasks.dataset import (
     Dataset,
     apply_waivers,
@@ -57,13 +56,14 @@ from fairfix.tasks.dataset import (
     waivers_of,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fitting import Outcome, identity_of, read_rows, repair_stream, repair_table
+from fairfix.tasks.fit_and_evaluate import Outcome, identity_of, read_rows, repair_stream, repair_table
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
-from fairfix.tasks.of_classes import check_knows_classes, repair_classes
-from fairfix.tasks.record import add_record
+from fairfix.tasks.multiclass_repair import check_knows_classes, repair_classes
+from fairfix.tasks.repair_from_counts import repair_counts
 from fairfix.tasks.request import MULTICLASS, RepairRequest, function_of, of_counts
 from fairfix.tasks.result import Result
+from fairfix.tasks.run_metadata import add_record
 from fairfix.tasks.synonyms import METHODS, ours
 
 if TYPE_CHECKING:

@@ -40,10 +40,10 @@ from tests.conftest import make_frame
 
 HOUSE = str(Path(fairfix.__file__).parent)
 
-WRITING = tuple(f"{HOUSE}/{name}" for name in ("data/replacing.py", "data/signals.py", "cli/outputs.py"))
+WRITING = tuple(f"{HOUSE}/{name}" for name in ("data/atomic_write.py", "data/signals.py", "cli/outputs.py"))
 """Modules in which a file comes to its name: moments are their lines."""
 
-READING = tuple(f"{HOUSE}/{name}" for name in ("data/places.py", "data/sources", "data/files.py"))
+READING = tuple(f"{HOUSE}/{name}" for name in ("data/storage.py", "data/sources", "data/files.py"))
 """Modules that read; for moments at which a file changes."""
 
 LITTER = re.compile(r"\.(.+)\.\d\.part")

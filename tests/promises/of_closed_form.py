@@ -8,7 +8,7 @@ import pandas as pd
 import scipy.sparse as sp
 from fairfix.data.reading import Columns, Reading
 from fairfix.models.repaired import Repaired
-from fairfix.optim.parity import ks_between, ks_to_overall
+from fairfix.solvers.parity import ks_between, ks_to_overall
 from scipy.optimize import linprog
 
 from tests.promises.harness import Shell, Tried, judged, parts_of, promise

@@ -15,9 +15,9 @@ from fairfix.auditing.checks import Check
 from fairfix.auditing.comparisons import Comparison, written
 from fairfix.auditing.grammar import read, turned
 from fairfix.cli import run
-from fairfix.data.bands import parse_bands
 from fairfix.data.merging import parse_merge
 from fairfix.data.names import column_and_values, joined_names, key_and_rest, quoted_name, split_names
+from fairfix.data.numeric_groups import parse_bands
 from fairfix.errors import UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.metrics import ALIASES, EQUALIZED_ODDS, MEANS, METRICS, NEEDS, RATES, metrics_for
-from fairfix.auditing.sums import confusion, label_table, rate_sums, share
+from fairfix.auditing.sufficient_statistics import confusion, label_table, rate_sums, share
 from fairfix.data.counts import Counts, Floats
 from fairfix.data.files import open_source
 from fairfix.data.reading import Columns, Reading

@@ -210,10 +210,10 @@ def test_every_option_that_is_a_number_is_in_a_request() -> None:
 
 def test_a_file_that_is_removed_in_the_middle_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it is read and before its fingerprint is taken."""
-    from fairfix.tasks import record
+    from fairfix.tasks import run_metadata
 
     Path("gone.parquet").write_bytes(Path("d.parquet").read_bytes())
     Path("fairfix.toml").write_text('[report]\nmodel = "m"\n', encoding="utf-8")
-    hashed = record.file_hash
-    monkeypatch.setattr(record, "file_hash", lambda path: (Path(path).unlink(), hashed(path))[1])
+    hashed = run_metadata.file_hash
+    monkeypatch.setattr(run_metadata, "file_hash", lambda path: (Path(path).unlink(), hashed(path))[1])
     assert run(["audit", "gone.parquet", "--protected", "race", "-q"]) == 2

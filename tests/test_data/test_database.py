@@ -25,12 +25,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.auditing import audit as auditing
-from fairfix.auditing import candidates as narrowing
-from fairfix.data import database, new_table, pushdown, scan
+from fairfix.auditing import ks_candidates as narrowing
+from fairfix.data import count_queries, database, new_table, scan
+from fairfix.data.count_queries import bin_of, in_bins
 from fairfix.data.counts import Grid
 from fairfix.data.database import only_query, secrets_of
 from fairfix.data.files import open_source
-from fairfix.data.pushdown import bin_of, in_bins
 from fairfix.data.urls import shown_argument, shown_url
 from fairfix.errors import DataError, FairfixError, UsageError
 
@@ -41,7 +41,7 @@ from tests.databases import differences, without_source
 @pytest.fixture
 def two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few thousand rows many, so that exact distances take a second pass."""
-    for module in (scan, pushdown, database, auditing):
+    for module in (scan, count_queries, database, auditing):
         monkeypatch.setattr(module, "SORT_ROWS", 500)
     monkeypatch.setattr(narrowing, "SORT_ROWS", 100)
     monkeypatch.setattr(scan, "KEEP_ROWS", 1000)

@@ -14,7 +14,7 @@ import pytest
 from fairfix.data import dialect
 from fairfix.data.dialect import Dialect, sniffed
 from fairfix.data.files import Source, open_source
-from fairfix.data.places import local
+from fairfix.data.storage import local
 from fairfix.errors import DataError, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
-from fairfix.data.replacing import created
+from fairfix.data.atomic_write import created
 from fairfix.errors import DataError, FairfixError
 
 from tests.data import scored

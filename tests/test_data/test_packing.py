@@ -22,17 +22,17 @@ import fairfix
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairfix.data import packing, places, spool
+from fairfix.data import packing, spool, storage
 from fairfix.data.files import FileSource, atomic_output, file_kinds, open_source, table_writer
 from fairfix.data.opening import open_named
 from fairfix.data.packing import PACKINGS, unpacked
-from fairfix.data.places import local
 from fairfix.data.recognition import OTHERS, TEXT_ENDINGS, kinds_by_name, recognised
+from fairfix.data.storage import local
 from fairfix.errors import DataError, UsageError
 
 from tests.conftest import Call, make_frame
 from tests.stores import Server
-from tests.test_data.test_places import moto, put, store, web  # noqa: F401  fixtures
+from tests.test_data.test_storage import moto, put, store, web  # noqa: F401  fixtures
 
 TABLE = pa.Table.from_pandas(make_frame(60), preserve_index=False)
 WRITTEN = [
@@ -241,10 +241,10 @@ def test_a_table_of_a_zip_of_a_web_server_is_named(web: Callable[..., Server]) -
     """Of a large one, what is read of it travels: its directory and the table, not the rest."""
     content = zipped({"a.csv": CSV, "big.csv": os.urandom(4 << 20)})
     server = web({"/d.zip": content})
-    before = places.traffic()
+    before = storage.traffic()
 
     assert rows(f"{server.url}/d.zip#a.csv")["g"] == ["a", "b"]
-    assert sum((places.traffic() - before).values()) < 1 << 20
+    assert sum((storage.traffic() - before).values()) < 1 << 20
 
 
 def test_a_file_with_the_sign_in_its_name_stays_a_file(tmp_path: Path) -> None:
@@ -391,13 +391,13 @@ def test_the_first_bytes_of_a_text_come_once(
     """Its kind is looked at in what its reader takes: no byte more than before travels for it."""
     content = b"g,s\n" + b"a,0.5\n" * 40_000
     server = web({"/d.csv": content, "/d.csv.zst": packed(content, ".zst")})
-    before = places.traffic()
+    before = storage.traffic()
     rows(f"{server.url}/d.csv")
-    came = places.traffic() - before
+    came = storage.traffic() - before
     assert sum(came.values()) <= 65_536 + 2 * len(content)
-    before = places.traffic()
+    before = storage.traffic()
     rows(f"{server.url}/d.csv.zst")
-    came = places.traffic() - before
+    came = storage.traffic() - before
     assert sum(came.values()) <= 3 * len(packed(content, ".zst"))
 
 

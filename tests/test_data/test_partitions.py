@@ -11,13 +11,13 @@ import pyarrow.dataset as ds
 import pytest
 from fairfix.data.files import Source, open_source
 from fairfix.data.partitions import MISSING, folder_columns
-from fairfix.data.places import local
+from fairfix.data.storage import local
 from fairfix.errors import ColumnError
 
 from tests.conftest import Call, make_frame
 from tests.stores import Server
 from tests.test_data.test_packing import WRITTEN, written
-from tests.test_data.test_places import moto, put, store  # noqa: F401  fixtures
+from tests.test_data.test_storage import moto, put, store  # noqa: F401  fixtures
 
 
 def read(source: Source, columns: list[str] | None = None, types: Any = None) -> pa.Table:

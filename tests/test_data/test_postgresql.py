@@ -17,8 +17,8 @@ import pandas as pd
 import psycopg
 import pytest
 from fairfix.data import database
+from fairfix.data.count_queries import bin_of
 from fairfix.data.files import open_source
-from fairfix.data.pushdown import bin_of
 from fairfix.errors import DataError, FairfixError, UsageError
 
 from tests.conftest import Call, make_frame

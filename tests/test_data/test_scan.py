@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix import audit, count
 from fairfix.auditing import audit as auditing
-from fairfix.auditing import candidates as narrowing
-from fairfix.auditing.candidates import slice_of
+from fairfix.auditing import ks_candidates as narrowing
+from fairfix.auditing.ks_candidates import slice_of
 from fairfix.data import counts as tables
 from fairfix.data import scan as engine
 from fairfix.data import second_pass

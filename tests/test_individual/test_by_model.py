@@ -36,7 +36,7 @@ from fairfix.individual.flips import (
 )
 from fairfix.methods.logloss import LogLoss
 from fairfix.methods.problem import RepairProblem
-from fairfix.models.scoring import Averaged, Change, read_changes
+from fairfix.models.scored_source import Averaged, Change, read_changes
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

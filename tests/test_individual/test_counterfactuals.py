@@ -23,7 +23,7 @@ from fairfix.methods.sensei import Sensei, regularized
 from fairfix.methods.sensei.regularized import FlippedRows
 from fairfix.models.features import Features
 from fairfix.models.repaired import Repaired
-from fairfix.optim.invariant_linear import fit_linear
+from fairfix.solvers.invariant_linear import fit_linear
 from sklearn.linear_model import LogisticRegression
 
 NAMES = ["skill", "hobby", "town"]

@@ -39,8 +39,8 @@ from fairfix.methods.sensei import Sensei
 from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired, at_predict_time
-from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.tasks.proof import results_on
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.tasks.before_after import results_on
 from fairfix.tasks.repair import repair
 from sklearn.tree import DecisionTreeClassifier
 

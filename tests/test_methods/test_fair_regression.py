@@ -32,9 +32,9 @@ from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
-from fairfix.optim.losses import row_loss
-from fairfix.optim.parity import ks_to_overall
-from fairfix.tasks.fitting import repair_table
+from fairfix.solvers.losses import row_loss
+from fairfix.solvers.parity import ks_to_overall
+from fairfix.tasks.fit_and_evaluate import repair_table
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.pipeline import make_pipeline

@@ -25,12 +25,12 @@ from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import TruncatedLogit, of_own_group
+from fairfix.models.score_models import TruncatedLogit, of_own_group
 from fairfix.models.trace import Caution
-from fairfix.optim.robust_log_loss import truncated
-from fairfix.tasks.doubts import Blindness, of_blindness
-from fairfix.tasks.fitting import Outcome, repair_table
-from fairfix.tasks.proof import Proof
+from fairfix.solvers.robust_log_loss import truncated
+from fairfix.tasks.before_after import Proof
+from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
+from fairfix.tasks.warnings import Blindness, of_blindness
 from sklearn.linear_model import Ridge
 
 NAMES = ("age", "job")
@@ -205,8 +205,8 @@ def test_the_certificate_of_a_fit_that_ended_early_has_all_of_the_gap(
     """Its bound lies the whole certified distance below its value, and below the optimum."""
     table = table_of(frame())
     best = fit(LogLoss(), table).trace.objective
-    monkeypatch.setattr("fairfix.optim.robust_log_loss.POINTS", 5)
-    monkeypatch.setattr("fairfix.optim.robust_log_loss.ROUNDS", 0)
+    monkeypatch.setattr("fairfix.solvers.robust_log_loss.POINTS", 5)
+    monkeypatch.setattr("fairfix.solvers.robust_log_loss.ROUNDS", 0)
     with pytest.warns(ConvergenceWarning):
         trace = fit(LogLoss(), table).trace
     (one,) = trace.certificates

@@ -16,12 +16,12 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
-from fairfix.methods.bases import BASES, expanded
 from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.spline_basis import BASES, expanded
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import TruncatedLogit
+from fairfix.models.score_models import TruncatedLogit
 
 from tests.promises.harness import parts_of
 

@@ -22,8 +22,8 @@ from fairfix.methods.logloss import EVENTS, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import EstimatedLogit
-from fairfix.optim.robust_log_loss import FREE
+from fairfix.models.score_models import EstimatedLogit
+from fairfix.solvers.robust_log_loss import FREE
 
 from tests.promises.harness import parts_of
 

@@ -26,7 +26,7 @@ from fairfix.methods.ramp import Ramp, strata, stream
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
-from fairfix.tasks.fitting import repair_table
+from fairfix.tasks.fit_and_evaluate import repair_table
 from scipy.optimize import linprog
 
 from tests.data import scored
@@ -552,7 +552,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     """A repair of a stream learns from rows that it does not judge by, the same ones whatever the pieces."""
     import pyarrow.parquet as pq
     from fairfix.data.files import open_source
-    from fairfix.tasks.fitting import repair_stream
+    from fairfix.tasks.fit_and_evaluate import repair_stream
 
     data = frame(rows=20_000)
     outcomes = []

@@ -20,17 +20,17 @@ from fairfix.data.table import Table
 from fairfix.errors import ArtifactError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
-from fairfix.methods.robust.rows import bin_edges
-from fairfix.methods.robust.survey import range_of
+from fairfix.methods.robust.histogram import bin_edges
+from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.models.mixtures import DecisionMixture
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import ScoreCurves
-from fairfix.noisy.binned import Radii, Sensitive, Soft, breakdown_of, rate_bounds
-from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.levels import level_bounds
-from fairfix.noisy.rates import DEMANDS, LABELS
-from fairfix.noisy.uncertainty_set import largest_radii
-from fairfix.tasks.fitting import repair_table
+from fairfix.models.score_models import ScoreCurves
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.noise.randomized_rule_bounds import level_bounds
+from fairfix.noise.rates import DEMANDS, LABELS
+from fairfix.noise.score_bin_bounds import Radii, Sensitive, Soft, breakdown_of, rate_bounds
+from fairfix.noise.uncertainty_set import largest_radii
+from fairfix.tasks.fit_and_evaluate import repair_table
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 NAMES = ("a", "b", "c")

@@ -18,11 +18,11 @@ from fairfix.data.table import Table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.robust import COMPARISONS, Robust
-from fairfix.models.scorers import ScoreCurves
-from fairfix.noisy.binned import Independent, rate_bounds
-from fairfix.noisy.description import Noise
-from fairfix.noisy.rates import DEMANDS, LABELS
-from fairfix.noisy.thresholds import solve_noisy
+from fairfix.models.score_models import ScoreCurves
+from fairfix.noise.description import Noise
+from fairfix.noise.rates import DEMANDS, LABELS
+from fairfix.noise.score_bin_bounds import Independent, rate_bounds
+from fairfix.noise.thresholds import solve_noisy
 from scipy.optimize import linprog
 
 from tests.strategies import examples

@@ -23,13 +23,13 @@ from fairfix.errors import ArtifactError, ColumnError, ConvergenceWarning, DataE
 from fairfix.individual.flips import Flip, flipped, protected_flips
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei, regularized
-from fairfix.methods.sensei.directions import distances_of_means
 from fairfix.methods.sensei.regularized import Linear
+from fairfix.methods.sensei.sensitive_subspace import distances_of_means
 from fairfix.models.members import LinearMember, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Caution
-from fairfix.tasks.fitting import repair_table
+from fairfix.tasks.fit_and_evaluate import repair_table
 from scipy import stats
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression

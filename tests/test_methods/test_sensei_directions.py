@@ -16,7 +16,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei import Sensei
-from fairfix.methods.sensei.directions import span_of
+from fairfix.methods.sensei.sensitive_subspace import span_of
 from fairfix.models.features import Features
 from fairfix.models.repaired import Repaired
 

@@ -17,7 +17,7 @@ from fairfix.data.scan import read_table
 from fairfix.errors import ColumnError, DataError, UsageError
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
-from fairfix.tasks.fitting import split_rows
+from fairfix.tasks.fit_and_evaluate import split_rows
 
 NAMES = {"a": "p_a", "b": "p_b", "c": "p_c"}
 SOFT = "membership:" + ",".join(f"{group}={column}" for group, column in NAMES.items())

@@ -15,7 +15,7 @@ from fairfix.models.estimators import checked, title_of
 from fairfix.models.learners import fit_classes, fit_mean, hashed, placed
 from fairfix.models.members import LinearMember, Member, OnnxMember, TreesMember
 from fairfix.models.tree_arrays import of_32_bits
-from fairfix.optim.linear_losses import standardised
+from fairfix.solvers.linear_losses import standardised
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,

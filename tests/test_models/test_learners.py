@@ -15,9 +15,9 @@ from fairfix.errors import ArtifactError, ConvergenceWarning
 from fairfix.models.learners import fit_classes, fit_mean, folds_of, hashed, out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Member, NetworkMember, TreesMember
 from fairfix.models.mixtures import ModelMixture
-from fairfix.models.scorers import Scorer
+from fairfix.models.score_models import Scorer
 from fairfix.models.tree_arrays import of_histograms
-from fairfix.optim.losses import row_loss
+from fairfix.solvers.losses import row_loss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor

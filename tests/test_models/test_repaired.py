@@ -20,8 +20,8 @@ from fairfix.errors import ArtifactError, DataError, FairfixError
 from fairfix.methods.ramp import Ramp
 from fairfix.models.identity import identity_columns
 from fairfix.models.repaired import OUTPUT, Repaired, at_predict_time, fingerprint, hash_key
-from fairfix.models.scorers import Scorer, Unrepaired
-from fairfix.tasks.fitting import repair_table
+from fairfix.models.score_models import Scorer, Unrepaired
+from fairfix.tasks.fit_and_evaluate import repair_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

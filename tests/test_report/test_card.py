@@ -131,7 +131,7 @@ def test_a_file_that_is_written_again_before_it_is_hashed_is_noticed(
 
     for file in ("r.json", "r.fairfix"):
         Path(file).unlink(missing_ok=True)
-    monkeypatch.setattr("fairfix.tasks.record.file_hash", written_again)
+    monkeypatch.setattr("fairfix.tasks.run_metadata.file_hash", written_again)
     status, _, err = call(*line)
     assert status == 2
     assert "changed while it was read" in err

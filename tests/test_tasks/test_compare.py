@@ -22,13 +22,13 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.methods import available
 from fairfix.methods.problem import RepairProblem
-from fairfix.noisy.description import Noise, NoiseTable
-from fairfix.noisy.true_groups import audit_noisy
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.noise.true_groups import audit_noisy
 from fairfix.report import renderer
 from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
-from fairfix.tasks.fitting import split_rows
+from fairfix.tasks.fit_and_evaluate import split_rows
 
 from tests.conftest import Call
 

@@ -22,8 +22,8 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.export.program import run as run_program
 from fairfix.models.export.rules import exported
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import BinnedTube
-from fairfix.tasks.counted import fit_to_bins
+from fairfix.models.score_models import BinnedTube
+from fairfix.tasks.repair_from_counts import fit_to_bins
 
 from tests.data import scored
 from tests.test_tasks.test_repair_counts import (

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
-from fairfix.noisy.prices import Behind, Recording, Rows, RuledRows
+from fairfix.noise.dual_certificates import Behind, Recording, Rows, RuledRows
 from fairfix.stats.population import PairsOfRules
-from fairfix.tasks.behind import BehindNoise
+from fairfix.tasks.guarantee_under_noise import BehindNoise
 from fairfix.tasks.repair import RepairResult, repair
 
 from tests.conftest import Call

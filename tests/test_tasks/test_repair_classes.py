@@ -23,7 +23,7 @@ from fairfix.methods.sensei import Sensei
 from fairfix.models.class_chances import ClassChances
 from fairfix.models.members import ConstantMember
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import Scorer
+from fairfix.models.score_models import Scorer
 from fairfix.report import FORMATS, renderer
 from scipy.stats import beta
 

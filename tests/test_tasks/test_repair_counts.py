@@ -31,11 +31,11 @@ from fairfix.models.export.program import run as run_program
 from fairfix.models.export.rules import exported
 from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
-from fairfix.noisy.description import Noise, NoiseTable
+from fairfix.noise.description import Noise, NoiseTable
 from fairfix.report import renderer
-from fairfix.tasks.certain import certified
-from fairfix.tasks.counted import fit_to_bins
-from fairfix.tasks.proof import prove
+from fairfix.tasks.before_after import prove
+from fairfix.tasks.bin_bounds import certified
+from fairfix.tasks.repair_from_counts import fit_to_bins
 
 from tests.data import scored
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.data.typed import asked_batches, parsed, told_apart
 from fairfix.errors import DataError
 

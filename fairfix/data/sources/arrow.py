@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 
 
 class ArrowSource(FileSource):
@@ -70,7 +70,7 @@ def _without_pandas_types() -> Iterator[None]:
     """Leave intervals and periods of pandas what they are stored as, while a schema is read.
 
     Once pandas has told Arrow of its types, Arrow takes the codes of a categorical of periods for periods, and cannot
-    open a file with one of intervals. :mod:`fairfix.data.plain` reads both by the metadata of their fields.
+    open a file with one of intervals. :mod:`fairfix.data.arrow_normalize` reads both by the metadata of their fields.
     """
     own = sys.modules.get("pandas.core.arrays.arrow.extension_types")
     with OPENING:

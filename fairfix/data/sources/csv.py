@@ -28,7 +28,7 @@ from fairfix.data.dialect import (
 from fairfix.data.encodings import known_encoding
 from fairfix.data.files import FileSource, Part, Write, readable
 from fairfix.data.notation import Notation, Seen, decimal_of, notation_of
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.data.text_stream import AHEAD, TextFile, odd_value, reader_of
 from fairfix.errors import ColumnError, DataError
 

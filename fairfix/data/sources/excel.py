@@ -13,8 +13,8 @@ import pyarrow as pa
 from fairfix.data.canonical import canonical
 from fairfix.data.confined import BYTES, TOO_LARGE, read_confined
 from fairfix.data.names import did_you_mean
-from fairfix.data.places import Place
 from fairfix.data.sources.whole import WholeFile
+from fairfix.data.storage import Place
 from fairfix.data.typed import Labels, column_of, told_apart, whole
 from fairfix.errors import DataError
 

@@ -18,7 +18,7 @@ from fairfix.data import files
 from fairfix.data.canonical import canonical
 from fairfix.data.confined import TOO_LARGE
 from fairfix.data.files import FileSource, Part, readable, require
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.data.typed import asked_batches, column_of, rebatched, recast, told_apart, unified
 from fairfix.errors import DataError
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairfix.data import files
 from fairfix.data.files import FileSource, Part, Write, joined, readable, require
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 
 
 class ParquetSource(FileSource):

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from fairfix.data.confined import read_confined
-from fairfix.data.places import Place
 from fairfix.data.sources.whole import WholeFile
+from fairfix.data.storage import Place
 from fairfix.data.typed import Labels, column_of, whole
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fairfix.data import files
 from fairfix.data.confined import BYTES, TOO_LARGE
 from fairfix.data.files import FileSource, Part, require
-from fairfix.data.places import Place
+from fairfix.data.storage import Place
 from fairfix.data.typed import CODED, Labels, asked_batches, recast, unified, unlabelled
 from fairfix.errors import DataError
 

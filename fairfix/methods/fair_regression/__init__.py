@@ -12,7 +12,7 @@ Bounded group loss, with a bound ``zeta_a`` on the loss of each group:
     \min_f\; E[l(Y, f(X))] \quad\text{s.t.}\quad E[l(Y, f(X)) \mid a] \le \zeta_a \text{ for each group } a .
 
 The loss is the square ``(Y - u)^2``, the log loss of a probability, the Poisson deviance of a mean of counts, or the
-pinball, absolute or Huber loss (:mod:`fairfix.optim.losses`), which the closed form does not know: it is for losses
+pinball, absolute or Huber loss (:mod:`fairfix.solvers.losses`), which the closed form does not know: it is for losses
 whose expectation hangs on the mean of the label alone.
 
 ================  ================================  ===================  =====================================
@@ -29,8 +29,8 @@ solver            solutions it searches             group at predict     optimum
 slack is the paper's:
 group against everybody, at every threshold, on the rows of the fit. A score alone is taken as ``E[Y|X]``; with features
 rows are scored by models that have not seen them (:mod:`fairfix.methods.learned`). More, and the paper's symbols, are
-in docs/fair-regression.md, the mathematics in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin`,
-:mod:`~fairfix.optim.reduction` and :mod:`~fairfix.optim.group_loss`.
+in docs/fair-regression.md, the mathematics in :mod:`fairfix.solvers.quantile_matching`, :mod:`~fairfix.solvers.plugin`,
+:mod:`~fairfix.solvers.reduction` and :mod:`~fairfix.solvers.group_loss`.
 
 References
 ----------
@@ -55,15 +55,15 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, group_param, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
+from fairfix.methods.fair_regression.guarantee import Promised
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
-from fairfix.methods.fair_regression.promised import Promised
 from fairfix.methods.fair_regression.search import Searched
 from fairfix.methods.learned import Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
-from fairfix.optim.losses import OF_MEAN, row_loss
+from fairfix.solvers.losses import OF_MEAN, row_loss
 
 LOSSES = {"square_loss": "square", "log_loss": "logistic", "absolute_loss": "absolute"}
 """Metric of an audit -> the loss that it is the mean of."""
@@ -278,7 +278,7 @@ class FairRegression(Learning, Searched, Promised):
         return "square" if reading.task == "regression" else "logistic"
 
     def loss_on(self, table: Table) -> str:
-        """Return the loss in force with its number, a name of :mod:`fairfix.optim.losses`."""
+        """Return the loss in force with its number, a name of :mod:`fairfix.solvers.losses`."""
         name = self.loss_of(table.reading)
         if name == "quantile":
             return f"quantile:{self.quantile_level!r}"

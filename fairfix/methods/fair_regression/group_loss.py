@@ -1,6 +1,6 @@
 """Bounded group loss: the model, or the average of trees, of least loss whose loss is bounded in every group.
 
-The mathematics is in :mod:`fairfix.optim.group_loss`.
+The mathematics is in :mod:`fairfix.solvers.group_loss`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fairfix.models.learners import out_of_fold
 from fairfix.models.members import LinearMember, Link, Member
 from fairfix.models.mixtures import ModelMixture
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Certificate, FitTrace, Note, Quantity
-from fairfix.optim.group_loss import SURE, Infeasible, solve_linear
-from fairfix.optim.group_loss_members import solve_members
-from fairfix.optim.linear_losses import standardised
-from fairfix.optim.losses import RowLoss, in_units, name_of, row_loss
+from fairfix.solvers.group_loss import SURE, Infeasible, solve_linear
+from fairfix.solvers.group_loss_members import solve_members
+from fairfix.solvers.linear_losses import standardised
+from fairfix.solvers.losses import RowLoss, in_units, name_of, row_loss
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression

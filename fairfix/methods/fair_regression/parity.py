@@ -1,7 +1,7 @@
 """Statistical parity at every threshold by three algorithms: the closed form, the plug-in and the reduction.
 
-The mathematics is in :mod:`fairfix.optim.quantiles`, :mod:`~fairfix.optim.plugin` and
-:mod:`~fairfix.optim.reduction`.
+The mathematics is in :mod:`fairfix.solvers.quantile_matching`, :mod:`~fairfix.solvers.plugin` and
+:mod:`~fairfix.solvers.reduction`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,22 @@ from fairfix.models.learners import out_of_fold
 from fairfix.models.members import ConstantMember, LinearMember, Link, Member
 from fairfix.models.mixtures import ModelMixture, PluginScore
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import GroupTube, Scorer, Unrepaired
+from fairfix.models.score_models import GroupTube, Scorer, Unrepaired
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.linear_losses import GRAIN
-from fairfix.optim.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
-from fairfix.optim.plugin import PluginFit, PluginProblem
-from fairfix.optim.plugin_rule import PluginRule, expected_loss
-from fairfix.optim.quantiles import Scores, TubeFit, fit_tube, fit_within, side_by_side, with_outputs
-from fairfix.optim.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
-from fairfix.optim.saddle import Game
+from fairfix.solvers.exponentiated_gradient import Game
+from fairfix.solvers.linear_losses import GRAIN
+from fairfix.solvers.losses import EDGE, OF_MEAN, in_units, name_of, row_loss
+from fairfix.solvers.plugin import PluginFit, PluginProblem
+from fairfix.solvers.plugin_rule import PluginRule, expected_loss
+from fairfix.solvers.quantile_matching import (
+    Scores,
+    TubeFit,
+    fit_tube,
+    fit_within,
+    side_by_side,
+    with_outputs,
+)
+from fairfix.solvers.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression

@@ -1,6 +1,6 @@
 """How prices are searched for: the parameters of exponentiated gradient, and what is told of it.
 
-The mathematics is in :mod:`fairfix.optim.saddle`.
+The mathematics is in :mod:`fairfix.solvers.exponentiated_gradient`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer
 from fairfix.models.trace import Quantity
-from fairfix.optim.saddle import Game, Saddle
+from fairfix.solvers.exponentiated_gradient import Game, Saddle
 
 OF_GAME = ("nu", "rounds")
 """Parameters of exponentiated gradient."""

@@ -31,7 +31,7 @@ columns has the sum of its groups' multipliers, ``clip((f - sum_j t_jk)/gamma, 0
 
 With ``noise`` no group is recorded: rows have probabilities of membership, by which rates are weighted
 (:mod:`fairfix.methods.ramp.soft`). With ``covariance[age]`` what is protected is a column of numbers, whose covariance
-with decisions is bounded (:mod:`fairfix.methods.ramp.numbers`).
+with decisions is bounded (:mod:`fairfix.methods.ramp.continuous_attribute`).
 
 The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
 the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
@@ -69,12 +69,12 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.exact import Exact, only_fitted
-from fairfix.methods.ramp.refusals import check_parameters, check_rows
 from fairfix.methods.ramp.stream import Stream
+from fairfix.methods.ramp.validation import check_parameters, check_rows
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
-from fairfix.noisy.description import Noise
-from fairfix.noisy.membership import ATTRIBUTE
+from fairfix.noise.description import Noise
+from fairfix.noise.membership_audit import ATTRIBUTE
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from fairfix.data.table import Table
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, points_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.numbers import fit_numbers
+from fairfix.methods.ramp.continuous_attribute import fit_numbers
 from fairfix.methods.ramp.soft import fit_soft
 from fairfix.methods.ramp.strata import CellRule, StratumFit, groups_of_each, solve_stratum
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.optim.piecewise import Piecewise
+from fairfix.solvers.piecewise import Piecewise
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp

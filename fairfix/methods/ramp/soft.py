@@ -6,7 +6,7 @@ weighted by it,
 .. math:: m_k(q) = \frac{\sum_i w_i z_{ik} e_i q_i}{\sum_i w_i z_{ik} e_i}, \qquad |m_k(q) - \rho| \le \epsilon / 2 ,
 
 which is linear in ``q``, so that the optimum is ``clip((f - e sum_k u_k z_k)/gamma, 0, 1)``: a row pays the mean of its
-groups' multipliers (:mod:`fairfix.optim.bands`). Selection rates have ``e = 1``, true positive rates ``e =
+groups' multipliers (:mod:`fairfix.solvers.bands`). Selection rates have ``e = 1``, true positive rates ``e =
 eta``, the probability of label 1, and false positive rates ``1 - eta``; equalized odds have both of the last.
 
 Weighted rates are those of the true groups where the probabilities are right and, among rows of equal probabilities,
@@ -44,10 +44,10 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.trace import NOT_OF_LABELS, alike_for_all, proven_trace, uncalibrated
 from fairfix.models.predictors import RepairedPredictor, SoftRamp, SoftRates, mean_curve
 from fairfix.models.trace import FitTrace, Note, Quantity
-from fairfix.optim.band_ramps import Ramps, solve_ramps
-from fairfix.optim.bands import Bands
-from fairfix.optim.monotone import isotonic
-from fairfix.optim.piecewise import Piecewise
+from fairfix.solvers.band_ramps import Ramps, solve_ramps
+from fairfix.solvers.bands import Bands
+from fairfix.solvers.monotone import isotonic
+from fairfix.solvers.piecewise import Piecewise
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp

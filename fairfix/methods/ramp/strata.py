@@ -1,6 +1,7 @@
 """The rules of the cells of one stratum: ramps of positive width, or thresholds with tie probabilities.
 
-Plain parity has a closed form (:mod:`fairfix.optim.ramp`). Other constraints are rows of :mod:`fairfix.optim.bands`.
+Plain parity has a closed form (:mod:`fairfix.solvers.ramp`). Other constraints are rows of
+:mod:`fairfix.solvers.bands`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.errors import DataError
 from fairfix.methods.cells import Points, ScoredCell, calibrated, cells_of, points_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.optim.band_ramps import solve_ramps
-from fairfix.optim.band_thresholds import solve_thresholds
-from fairfix.optim.bands import Bands
-from fairfix.optim.piecewise import Piecewise
-from fairfix.optim.ramp import Cell, solve
-from fairfix.optim.windows import solve_points
+from fairfix.solvers.band_ramps import solve_ramps
+from fairfix.solvers.band_thresholds import solve_thresholds
+from fairfix.solvers.bands import Bands
+from fairfix.solvers.piecewise import Piecewise
+from fairfix.solvers.ramp import Cell, solve
+from fairfix.solvers.ramp_screening import solve_points
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp

@@ -1,6 +1,6 @@
 """Ramps by the paper's projected stochastic gradient, for rows that need not fit into memory.
 
-The mathematics is in :mod:`fairfix.optim.ramp_sgd`.
+The mathematics is in :mod:`fairfix.solvers.ramp_sgd`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairfix.data.bands import in_order
 from fairfix.data.names import attribute_name, group_name
+from fairfix.data.numeric_groups import in_order
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
@@ -22,7 +22,7 @@ from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
-from fairfix.optim.ramp_sgd import Batch, StreamSolution, learn
+from fairfix.solvers.ramp_sgd import Batch, StreamSolution, learn
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp

@@ -37,14 +37,14 @@ from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, group_param, param
 from fairfix.methods.learned import Learning, learner_param
-from fairfix.methods.robust.mixed import OracleMixture
+from fairfix.methods.robust.gradient_training import Dro, SoftGroups
+from fairfix.methods.robust.guarantee import behind
+from fairfix.methods.robust.model_mixture import OracleMixture
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
-from fairfix.methods.robust.promised import behind
-from fairfix.methods.robust.trained import Dro, SoftGroups
 from fairfix.models.estimators import Learner
-from fairfix.noisy.description import Noise
-from fairfix.noisy.prices import Behind
-from fairfix.noisy.rates import DEMANDS, Parity
+from fairfix.noise.description import Noise
+from fairfix.noise.dual_certificates import Behind
+from fairfix.noise.rates import DEMANDS, Parity
 
 COMPARISONS = {
     "demographic_parity": "selection_rate.difference.to_overall",

@@ -11,10 +11,13 @@ import numpy as np
 
 from fairfix.data.counts import Floats
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.rows import Binned, Merged, RowNoise, over_labels
+from fairfix.methods.robust.histogram import Binned, Merged, RowNoise, over_labels
 from fairfix.models.trace import Caution, Note
-from fairfix.noisy.balls import Balls
-from fairfix.noisy.binned import (
+from fairfix.noise.bounds import Pair, vacuous
+from fairfix.noise.description import Noise
+from fairfix.noise.randomized_rule_bounds import ball_bounds
+from fairfix.noise.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
+from fairfix.noise.score_bin_bounds import (
     Assumption,
     Certified,
     Identified,
@@ -24,11 +27,8 @@ from fairfix.noisy.binned import (
     breakdown_of,
     rate_bounds,
 )
-from fairfix.noisy.bounds import Pair, vacuous
-from fairfix.noisy.description import Noise
-from fairfix.noisy.levels import ball_bounds
-from fairfix.noisy.rates import DEMANDS, LABELS, Parity, bounded_in_words, shortfalls
-from fairfix.noisy.uncertainty_set import Range
+from fairfix.noise.total_variation_radii import Balls
+from fairfix.noise.uncertainty_set import Range
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust

@@ -2,7 +2,7 @@
 
 The rule may use the recorded group (``group="used"``) or be one for everybody (``"unused"``), which leaves little
 to choose and so costs more. The search looks at all rules with a cut per recorded group, and mixes them so that the
-error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.noisy.ideal`.
+error is least, or takes the best single one (``decisions="deterministic"``); see :mod:`fairfix.noise.enumerated_rules`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.learned import mean_of
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.robust.assumed import assuming, assumption_of, surveyed
+from fairfix.methods.robust.assumption import assuming, assumption_of, surveyed
+from fairfix.methods.robust.histogram import Binned, Kinds, RowNoise
 from fairfix.methods.robust.notes import cut_note, extremes, reliance
-from fairfix.methods.robust.rows import Binned, Kinds, RowNoise
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import ScoreCurves, Unrepaired
+from fairfix.models.score_models import ScoreCurves, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note
-from fairfix.noisy.binned import Assumption, Identified, Independent, Radii, Sensitive
-from fairfix.noisy.ideal import MOST, rules_of, solve_ideal, usual_bins
-from fairfix.noisy.thresholds import NoisyRepair, solve_noisy
-from fairfix.noisy.uncertainty_set import Refuted
-from fairfix.optim.piecewise import Piecewise
+from fairfix.noise.enumerated_rules import MOST, rules_of, solve_ideal, usual_bins
+from fairfix.noise.score_bin_bounds import Assumption, Identified, Independent, Radii, Sensitive
+from fairfix.noise.thresholds import NoisyRepair, solve_noisy
+from fairfix.noise.uncertainty_set import Refuted
+from fairfix.solvers.piecewise import Piecewise
 
 if TYPE_CHECKING:
     from fairfix.methods.robust import Robust

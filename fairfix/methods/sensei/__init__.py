@@ -55,11 +55,11 @@ from fairfix.methods.base import Repairer, Solver, group_param, param
 from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
-from fairfix.methods.sensei.merge import Average, Merge
+from fairfix.methods.sensei.exact import Average, Merge
 from fairfix.methods.sensei.regularized import Linear, Network
 from fairfix.models.estimators import Learner
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noisy.description import Noise
+from fairfix.noise.description import Noise
 
 LEARNED: Mapping[str, Form] = {
     **LEARNERS,

@@ -3,7 +3,7 @@
 The slack is held on the rows of the fit, if it can be, as the shipped rule decides them; that may take a mixture of
 rules, so that some decisions are drawn. It can make *individual* unfairness worse, by rewarding values that tell the
 group; an alarm is raised where decisions come to hang more on such values, declared comparable or not. The mathematics
-is in :mod:`fairfix.optim.blind_rates`.
+is in :mod:`fairfix.solvers.group_blind_rates`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fairfix.individual.similar import Comparable
 from fairfix.methods.base import Solver
 from fairfix.methods.learned import FOLDS, fitting, fitting_classes, label_of, model_of, other_than, rows_of
 from fairfix.methods.problem import RepairProblem, once_per_problem
-from fairfix.methods.sensei.merge import merged_features, proposed, undeclared, values_alone
+from fairfix.methods.sensei.exact import merged_features, proposed, undeclared, values_alone
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import folds_of, out_of_fold
 from fairfix.models.members import Member
 from fairfix.models.mixtures import BlindRule, probabilities_of
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import Scorer, Unrepaired
+from fairfix.models.score_models import Scorer, Unrepaired
 from fairfix.models.trace import Caution, FitTrace, Note, Quantity
-from fairfix.optim.blind_rates import EqualRates as RateProblem
-from fairfix.optim.blind_rates import HeldRates, Rows, View, equal_rates, held_rates
+from fairfix.solvers.group_blind_rates import EqualRates as RateProblem
+from fairfix.solvers.group_blind_rates import HeldRates, Rows, View, equal_rates, held_rates
 
 if TYPE_CHECKING:
     from fairfix.methods.sensei import Sensei

@@ -8,8 +8,8 @@ none is shown to hold the slack, an exact solution ships where there is one, fit
 A network is trained until a fifth of the rows that it may learn from, which it does not, say that it gets no better;
 at a radius the regularizer on these rows is between the value of a plan and a bound for all plans.
 
-The score is constant along directions that do not count (:mod:`fairfix.methods.sensei.directions`): a linear model has
-no part along them, and a network sees rows without their part along them, which its first layer takes off.
+The score is constant along directions that do not count (:mod:`fairfix.methods.sensei.sensitive_subspace`): a linear
+model has no part along them, and a network sees rows without their part along them, which its first layer takes off.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairfix.data.counts import Bools, Floats, Ints
-from fairfix.data.draws import occurrences
+from fairfix.data.row_hash import occurrences
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals, left_out
@@ -31,20 +31,20 @@ from fairfix.individual.flips import flipped, protected_flips
 from fairfix.methods.base import Solver, anything, but, only
 from fairfix.methods.learned import FOLDS, label_of, named
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.sensei.changed import FlippedRows
-from fairfix.methods.sensei.directions import rows_of_pairs, span_of
-from fairfix.methods.sensei.merge import beside_plain, proposed
-from fairfix.methods.sensei.within import Moves
+from fairfix.methods.sensei.counterfactual_rows import FlippedRows
+from fairfix.methods.sensei.exact import beside_plain, proposed
+from fairfix.methods.sensei.radius_certificate import Moves
+from fairfix.methods.sensei.sensitive_subspace import rows_of_pairs, span_of
 from fairfix.models.features import Features
 from fairfix.models.learners import dealt, hashed, placed
 from fairfix.models.members import ClassNetworkMember, LinearMember, Member, NetworkMember
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.models.scorers import Scorer
+from fairfix.models.score_models import Scorer
 from fairfix.models.trace import Caution, Certificate, FitTrace, Note, Quantity
-from fairfix.optim.invariant_linear import fit_linear
-from fairfix.optim.network import basis_of
-from fairfix.optim.network_fit import fit_network
-from fairfix.optim.network_plan import network_regularizer
+from fairfix.solvers.invariant_linear import fit_linear
+from fairfix.solvers.network import basis_of
+from fairfix.solvers.network_fit import fit_network
+from fairfix.solvers.relu_change_bounds import network_regularizer
 from fairfix.stats.estimates import Proportions
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairfix.data.bands import band_names, pieces
 from fairfix.data.codec import Arrays
 from fairfix.data.merging import MISSING
+from fairfix.data.numeric_groups import band_names, pieces
 from fairfix.models.export.program import Program, tree_settings
 from fairfix.models.features import LEAST_CHANCE
 from fairfix.models.members import HIGHEST
@@ -162,7 +162,7 @@ class Rule:
         return self._linked(sums, own["link"])
 
     def _splined(self, X: list[int], arrays: Mapping[str, npt.NDArray[Any]]) -> list[int]:
-        """The columns of a matrix, some between their ends, and their curves; see :mod:`fairfix.models.bases`."""
+        """The columns of a matrix, some between their ends, and their curves (:mod:`fairfix.models.spline_basis`)."""
         program, zero, more = self.program, self.program.constant(0.0), list[int]()
         own = (arrays[name] for name in ("column", "knots", "ends", "curves"))
         for column, t, ends, curves in zip(*own, strict=True):
@@ -252,7 +252,7 @@ class Rule:
     # ------------------------------------------------------------------ curves
 
     def curve(self, k: int, x: int) -> int:
-        """The piecewise linear function of group ``k`` at ``x``; see :mod:`fairfix.optim.piecewise`."""
+        """The piecewise linear function of group ``k`` at ``x``; see :mod:`fairfix.solvers.piecewise`."""
         ends = np.cumsum([0, *self.settings["knots"]])
         knots, left, at, right = (
             self.arrays[name][ends[k] : ends[k + 1]] for name in ("knots", "left", "at", "right")

@@ -17,10 +17,10 @@ from fairfix.models.export.rule import Rule
 from fairfix.models.members import OnnxMember
 from fairfix.models.mixtures import CERTAIN
 from fairfix.models.repaired import Repaired
-from fairfix.models.scorers import OfScorers
-from fairfix.optim.blind_rates import LEAST
-from fairfix.optim.monotone import LARGEST_LOGIT
-from fairfix.optim.quantiles import EDGE
+from fairfix.models.score_models import OfScorers
+from fairfix.solvers.group_blind_rates import LEAST
+from fairfix.solvers.monotone import LARGEST_LOGIT
+from fairfix.solvers.quantile_matching import EDGE
 
 BELOW_1 = math.nextafter(1.0, 0.0)
 """The largest number below 1: the log-odds of a score that close to an end are cut anyway."""

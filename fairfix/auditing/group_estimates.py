@@ -1,0 +1,473 @@
+"""Measure one view of the counts: an attribute over everybody or inside one stratum.
+
+:class:`Evidence` is what all views share: the counts and the few rows that exactness needs. :class:`Measured` turns
+them into estimates per group and into comparisons between groups, each with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fairfix.auditing.calibration import Calibration
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.custom_metrics import Own, own_estimates, own_size, own_sums
+from fairfix.auditing.distances import ALL_PAIRS, Distances, View, areas, distances, score_shares
+from fairfix.auditing.ks_candidates import Candidates
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES, Mean, Metric, Rate, metrics_for
+from fairfix.auditing.results import ComparisonReport, GroupReport, Pair, ScoreShares, Settings, Value
+from fairfix.auditing.sufficient_statistics import (
+    confusion,
+    label_table,
+    mean_sums,
+    means,
+    proportions,
+    rate_sums,
+)
+from fairfix.data.counts import Counts, Floats
+from fairfix.data.names import group_name
+from fairfix.data.reading import SCORE_RANGE, Reading
+from fairfix.data.scan import KeptRows
+from fairfix.stats import gaps
+from fairfix.stats.estimates import Areas, Estimates, simultaneous_limits
+from fairfix.stats.gaps import Contrasts, Gap, combine, worst
+from fairfix.stats.ks import ks_between_cdfs, ks_between_groups, ks_to_overall
+
+ROUNDING = 1e-10
+"""A variance that is a smaller part of the mean square may be nothing but rounding."""
+
+COARSE_BINS = 1024
+"""Bins of the score for calibration curves and the spread of areas."""
+
+NO_LIMIT = "too few rows determine a mean on an unbounded scale, so it has no limit on that side"
+"""Why an interval of a number that is defined is open."""
+
+INFINITE = "infinite: divided by 0, or too large for a floating-point number"
+"""Why a comparison that is defined has no number."""
+
+GAPS: Mapping[tuple[str, str], Callable[..., Gap | Contrasts]] = {
+    ("between_groups", "difference"): gaps.difference_between_groups,
+    ("between_groups", "ratio"): gaps.ratio_between_groups,
+    ("to_overall", "difference"): gaps.difference_to_overall,
+    ("to_overall", "ratio"): gaps.ratio_to_overall,
+    ("to_overall", "covariance"): gaps.covariance_to_overall,
+    ("to_reference", "difference"): gaps.difference_to_reference,
+    ("to_reference", "ratio"): gaps.ratio_to_reference,
+}
+"""Scope and kind -> what compares estimates, in the order of reports."""
+
+KS_SCOPES = ("to_overall", "between_groups")
+"""Scopes of the KS distance, which are made together."""
+
+CURVE_POINTS = 101
+"""Scores at which a report has the distribution functions, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupView(View):
+    """An attribute over everybody or in one stratum, as a partition of the cells."""
+
+    attribute: str = ""
+    columns: tuple[str, ...] = ()
+    stratum: str = ""
+    levels: tuple[tuple[str, ...], ...] = (("everybody",),)
+    strata: int = 1
+    reference: int | None = None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Printable names of the groups."""
+        return tuple(map(group_name, self.levels))
+
+    def looks_at(self, reading: Reading) -> tuple[str, ...]:
+        """Return the columns that say which group a row belongs to here, if any."""
+        return (*(reading.columns.strata if self.stratum else ()), *self.columns)
+
+
+# ---------------------------------------------------------------------- evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The counts that all views are computed from, with rows for exactness: every row, or those in candidate bins.
+
+    ``labelled`` are all rows in any order, with their labels, where they are at hand.
+    """
+
+    counts: Counts
+    reading: Reading
+    settings: Settings
+    all_rows: KeptRows | None = None
+    labelled: KeptRows | None = None
+    candidates: Candidates | None = None
+    median: float | None = None
+    above_median: Floats | None = None
+
+    def rows_of(self, view: GroupView) -> KeptRows | None:
+        """Return the rows in candidate bins of a view, sorted by score; None where there are none."""
+        return None if self.candidates is None else self.candidates.of(view.looks_at(self.reading))
+
+    @cached_property
+    def coarse(self) -> Counts:
+        """The counts on few bins: enough for all but distances and areas, and much quicker to add up."""
+        grid = self.counts.grid
+        while grid is not None and grid.size > 2 * COARSE_BINS:
+            grid = grid.halved()
+        return self.counts if grid is None else self.counts.regrid(grid)
+
+    @cached_property
+    def plain(self) -> dict[str, Rate | Mean | Own]:
+        """The plain rates and means by name."""
+        entries = metrics_for(self.reading.task).items()
+        return {name: metric for name, metric in entries if isinstance(metric, (Rate, Mean, Own))}
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Metric -> reason for what this data cannot give."""
+        counts, reading = self.counts, self.reading
+        out = {
+            name: why for name, metric in self.plain.items() if (why := unavailable(metric, counts, reading))
+        }
+        for name in reversed(EQUALIZED_ODDS):
+            if name in out:
+                out["equalized_odds"] = out[name]
+        if counts.grid is None:
+            return out | dict.fromkeys(("ks", "auc", "scoring_rate", "calibration_error"), NO_SCORE)
+        if not counts.has_labels:
+            out["auc"] = out["calibration_error"] = unavailable(RATES["base_rate"], counts, reading)
+        elif reading.score_scale not in SCORE_RANGE:
+            out["calibration_error"] = "calibration bins need scores in [0, 1]"
+        if self.above_median is None:
+            out["scoring_rate"] = "the exact pooled median needs rows, not only counts"
+        return out
+
+
+NO_SCORE = "no score column (name one with `score`)"
+NO_LABEL = "no label column (name one with `label`)"
+
+
+def unavailable(metric: Metric, counts: Counts, reading: Reading) -> str:
+    """Return why a metric cannot be computed from this data, or an empty text."""
+    score, real = reading.columns.score, reading.task == "regression"
+    decided = counts.decisions is not None or (reading.threshold is not None and counts.grid is not None)
+    for need in sorted(metric.needs):
+        if need == "label" and not counts.has_labels:
+            return "the label is a real number, not 0/1" if real else NO_LABEL
+        if need == "real label" and not (real and reading.columns.label):
+            return "needs a real-valued label (`task=regression` with `label`)"
+        if need == "score" and "score" not in counts.sums:
+            return NO_SCORE
+        if need == "probability" and real:
+            return "a real-valued prediction is not a probability"
+        if need == "probability" and "square_loss" not in counts.sums:
+            if score and reading.score_scale == "raw":
+                return (
+                    "a raw score is not a probability (`score_scale=probability`, percent, margin or logit)"
+                )
+            return NO_LABEL if score else NO_SCORE
+        if need == "decision" and not decided:
+            if score:
+                return "no decision: set the score of a positive decision with `threshold`"
+            return "no score and no decision column (name one with `score` or `prediction`)"
+    return ""
+
+
+# ---------------------------------------------------------------------- one view
+
+
+class Measured:
+    """Estimates and comparisons of one view."""
+
+    def __init__(self, view: GroupView, evidence: Evidence) -> None:
+        self.view = view
+        self.evidence = evidence
+        # intervals of strata hold for all strata at once, so the worst stratum's is an interval of the worst
+        self.alpha = (1.0 - evidence.settings.confidence) / view.strata
+        self.counts = evidence.coarse.fold(view.group_of_cell, view.size)
+        self.missing = evidence.missing
+
+    @cached_property
+    def sizes(self) -> tuple[Floats, Floats]:
+        """Sums of weights and of squared weights per group, shape (G,) each."""
+        return self.counts.weights.sum(axis=(1, 2)), self.counts.square_weights.sum(axis=(1, 2))
+
+    @cached_property
+    def table(self) -> Floats:
+        """The confusion table, with every decision negative where there is none."""
+        table = confusion(self.counts, self.evidence.reading.threshold)
+        return label_table(self.counts) if table is None else table
+
+    @cached_property
+    def estimates(self) -> dict[str, tuple[Estimates, str]]:
+        """Metric -> (estimates per group, why one can be undefined)."""
+        out: dict[str, Estimates] = {}
+        for name, metric in self.evidence.plain.items():
+            if name in self.missing:
+                continue
+            if isinstance(metric, Rate):
+                out[name] = proportions(*rate_sums(metric, self.table), self.counts.weighted)
+            elif isinstance(metric, Own):
+                out[name] = own_estimates(metric, own_sums(metric, self.table), self.counts.weighted)
+            else:
+                out[name] = means(metric, self.evidence.reading, mean_sums(metric, self.counts))
+        if "scoring_rate" not in self.missing:
+            out["scoring_rate"] = proportions(*self._above_median(), self.counts.weighted)
+        if "auc" not in self.missing:
+            out["auc"] = self._areas()
+        if "calibration_error" not in self.missing:
+            out["calibration_error"] = self._calibration.errors
+        whys = metrics_for(self.evidence.reading.task)
+        why_areas = {"auc": "needs positives and negatives"}
+        return {name: (of, why_areas.get(name, whys[name].undefined)) for name, of in out.items()}
+
+    def _above_median(self) -> tuple[Floats, Floats]:
+        assert self.evidence.above_median is not None
+        group = self.view.group_of_cell
+        out = np.zeros((self.view.size + 1, 2, 2))  # the last one takes cells of no group
+        np.add.at(out, group, self.evidence.above_median)
+        return out[:-1, 0], out[:-1, 1]
+
+    def _areas(self) -> Areas:
+        value, slack = areas(self.evidence.counts, self.view, self.evidence.all_rows)
+        negative, positive = np.moveaxis(self.counts.weights, 1, 0)
+        negative2, positive2 = np.moveaxis(self.counts.square_weights, 1, 0)
+        squares = (positive2, negative2) if self.counts.weighted else None
+        binned = Areas.from_histograms(positive, negative, squares)
+        return replace(binned, area=value, numerical_error=slack)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return Calibration(self.counts, self.evidence.reading.score_scale)
+
+    # -------------------------------------------------------------- groups
+
+    def group_reports(self) -> tuple[GroupReport, ...]:
+        """Return the group table."""
+        weight, _ = self.sizes
+        rows = self.counts.rows.sum(axis=(1, 2))
+        limits = {name: simultaneous_limits(e, self.alpha) for name, (e, _) in self.estimates.items()}
+        curves = self._calibration.points() if "calibration_error" in self.estimates else [()] * len(weight)
+        total = float(self.sizes[0].sum())
+        spread = self._score_deviations()
+        columns = [_values(e.value, *limits[m], why, e.slack) for m, (e, why) in self.estimates.items()]
+        numbers = zip(*columns, strict=True) if columns else [()] * len(weight)
+        own = zip(
+            self.view.names,
+            self.view.levels,
+            rows.tolist(),
+            weight.tolist(),
+            numbers,
+            curves,
+            spread,
+            strict=True,
+        )
+        return tuple(
+            GroupReport(
+                name,
+                levels,
+                many,
+                mass,
+                mass / total,
+                dict(zip(limits, metrics, strict=True)),
+                curve,
+                deviation,
+            )
+            for name, levels, many, mass, metrics, curve, deviation in own
+        )
+
+    def _score_deviations(self) -> list[float | None]:
+        r"""Return :math:`\sqrt{E_w[s^2] - E_w[s]^2}` per group; None without scores, or if lost in rounding."""
+        weight, _ = self.sizes
+        if "score" not in self.counts.sums:
+            return [None] * len(weight)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            mean, square = (self.counts.sums["score"][..., :2].sum(axis=1) / weight[:, None]).T
+            variance = square - mean**2
+            variance[~(variance > ROUNDING * square)] = np.nan
+        return [math.sqrt(one) if math.isfinite(one) else None for one in variance.tolist()]
+
+    # -------------------------------------------------------------- comparisons
+
+    def comparisons(self) -> Iterator[ComparisonReport]:
+        """Yield the comparisons of the view that are asked for."""
+        for name, (estimates, why) in self.estimates.items():
+            for of, gap in self._gaps(name, name, self.alpha):
+                yield self._report(of, gap, why)
+            for kind in ("min", "max"):
+                if self._asked(of := Comparison(name, kind)):
+                    yield self._report(of, worst(estimates, self.alpha, smallest=kind == "min"), why)
+        if all(name in self.estimates for name in EQUALIZED_ODDS):
+            yield from self._equalized_odds()
+        if self.counts.grid is not None and any(
+            self._asked(Comparison("ks", "", scope)) for scope in KS_SCOPES
+        ):
+            yield from self._ks()
+
+    def _asked(self, of: Comparison) -> bool:
+        """Whether a comparison is to be made; that of the worst stratum is one of those between groups."""
+        only = self.evidence.settings.only
+        return only is None or not {of.id, of.to("within_strata").id}.isdisjoint(only)
+
+    def _gaps(self, name: str, metric: str, alpha: float) -> Iterator[tuple[Comparison, Gap | Contrasts]]:
+        """Yield what makes sense for a rate or a mean, as comparisons of a metric that is made of it."""
+        estimates, reference = self.estimates[name][0], self.view.reference
+        kinds = set(METRICS[name].kinds) - (set() if estimates.support[0] >= 0 else {"ratio"})
+        made = [
+            (Comparison(metric, kind, scope), gap) for (scope, kind), gap in GAPS.items() if kind in kinds
+        ]
+        asked = [(of, gap) for of, gap in made if self._asked(of)]
+        more = {
+            "between_groups": (),
+            "to_overall": self._others(name) if any(of.scope == "to_overall" for of, _ in asked) else None,
+            "to_reference": None if reference is None else (reference,),
+        }
+        for of, gap in asked:
+            arguments = more[of.scope]
+            if arguments is not None:
+                yield of, gap(estimates, *arguments, alpha)
+
+    def _others(self, name: str) -> tuple[Estimates, Floats] | None:
+        """Return the estimates of everybody outside each group and the group's share of the denominator."""
+        metric = self.evidence.plain.get(name)
+        if isinstance(metric, Mean):
+            weight = self.sizes[0]
+            rest = np.stack([_rest(part) for part in mean_sums(metric, self.counts)])
+            return means(metric, self.evidence.reading, rest), weight / weight.sum()
+        if isinstance(metric, Own):
+            sums = own_sums(metric, self.table)
+            size = own_size(metric, sums)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = np.nan_to_num(size / size.sum())
+            return own_estimates(metric, _rest(sums), self.counts.weighted), shares
+        if isinstance(metric, Rate):
+            success, failure = rate_sums(metric, self.table)
+        elif name == "scoring_rate":
+            success, failure = self._above_median()
+        else:
+            return None
+        base = success[:, 0] + failure[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = np.nan_to_num(base / base.sum())
+        return proportions(_rest(success), _rest(failure), self.counts.weighted), shares
+
+    def _equalized_odds(self) -> Iterator[ComparisonReport]:
+        """Yield the worse of the two rates' gaps, each at half the miscoverage."""
+        both = (self._gaps(name, "equalized_odds", self.alpha / 2) for name in EQUALIZED_ODDS)
+        for pair in zip(*both, strict=True):
+            of = pair[0][0]
+            two = [gap if isinstance(gap, Gap) else gap.gap for _, gap in pair]
+            gap = combine(*two, smallest=of.kind == "ratio")
+            if any(math.isnan(g.value) for g in two) and not gap.undefined:  # 0/0 in one of the two
+                gap = replace(gap, undefined=tuple(range(self.view.size)))
+            yield self._report(of, gap, of.entry.undefined)
+
+    @cached_property
+    def _distances(self) -> Distances:
+        return distances(self.evidence.counts, self.view, self.evidence.rows_of(self.view))
+
+    def distribution(self) -> ScoreShares | None:
+        """Return the distribution functions of the groups at a few scores; None without scores, and unasked."""
+        if self.counts.grid is None or self.evidence.settings.only is not None:
+            return None
+        exact = self._distances, self.evidence.rows_of(self.view)
+        return score_shares(self.evidence.counts, self.view, self.view.names, *exact, CURVE_POINTS)
+
+    def _ks(self) -> Iterator[ComparisonReport]:
+        """Yield the largest distance to everybody, and between two groups."""
+        far, (weight, weight2), k = self._distances, self.sizes, self.view.size
+        sizes = weight**2 / weight2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rests = np.nan_to_num(_rest(weight) ** 2 / _rest(weight2))
+        of, shares = Comparison("ks", "", "to_overall"), weight / weight.sum()
+        overall = ks_to_overall(far.to_overall, sizes, rests, shares, self.alpha, far.to_overall_slack)
+        at, bound = far.to_overall_at[np.argmax(far.to_overall)], float(far.to_overall_slack.max())
+        yield self._report(of, overall, "", at=at, bound=bound)
+        of = of.to("between_groups")
+        if k <= ALL_PAIRS:
+            above = np.zeros((2, k, k))
+            above[:, *far.pairs.T] = far.between, far.between_slack
+            gap = ks_between_groups(above[0], sizes, self.alpha, above[1])
+        else:
+            weights = self.counts.weights.sum(axis=1)
+            cdfs = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+            exact = float(far.between.max()) if self.evidence.candidates is not None else None
+            gap = ks_between_cdfs(cdfs, sizes, self.alpha, exact)
+        if k < 2:
+            yield self._report(of, gap, of.entry.undefined)
+            return
+        g, h = far.pairs[far.farthest].tolist()
+        bound = float((far.between + far.between_slack).max() - far.between.max())
+        report = self._report(
+            of, replace(gap, groups=(g, h)), "", at=far.between_at[far.farthest], bound=bound
+        )
+        names, each = self.view.names, (far.pairs, far.between, far.between_slack)
+        pairs = (
+            Pair((names[g], names[h]), value, slack)
+            for (g, h), value, slack in zip(*(one.tolist() for one in each), strict=True)
+        )
+        yield replace(report, pairs=tuple(pairs) if k <= ALL_PAIRS else ())
+
+    def _report(
+        self,
+        of: Comparison,
+        result: Gap | Contrasts,
+        why: str,
+        *,
+        at: float = math.nan,
+        bound: float = 0.0,
+    ) -> ComparisonReport:
+        names = self.view.names
+        gap = result if isinstance(result, Gap) else result.gap
+        why = f"{why}, or 0/0" if of.kind == "ratio" else why
+        undefined = tuple(names[g] for g in gap.undefined)
+        reason = ""
+        if math.isnan(gap.value) and len(names) < 2:
+            reason = "fewer than two groups"
+        elif math.isnan(gap.value) and not undefined:
+            undefined, reason = names, "0/0: it is 0 in every group"
+        elif undefined:
+            rest = "" if math.isnan(gap.value) else "over the rest; "
+            reason = f"{rest}undefined in {', '.join(undefined)}: {why}"
+        elif math.isinf(gap.value):
+            reason = INFINITE
+        elif math.isinf(gap.high):
+            reason = NO_LIMIT
+        per_group = {}
+        if isinstance(result, Contrasts):
+            bounds = np.broadcast_to(result.bound, result.value.shape)
+            own = _values(result.value, result.low, result.high, why, bounds)
+            per_group = dict(zip(names, own, strict=True))
+        return ComparisonReport(
+            of.id,
+            Value(gap.value, gap.low, gap.high, reason, max(bound, gap.bound)),
+            tuple(names[g] for g in gap.groups),
+            undefined,
+            at=at if math.isfinite(at) else None,
+            per_group=per_group,
+        )
+
+
+def _rest(sums: Floats) -> Floats:
+    """Return, for each group, the sum over all others."""
+    finite = np.isfinite(sums)
+    if finite.all():
+        rest = sums.sum(axis=0) - sums
+        return np.asarray(
+            np.maximum(rest, 0.0) if (sums >= 0).all() else rest
+        )  # no -1e-17 where nothing is left
+    return np.stack([np.delete(sums, g, axis=0).sum(axis=0) for g in range(len(sums))])
+
+
+def _values(value: Floats, low: Floats, high: Floats, why: str, bound: Floats) -> list[Value]:
+    """Return numbers with their limits, (k,) each; ``why`` is the reason of those that are undefined."""
+    reasons = [""] * len(value)
+    for g in np.flatnonzero(~(np.isfinite(value) & np.isfinite(low) & np.isfinite(high))).tolist():
+        reasons[g] = why if np.isnan(value[g]) else INFINITE if np.isinf(value[g]) else ""
+        if not reasons[g] and (np.isinf(low[g]) or np.isinf(high[g])):
+            reasons[g] = NO_LIMIT
+    bounds = np.where(np.isfinite(bound), bound, 0.0).tolist()
+    return list(map(Value, value.tolist(), low.tolist(), high.tolist(), reasons, bounds))

@@ -1,0 +1,176 @@
+"""Survey: what a column holds, in words; of what messages and a first configuration tell."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from fairfix.data.arrow_normalize import entries_of, widened
+from fairfix.data.canonical import canonical
+from fairfix.data.encoder import shown
+from fairfix.data.files import Source
+from fairfix.data.names import nearest, with_values
+from fairfix.data.reading import SCORE_RANGE, Reading
+from fairfix.errors import EntryError
+
+MANY = 50
+"""Values of a column are collected up to this many."""
+
+MANY_CLASSES = 20
+"""Values of a label up to which each may be a class."""
+
+DECILES = 20
+"""Points of a score, such as deciles, up to which whole numbers are no percentages."""
+
+SHOWN = 6
+"""Values that are shown."""
+
+
+@dataclass
+class Survey:
+    """What was seen of one column: how many values are missing, how often each is there if they are few, the ends."""
+
+    missing: int = 0
+    counts: Counter[str] | None = field(default_factory=Counter)
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, column: pa.Array) -> None:
+        """Look at some more values."""
+        import pyarrow.compute as pc
+
+        missing = column.is_null(nan_is_null=True)
+        self.missing += missing.true_count
+        column = column.filter(pc.invert(missing))
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        column = widened(column)
+        if (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) and len(column):
+            ends = pc.min_max(column)
+            self.low = min(self.low, float(ends["min"].as_py()))
+            self.high = max(self.high, float(ends["max"].as_py()))
+        if self.counts is None or pa.types.is_nested(column.type):
+            self.counts = None
+            return
+        for entry, many in zip(*map(entries_of, column.value_counts().flatten()), strict=True):
+            self.counts[canonical(entry)] += many
+            if len(self.counts) > MANY:
+                self.counts = None
+                return
+
+    @property
+    def common(self) -> list[tuple[str, int]]:
+        """The values with their numbers of rows, the most frequent first; none where they are many."""
+        return sorted((self.counts or {}).items(), key=lambda one: (-one[1], one[0]))
+
+
+def survey(
+    source: Source, names: Iterable[str], types: dict[str, pa.DataType] | None = None
+) -> dict[str, Survey]:
+    """Return what is seen of columns; ``types`` are those that text files are read as."""
+    seen = {name: Survey() for name in names}
+    for part in source.parts(list(seen), types):
+        for batch in part.batches():
+            for name in seen:
+                seen[name].add(batch.column(batch.schema.get_field_index(name)))
+    return seen
+
+
+def explained(
+    error: EntryError, source: Source, reading: Reading, *, decides: bool = False
+) -> tuple[str, list[dict[str, str]]]:
+    """Return the error with what the whole column holds, and the settings to choose from.
+
+    Where the run ``decides`` by the score, that of a raw one has a threshold: the middle of its range.
+    """
+    part, name = error.part, error.column
+    kind = pa.float64() if part == "score" else pa.string()
+    seen = survey(source, [name], {name: kind} if source.text else None)[name]
+    if part == "score":
+        low, high = (shown(one, *reading.range) for one in (seen.low, seen.high))
+        scales = _scales(seen, reading)
+        words = " or ".join(f"`score_scale={scale}` ({meaning})" for scale, meaning in scales.items())
+        text = f"{error.place}; the column goes from {low} to {high}: set its scale with {words}, or "
+        raw = "; a raw score has decisions only with `threshold=NUMBER`" if "raw" in scales else ""
+        choices = [{"score_scale": scale} for scale in scales]
+        if decides and "raw" in scales and not reading.thresholds:
+            middle = f"{(seen.low + seen.high) / 2:.6g}"
+            next(one for one in choices if one["score_scale"] == "raw")["threshold"] = middle
+            raw += f", such as {middle}, the middle of its range"
+        return f"{text}`task=regression` for a real-valued target{raw}", choices
+    wanted = reading.positive_label if part == "label" else reading.positive_prediction
+    text, choices = ways(seen, part, name, wanted)
+    return f"{error.place}; {text}", choices
+
+
+def ways(seen: Survey, part: str, name: str, wanted: Sequence[str] = ()) -> tuple[str, list[dict[str, str]]]:
+    """Return what a column holds, and the settings of which each names one of its values as positive.
+
+    Where ``wanted`` values are not there, the nearest ones come first.
+    """
+    few = seen.common
+    near = [one for value in wanted for one in nearest(value, [value for value, _ in few], SHOWN)]
+    few = sorted(few, key=lambda one: near.index(one[0]) if one[0] in near else len(near))
+    text, choices = _held(seen, few), [{part: with_values(name, [value])} for value, _ in few[:SHOWN]]
+    other = (
+        "for a real-valued target set `task=regression`" if part == "label" else "name a score with `score`"
+    )
+    if not few:
+        example = with_values(name, ["VALUE"])
+        return (
+            f"{text}; name the positive one with `{part}={example}`, and all others will be negative; {other}",
+            [],
+        )
+    if len(few) == 1:
+        choices.clear()  # of a single value nothing else is negative
+    if len(few) <= 2:
+        return f"{text}; name the positive one", choices
+    each = "; an audit compares every class with the rest by `task=multiclass`"
+    several = with_values(name, [value for value, _ in few[:2]])
+    return (
+        f"{text}; name the positive one, or several as in `{part}={several}`, and all others will be negative{each}"
+        if len(few) <= MANY_CLASSES
+        else f"{text}; name the positive ones, as in `{part}={several}`, and all others will be negative; {other}",
+        choices,
+    )
+
+
+def _held(seen: Survey, common: Sequence[tuple[str, int]]) -> str:
+    if seen.counts is None:
+        numbers = f"numbers from {seen.low:g} to {seen.high:g}"
+        held = numbers if math.isfinite(seen.low) else f"more than {MANY} values"
+    else:
+        held = ", ".join(f"{value!r} in {rows:,}" for value, rows in common[:SHOWN])
+        held += " rows" + (f" and {len(common) - SHOWN} values more" if len(common) > SHOWN else "")
+    return f"the column holds {held}" + (f", nothing in {seen.missing:,}" if seen.missing else "")
+
+
+def _scales(seen: Survey, reading: Reading) -> dict[str, str]:
+    """Return what scores of a range may be, by scale.
+
+    Whole numbers up to 20, such as deciles, are no percentages, and numbers hardly above 1 are rounded probabilities.
+    Margins and log-odds have both signs.
+    """
+    points = seen.counts is not None and all(value.lstrip("-").isdecimal() for value in seen.counts)
+    unlikely = {
+        "percent": seen.high < 1.5 or (points and seen.high <= DECILES),
+        "margin": seen.low >= 0,
+        "logit": seen.low >= 0,
+    }
+    scales: dict[str, Any] = {
+        "percent": "100p",
+        "margin": "2p-1",
+        "logit": "log-odds",
+        "raw": "not a probability",
+    }
+    return {
+        scale: words
+        for scale, words in scales.items()
+        for low, high in (SCORE_RANGE.get(scale, (-math.inf, math.inf)),)
+        if scale != reading.score_scale and not unlikely.get(scale) and low <= seen.low and seen.high <= high
+    }

@@ -1,0 +1,206 @@
+"""Answers: what a database says to the questions of a push-down, made into counts and into rows of a few bins.
+
+Answers that are about other rows than the first one are refused: the table changed between the questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fairfix.data.count_queries import Expression, Questions, real_of, whole_of
+from fairfix.data.counts import Counts, Floats, Grid, Ints, Slice, code_of, groups_of_cells
+from fairfix.data.encoder import Encoder, Rows, check_excluded
+from fairfix.data.quantities import summed
+from fairfix.data.reading import Reading
+from fairfix.data.scan import BINS, TABLE_BYTES, KeptRows, fineness, fixed_grid, tabulated
+from fairfix.data.storage import CHANGED
+from fairfix.errors import DataError
+
+Batches = Callable[[Expression], Iterator[pa.RecordBatch]]
+"""Asks a question; the columns of the answer have the types that Ibis says."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The answer to the first question, a row per kind of rows that are counted."""
+
+    cells: tuple[tuple[str, ...], ...]
+    code: Ints
+    """Cell and label, ``cell * labels + label``, shape (k,)."""
+    decision: Floats | None
+    columns: Mapping[str, npt.NDArray[Any]]
+    """Answers by name, each of shape (k,): ``n``, sums, ends of scores."""
+    read: int
+    excluded: Mapping[str, int]
+
+    def sums_of(self, reading: Reading, *, losses: bool) -> dict[str, Floats]:
+        """Return the sums beside the bins, by name, shape (C L, many)."""
+        n, columns, labels = self.columns["n"].astype(np.float64), self.columns, 2 if reading.binary else 1
+        out: dict[str, list[Floats]] = {}
+        powers = (columns.get("w", n), columns.get("ww", n))
+        if self.decision is not None and reading.columns.probability:
+            names = ("yes_1", "no_1", "yes_2", "no_2") if "w" in columns else ("yes_1", "no_1") * 2
+            out["decisions"] = [columns[name] for name in names]
+        elif self.decision is not None:
+            out["decisions"] = [w * part for w in powers for part in (self.decision, 1.0 - self.decision)]
+        for name in summed(reading) if losses else ():
+            out[name] = [self._sum(name, i, labels) for i in range(1, 5 if "w" in columns else 3)]
+        if "log_loss" in out and reading.score_scale != "logit":
+            never = self._sum("impossible", 1, labels) > 0
+            out["log_loss"] = [np.where(never, math.inf, sums) for sums in out["log_loss"]]
+        return {name: self._by_code(reading, parts) for name, parts in out.items()}
+
+    def _sum(self, name: str, number: int, labels: int) -> Floats:
+        """Return a sum, of those for each label the one for the label of the rows."""
+        if f"{name}_{number}" in self.columns:
+            return self.columns[f"{name}_{number}"]
+        no, yes = (self.columns[f"{name}{label}_{number}"] for label in (0, 1))
+        return np.where(self.code % labels, yes, no)
+
+    def _by_code(self, reading: Reading, parts: Sequence[Floats]) -> Floats:
+        size = len(self.cells) * (2 if reading.binary else 1)
+        return np.stack([np.bincount(self.code, part, size) for part in parts], axis=-1)
+
+    def tables(self, reading: Reading) -> dict[str, npt.NDArray[Any]]:
+        """Return rows, and where there are weights their mass, per cell and label, in one bin."""
+        size = len(self.cells) * (2 if reading.binary else 1)
+        rows = np.zeros((size, 1), dtype=np.int64)
+        np.add.at(rows[:, 0], self.code, self.columns["n"])
+        if not reading.columns.weight:
+            return {"rows": rows}
+        mass = {"mass": self.columns["w"], "square_mass": self.columns["ww"]}
+        return {"rows": rows} | {name: self._by_code(reading, [sums]) for name, sums in mass.items()}
+
+
+def summarised(ask: Batches, questions: Questions, where: str) -> Summary:
+    """Ask the first question; a DataError where an entry is none that its column may hold, or must not be missing."""
+    reading, encoder = questions.reading, Encoder(questions.reading, where)
+    pieces: list[tuple[Ints, Floats | None, dict[str, npt.NDArray[Any]]]] = []
+    read, excluded, labels = 0, Counter[str](), 2 if reading.binary else 1
+    for answer in ask(questions.summary()):
+        n = whole_of(answer["n"])
+        if not n.all():  # of no rows, where there is nothing to group by
+            continue
+        rows = encoder.encode(questions.batch(answer), n)
+        read, excluded = read + rows.read, excluded + Counter(dict(rows.excluded))
+        left = slice(None) if rows.kept is None else rows.kept
+        keys = {*questions.keys, "state"}
+        names = [name for name in answer.schema.names if name not in keys and "_band_" not in name]
+        columns: dict[str, Any] = {name: real_of(answer[name])[left] for name in names if name != "n"}
+        pieces.append((code_of(rows.cell, rows.label, labels), rows.decision, {"n": n[left], **columns}))
+    check_excluded(excluded, read, reading)
+    if not pieces:
+        return Summary(encoder.cells, np.zeros(0, dtype=np.int64), None, {}, read, dict(excluded))
+    codes, decisions, answers = zip(*pieces, strict=True)
+    decision = None if decisions[0] is None else np.concatenate(decisions)
+    together = {name: np.concatenate([one[name] for one in answers]) for name in answers[0]}
+    return Summary(encoder.cells, np.concatenate(codes), decision, together, read, dict(excluded))
+
+
+def counts_of(ask: Batches, questions: Questions, summary: Summary, where: str, *, exact: bool) -> Counts:
+    """Ask the second question where there are scores, and return the counts."""
+    reading, tables, grid = questions.reading, summary.tables(questions.reading), None
+    if not summary.code.size:
+        return tabulated(reading, (), None, {}, {}, summary.read, summary.excluded)
+    if reading.columns.score:
+        # what exact distances need is found in finer bins, so a table need not grow with the rows
+        bins, room = fineness(summary.read, exact=exact)[0], TABLE_BYTES
+        rows_of, whole = tables["rows"][:, 0], not any(summary.excluded.values())
+        grid = grid_of(summary, reading, bins).halved_to(max(2 * BINS, room // (8 * rows_of.size)))
+        tables = {name: np.zeros((rows_of.size, grid.size), table.dtype) for name, table in tables.items()}
+        for answer, rows, into, left in counted_answers(
+            ask, questions, replace(questions, whole=whole).binned(grid), summary.cells, where
+        ):
+            place, cell = whole_of(answer["bin"])[left], into[rows.cell]
+            if place.size and not (place.min() >= 0 and place.max() < grid.size and cell.min() >= 0):
+                raise changed(where)
+            at = code_of(cell, rows.label, 2 if reading.binary else 1) * grid.size + place
+            for name, of in (("rows", "n"), ("mass", "w"), ("square_mass", "ww")):
+                if name in tables:
+                    column = whole_of(answer[of]) if name == "rows" else real_of(answer[of])
+                    np.add.at(tables[name].reshape(-1), at, column[left])
+        if not np.array_equal(tables["rows"].sum(axis=1), rows_of):
+            raise changed(where)
+    sums = summary.sums_of(reading, losses=questions.losses)
+    return tabulated(reading, summary.cells, grid, tables, sums, summary.read, summary.excluded)
+
+
+def grid_of(summary: Summary, reading: Reading, bins: int) -> Grid:
+    """Return the grid of a scale, or that of the range of the scores."""
+    grid = fixed_grid(reading, bins)
+    if grid is None:
+        low, high = float(summary.columns["low_score"].min()), float(summary.columns["high_score"].max())
+        grid = Grid.over(low, high, bins=bins // 2, thresholds=reading.thresholds)
+    return grid
+
+
+def counted_answers(
+    ask: Batches, questions: Questions, question: Expression, cells: Sequence[tuple[str, ...]], where: str
+) -> Iterator[tuple[pa.RecordBatch, Rows, Ints, Any]]:
+    """Yield (answer, its rows, index of their cells among the given ones, which answers the rows are)."""
+    bare = replace(questions, reading=without_reals(questions.reading))
+    encoder, keys = Encoder(bare.reading, where), bare.reading.columns.cell_keys
+    for answer in ask(question):
+        rows = encoder.encode(bare.batch(answer), whole_of(answer["n"]))
+        _, into = groups_of_cells(keys, encoder.cells, keys, cells)
+        yield answer, rows, into, slice(None) if rows.kept is None else rows.kept
+
+
+def without_reals(reading: Reading) -> Reading:
+    """Return the reading of what has been counted: groups, labels and decisions that are values, not amounts."""
+    columns = replace(reading.columns, score=None, weight=None, probability=None)
+    return replace(
+        reading, columns=columns if reading.task == "classification" else replace(columns, label=None)
+    )
+
+
+def fetched(
+    ask: Batches,
+    questions: Questions,
+    counts: Counts,
+    slices: Sequence[Slice],
+    where: str,
+    columns: tuple[str, ...] | None = None,
+    finer: Grid | None = None,
+) -> KeptRows:
+    """Ask the third question: return the rows of some slices as :meth:`fairfix.data.files.Source.collected` does."""
+    reading = questions.reading
+    if not any(counts.excluded.values()):  # the scores alone say which rows to look at
+        own = replace(reading.columns, label=None, prediction=None, probability=None)
+        own = own if columns is None else replace(own, strata=(), protected=columns)
+        reading = replace(reading, columns=own)
+        questions = replace(questions, reading=reading, whole=True)
+    levels, level = groups_of_cells(counts.keys, counts.cells, reading.columns.cell_keys)
+    first = np.unique(level, return_index=True)[1].astype(np.int32)
+    pieces, seen = list[KeptRows](), [0] * len(slices)
+    for answer, rows, into, left in counted_answers(
+        ask, questions, questions.scores(slices, finer), levels, where
+    ):
+        n, cell = whole_of(answer["n"])[left], into[rows.cell]
+        if cell.size and cell.min() < 0:
+            raise changed(where)
+        score = real_of(answer["score"])[left] if finer is None else finer.tops(whole_of(answer["bin"])[left])
+        weight = square = None
+        if reading.columns.weight:
+            weight, square = (real_of(answer[name])[left] for name in ("w", "ww"))
+        held = [one.holds(score) for one in slices]
+        seen = [many + int(n[inside].sum()) for many, inside in zip(seen, held, strict=True)]
+        cells: Any = first[cell]
+        kept = KeptRows(score, cells, None, weight, square, n)
+        pieces.append(kept.take(np.logical_or.reduce(held)))
+    if seen != [one.rows for one in slices]:
+        raise changed(where)
+    return KeptRows.joined(pieces or [KeptRows(np.zeros(0), np.zeros(0, dtype=np.int64), None, None)])
+
+
+def changed(where: str) -> DataError:
+    """Return the error that two answers are about other rows."""
+    return DataError(CHANGED.format(place=where))

@@ -1,0 +1,564 @@
+"""Scorers, and the predictors that look at one: scores moved, capped or decided group by group.
+
+A :class:`Scorer` is where scores come from: the model's own score as it is, or a fitted member over a matrix of
+features. A probability that a predictor makes of it can be read in two ways: as the chance of a draw, or rounded at a
+threshold. What holds for one reading need not hold for the other, so a report shows error and gap of each reading
+together and never mixes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fairfix.data.codec import (
+    Array,
+    Arrays,
+    EndToEnd,
+    Part,
+    Setting,
+    State,
+    as_is,
+    list_of,
+    need,
+    one_of,
+    or_none,
+    real,
+    record,
+    truth,
+)
+from fairfix.data.counts import Bools, Floats, Ints
+from fairfix.data.table import OneRow, Table
+from fairfix.models.features import Feature, Features
+from fairfix.models.members import Member
+from fairfix.models.predictors import CURVES, GROUPS, OfCurves, OfGroups, RepairedPredictor, decided
+from fairfix.models.spline_basis import KINDS
+from fairfix.solvers.piecewise import Piecewise
+from fairfix.solvers.quantile_matching import Levels, Tube
+from fairfix.solvers.robust_log_loss import marginal, truncated
+
+MODEL_SCORE = Features((Feature("score", "score"),))
+"""What is looked at where the model's score is taken as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Where scores come from: a member over features, or the model's score as it is where there is no member."""
+
+    features: Features = MODEL_SCORE
+    member: Member | None = None
+    bounds: tuple[float, float] | None = None
+    """Least and greatest value, which others are moved to; None for no bounds."""
+
+    def __call__(self, table: Table) -> Floats:
+        """Return the score of each row, shape (n,), or probabilities of classes, shape (n, K)."""
+        if self.member is None:
+            score = table.rows.score
+            assert score is not None
+            out = score if table.reading.task == "regression" else table.probability
+        else:
+            out = self.member.predict(self.features.matrix(table, gaps=self.member.sees_gaps))
+        return self.bounded(out)
+
+    def of_row(self, row: OneRow) -> float:
+        """Return the score of a single row."""
+        if self.member is None and self.bounds is None and row.score is not None:
+            return row.score if row.reading.task == "regression" else row.own_probability
+        return float(self(row)[0])
+
+    @property
+    def classes_given(self) -> int | None:
+        """Number of classes whose probabilities a row gets; None for one number."""
+        return None if self.member is None else self.member.classes_given
+
+    def bounded(self, scores: Floats) -> Floats:
+        """Return scores moved into the bounds."""
+        return scores if self.bounds is None else np.clip(scores, *self.bounds)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return JSON settings and named arrays."""
+        bounds = None if self.bounds is None else list(self.bounds)
+        if self.member is None:
+            return {"bounds": bounds}, {}
+        settings, arrays = self.member.state()
+        member = {"kind": self.member.kind, "settings": settings}
+        return {"bounds": bounds, "features": self.features.state(), "member": member}, arrays
+
+    @classmethod
+    def from_state(cls, settings: Any, arrays: Arrays) -> Scorer:
+        """Return the scorer of a saved state; an ArtifactError or ValueError where it does not fit together."""
+        bounds = or_none(list_of(real(), 2, 2))
+        if isinstance(settings, Mapping) and "member" not in settings:
+            need(not arrays, "an unchanged score has arrays")
+            return cls(**record(bounds=bounds)(settings))
+        member = record(kind=one_of(*KINDS), settings=as_is)
+        held = record(bounds=bounds, features=Features.from_state, member=member)(settings)
+        features = held["features"]
+        made = KINDS[held["member"]["kind"]].from_state(held["member"]["settings"], arrays)
+        gaps = sum(one.missing for one in features.columns) if made.sees_gaps else 0
+        width = len(features.titles) - gaps  # a matrix with gaps has no indicators of them
+        need(made.width in (None, width), "a component has another number of features")
+        return cls(features, made, held["bounds"])
+
+
+@dataclass(frozen=True)
+class ScorerPart(Part):
+    """How a scorer is kept: its arrays have the name of the part and a point before their own."""
+
+    one_number: bool = True
+    """Whether a row must get one number of it."""
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the scorer into the state."""
+        state.settings[name], arrays = value.state()
+        state.arrays.update({f"{name}.{own}": array for own, array in arrays.items()})
+
+    def load(self, name: str, state: State) -> Scorer:
+        """Take the scorer out of the state."""
+        made = Scorer.from_state(state.setting(name), state.under(f"{name}."))
+        need(not self.one_number or made.classes_given is None, f"{name!r} gives more than one number")
+        return made
+
+
+@dataclass(frozen=True)
+class ScorersPart(Part):
+    """How several scorers are kept: a list of settings, arrays by stem and number; ``many`` is the list's length."""
+
+    stem: str
+    many: str
+
+    def save(self, name: str, value: Any, state: State) -> None:
+        """Put the scorers into the state."""
+        states = [one.state() for one in value]
+        state.settings[name] = [settings for settings, _ in states]
+        for i, (_, arrays) in enumerate(states):
+            state.arrays.update({f"{self.stem}{i}.{own}": array for own, array in arrays.items()})
+
+    def load(self, name: str, state: State) -> tuple[Scorer, ...]:
+        """Take the scorers out of the state."""
+        settings = Setting(list_of(as_is), self.many).load(name, state)
+        return tuple(
+            Scorer.from_state(one, state.under(f"{self.stem}{i}.")) for i, one in enumerate(settings)
+        )
+
+
+class OfScorers(RepairedPredictor):
+    """A predictor that looks at scorers."""
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """All scorers it looks at: those among its fields."""
+        held = [one if isinstance(one, tuple) else (one,) for one in vars(self).values()]
+        return tuple(one for few in held for one in few if isinstance(one, Scorer))
+
+    @property
+    def gives(self) -> Literal["decision", "value", "class"]:
+        """What a prediction is: a value."""
+        return "value"
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether the model's score is looked at."""
+        return any(one.kind == "score" for scorer in self.scorers for one in scorer.features.columns)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys(name for scorer in self.scorers for name in scorer.features.groups))
+
+    @property
+    def features(self) -> Mapping[str, str]:
+        """Feature columns that prediction looks at, with their kinds."""
+        columns = [one for scorer in self.scorers for one in scorer.features.columns]
+        return {one.name: one.kind for one in columns if one.kind not in ("group", "score")}
+
+    def unrepaired(self, table: Table) -> Floats:
+        """Return the first scorer's score of each row, decided at the threshold where predictions are decisions."""
+        if self.gives == "value":
+            return self.scorers[0](table)
+        return decided(table, self.scorers[0](table) if table.rows.score is None else table.rows.score)
+
+
+@dataclass(frozen=True, eq=False)
+class Unrepaired(OfScorers):
+    """The scores of a scorer as they are: what a repair is compared with."""
+
+    kind: ClassVar[str] = "unrepaired"
+    parts: ClassVar[Mapping[str, Part]] = {"scorer": ScorerPart()}
+
+    scorer: Scorer
+
+    def predict(self, table: Table) -> Floats:
+        """Return the score of each row."""
+        return self.scorer(table)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedScore(OfGroups, OfScorers):
+    """One score, of which a rule makes something else in each group.
+
+    For one rule for everybody there are no columns and one empty tuple of levels.
+    """
+
+    scorer: Scorer
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*self.columns, *self.scorer.features.groups)))
+
+
+def _are_levels(one: Levels) -> bool:
+    """Tell whether atoms do not overlap, and their levels increase from 0 to 1 at most."""
+    scores, levels = (np.stack(pair, axis=1).ravel() for pair in ((one.first, one.last), (one.low, one.high)))
+    ordered = (np.diff(scores) >= 0).all() and (np.diff(one.first) > 0).all() and (np.diff(levels) >= 0).all()
+    return bool(ordered)
+
+
+NUMBER, LEVEL = Array("<f8", (None,)), Array("<f8", (None,), 0.0, 1.0)
+ATOMS = {"first": NUMBER, "last": NUMBER, "low": LEVEL, "high": LEVEL}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTube(GroupedScore):
+    r"""A score moved into a tube of distributions, group by group; see :mod:`fairfix.solvers.quantile_matching`."""
+
+    kind: ClassVar[str] = "group_tube"
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "atoms": EndToEnd(Levels, "atoms", ATOMS, "groups", _are_levels),
+        "moved": Setting(truth),
+        "values": Array("<f8", ("values",), optional=True),
+        "steps": Array("<f8", ("groups", "values"), 0.0, 1.0, optional=True),
+    }
+
+    tube: Tube
+
+    def held(self) -> Mapping[str, Any]:
+        """Return the value of every part."""
+        tube, moved = self.tube, self.tube.outputs is not None
+        steps = tube.steps if moved else None
+        own = {"atoms": tube.levels, "moved": moved, "values": tube.outputs, "steps": steps}
+        return own | {"columns": self.columns, "levels": self.levels, "scorer": self.scorer}
+
+    @classmethod
+    def made_of(cls, held: Mapping[str, Any]) -> GroupTube:
+        """Return what has these values of its parts."""
+        grid, steps, moved = held["values"], held["steps"], held["moved"]
+        need((grid is not None) == (steps is not None) == moved, "values or steps are missing or too many")
+        if moved:
+            rising = (np.diff(grid) >= 0).all() and (np.diff(steps) >= 0).all()
+            need(grid.size and rising and (steps[:, -1] == 1).all(), "steps do not rise to 1")
+        tube = Tube(held["atoms"], grid, steps if moved else np.ones((len(held["levels"]), 0)))
+        return cls(held["columns"], held["levels"], held["scorer"], tube)
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some rows get a value that is drawn."""
+        return self.tube.drawn
+
+    @property
+    def variation(self) -> Floats | None:
+        """At most 1 each, as values rise with the score; None where the score was learned."""
+        return np.ones(len(self.levels)) if self.scorer.member is None else None
+
+    def moved(self, table: Table) -> Floats:
+        """Return what of each row is moved, shape (n,): its score."""
+        return self.scorer(table)
+
+    def predict(self, table: Table) -> Floats:
+        """Return the value of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.moved(table))
+
+    def redrawn(self, table: Table) -> Callable[[Table, Ints], Floats]:
+        """Return what predicts rows of a table under new draws."""
+        score = self.moved(table)
+        return lambda rows, own: self.of_scores(rows, score[own])
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the value of each row from its score, shape (n,)."""
+        draw = table.draws if self.randomized else np.zeros(len(table))
+        return self.by_group(table, lambda k, rows: self.tube.of_group(k, score[rows], draw[rows]))
+
+    def drawn(self, table: Table) -> Bools:
+        """Return which rows have a value that hangs on a draw: those whose levels reach over several values."""
+        score = self.moved(table)
+        return np.asarray(
+            self.by_group(table, lambda k, rows: self.tube.hangs_on_draw(k, score[rows])) == 1.0
+        )
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the value of a single row, NaN for a group not seen in the fit, and whether it is drawn."""
+        code = row.code(self.columns, self.levels)
+        return (
+            (math.nan, False) if code < 0 else self.tube.at_point(code, self.row_moved(row), row.draw_alone)
+        )
+
+    def row_moved(self, row: OneRow) -> float:
+        """Return what of a single row is moved."""
+        return self.scorer.of_row(row)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedTube(GroupTube):
+    """A tube of score bins: all scores of a bin and group have the same values with the same chances.
+
+    The atoms of its tube are the numbers of the bins. A score is taken as it comes, so that no rounding moves it over
+    an edge.
+    """
+
+    kind: ClassVar[str] = "binned_tube"
+    parts: ClassVar[Mapping[str, Part]] = {**GroupTube.parts, "edges": Array("<f8", ("edges",))}
+
+    edges: Floats
+    """The least score of each bin but the first, increasing, shape (B - 1,)."""
+
+    @classmethod
+    def of(cls, tube: GroupTube, starts: Floats, middle: Floats) -> BinnedTube:
+        """Return the tube of bins that begin at ``starts``, each with the values of the score in its middle, (B,) each.
+
+        Where the tube leaves scores as they are, it is that middle itself.
+        """
+        new = np.diff(middle, prepend=-np.inf) > 0  # far out, log-odds of several bins are one probability
+        starts, middle, own = starts[new], middle[new], tube.tube
+        bins = np.arange(middle.size, dtype=np.float64)
+        if own.outputs is None:
+            level, upto = (bins + 0.5) / bins.size, np.append(bins[1:] / bins.size, 1.0)
+            levels = tuple(Levels(bins, bins, level, level) for _ in tube.levels)
+            made = Tube(levels, middle, np.tile(upto, (len(levels), 1)))
+        else:
+            made = replace(own, levels=tuple(_at_middles(one, bins, middle) for one in own.levels))
+        return cls(tube.columns, tube.levels, tube.scorer, made, starts[1:].copy())
+
+    def held(self) -> Mapping[str, Any]:
+        """Return the value of every part."""
+        return {**super().held(), "edges": self.edges}
+
+    @classmethod
+    def made_of(cls, held: Mapping[str, Any]) -> BinnedTube:
+        """Return what has these values of its parts."""
+        tube = GroupTube.made_of(held)
+        return cls(tube.columns, tube.levels, tube.scorer, tube.tube, held["edges"])
+
+    @property
+    def sound(self) -> bool:
+        """Whether edges increase, every score has a value, and the atoms are the bins."""
+        bins = np.arange(self.edges.size + 1)
+        atoms = all(np.array_equal(ends, bins) for one in self.tube.levels for ends in (one.first, one.last))
+        return (
+            super().sound
+            and self.tube.outputs is not None
+            and atoms
+            and bool((np.diff(self.edges) > 0).all())
+        )
+
+    def bins(self, score: Floats) -> Ints:
+        """Return the bin of each score, same shape."""
+        return np.searchsorted(self.edges, score, side="right")
+
+    def moved(self, table: Table) -> Floats:
+        """Return the bin of each score, shape (n,)."""
+        assert table.rows.score is not None
+        return self.bins(table.rows.score).astype(np.float64)
+
+    def row_moved(self, row: OneRow) -> float:
+        """Return the bin of the score of a single row."""
+        assert row.score is not None
+        return float(self.edges.searchsorted(row.score, "right"))
+
+    def share_from(self, cut: float) -> Floats:
+        """Return the chance of a value of ``cut`` or more in each group and bin, shape (K, B)."""
+        bins = np.arange(self.edges.size + 1, dtype=np.float64)
+        out = np.zeros((len(self.levels), bins.size))
+        for k in range(len(self.levels)):
+            place, value, chance = self.tube.outcomes(k, bins)
+            np.add.at(out[k], place, np.where(value >= cut, chance, 0.0))
+        return np.clip(out, 0.0, 1.0)
+
+    def outcomes(self, table: Table) -> tuple[Ints, Floats, Floats]:
+        """Return all values that rows can get, over the draws: the row, a value and its chance for each, shape (m,).
+
+        None of rows of groups that were not seen in the fit.
+        """
+        code, place = table.codes(self.columns, self.levels), self.moved(table)
+        parts = []
+        for k in range(len(self.levels)):
+            inside = np.flatnonzero(code == k)
+            number, value, chance = self.tube.outcomes(k, place[inside])
+            parts.append((inside[number], value, chance))
+        row, value, chance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(row, kind="stable")
+        return row[order], value[order], chance[order]
+
+
+def _at_middles(one: Levels, bins: Floats, middle: Floats) -> Levels:
+    """Return the levels of bins whose scores have those of their middles; one level where there is no atom."""
+    at = np.searchsorted(one.first, middle, side="right") - 1
+    inside = (at >= 0) & (middle <= one.last[at])
+    upto, after = np.append(one.high, 0.0)[at], np.append(one.low, 1.0)[at + 1]
+    level = np.where(at < 0, 0.0, np.where(at + 1 < one.first.size, (upto + after) / 2, 1.0))
+    low, high = (np.where(inside, ends[at], level) for ends in (one.low, one.high))
+    return Levels(bins, bins, low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedLogit(GroupedScore):
+    r"""A logistic score that is capped or lifted group by group; see :mod:`fairfix.solvers.robust_log_loss`."""
+
+    kind: ClassVar[str] = "truncated_logit"
+    is_probability: ClassVar[bool] = True
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "prices": Array("<f8", (2, "groups")),
+        "rounded": Setting(truth),
+    }
+
+    prices: Floats
+    """``c`` of each group if the label were 0 and if it were 1, shape (2, K); equal where the label has no part."""
+    rounded: bool
+    """Whether decisions are rounded at the threshold instead of drawn."""
+
+    @property
+    def gives(self) -> Literal["decision", "value"]:
+        """What a prediction is: a probability to draw with, or one to round."""
+        return "value" if self.rounded else "decision"
+
+    @property
+    def randomized(self) -> bool:
+        """Whether decisions are drawn."""
+        return not self.rounded
+
+    def predict(self, table: Table) -> Floats:
+        """Return the probability of each row; NaN for groups not seen in the fit."""
+        return self.of_scores(table, self.scorer(table))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the probability of each row from its logistic score, shape (n,)."""
+        code = table.codes(self.columns, self.levels)
+        zero, one = np.concatenate([self.prices, np.full((2, 1), np.nan)], axis=1)[:, code]
+        same = np.array_equal(self.prices[0], self.prices[1])
+        return np.where(code < 0, np.nan, truncated(score, one) if same else marginal(score, zero, one)[0])
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the probability of a single row, and that it is drawn."""
+        code, (zero, one) = row.code(self.columns, self.levels), self._prices
+        if code < 0 or zero != one:
+            return super().of_row(row)
+        price, score = one[code], self.scorer.of_row(row)
+        least, most = 1.0 + 1.0 / min(price, -1.0), 1.0 / max(price, 1.0)
+        return min(max(score, least), most), False
+
+    @cached_property
+    def _prices(self) -> tuple[list[float], list[float]]:
+        """The prices as lists."""
+        zero, one = self.prices.tolist()
+        return zero, one
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedLogit(TruncatedLogit):
+    """A logistic score, capped or lifted by what a row is likely to be; see :mod:`fairfix.solvers.robust_log_loss`.
+
+    A model of the features gives a row chances of classes, each a group, or a group and a label. The row pays the mean
+    price of the classes of its own group, or of all classes where the group is not looked at: then there are no columns
+    and one empty tuple of levels.
+    """
+
+    kind: ClassVar[str] = "estimated_logit"
+    parts: ClassVar[Mapping[str, Part]] = {
+        **GROUPS,
+        "scorer": ScorerPart(),
+        "classifier": ScorerPart(one_number=False),
+        "prices": Array("<f8", ("classes",)),
+        "owners": Array("<i8", ("classes",), 0),
+        "rounded": Setting(truth),
+    }
+
+    prices: Floats
+    """``c`` of each class, shape (C,)."""
+    classifier: Scorer = field(kw_only=True)
+    """The model of the classes."""
+    owners: Ints = field(kw_only=True)
+    """Number of the group, among the levels, that each class belongs to, shape (C,)."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the model gives a chance for each class, and each group has a class."""
+        own = np.unique(self.owners)
+        return (
+            super().sound
+            and self.classifier.classes_given == self.prices.size
+            and np.array_equal(own, np.arange(len(self.levels)))
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Group columns that prediction looks at."""
+        return tuple(dict.fromkeys((*super().inputs, *self.classifier.features.groups)))
+
+    def of_scores(self, table: Table, score: Floats) -> Floats:
+        """Return the probability of each row from its logistic score, shape (n,)."""
+        code = table.codes(self.columns, self.levels)
+        own = of_own_group(self.classifier(table), self.owners, code)
+        price = np.zeros(len(table))
+        for chance, one in zip(
+            own.T, self.prices, strict=True
+        ):  # a row's sum does not hang on the rows beside it
+            price += chance * one
+        return np.where(code < 0, np.nan, truncated(score, price))
+
+    def of_row(self, row: OneRow) -> tuple[float, bool]:
+        """Return the probability of a single row, and that it is drawn."""
+        return RepairedPredictor.of_row(self, row)
+
+
+def of_own_group(by_class: Floats, owners: Ints, code: Ints) -> Floats:
+    """Return the chances of classes given that a row is of its own group, shape (n, C): 0 for those of others.
+
+    ``by_class``: chances of the classes, shape (n, C). ``owners``: group of each class, shape (C,). ``code``: group of
+    each row, shape (n,), or -1, for which all is 0.
+    """
+    inside = owners == code[:, None]
+    kept, total = np.where(inside, by_class, 0.0), np.zeros(len(by_class))
+    for column in kept.T:
+        total += column
+    lost = total == 0.0  # so unlikely of that group that the chances are too small for floats
+    kept[lost], total[lost] = inside[lost], np.maximum(inside[lost].sum(axis=1), 1)
+    return np.asarray(kept / total[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCurves(OfCurves, GroupedScore):
+    r"""A piecewise linear rule on ``f = 2 s - 1`` for a score ``s``: one per group, or one for everybody.
+
+    .. math:: P(\text{decision} = 1 \mid f, k) = g_k(f)
+    """
+
+    kind: ClassVar[str] = "score_curves"
+    gives: ClassVar[Literal["decision"]] = "decision"
+    parts: ClassVar[Mapping[str, Part]] = {**GROUPS, "scorer": ScorerPart(), "curves": CURVES}
+
+    curves: tuple[Piecewise, ...]
+
+    def ranking(self, table: Table) -> Floats:
+        """Return the scorer's score of each row."""
+        return 2.0 * self.scorer(table) - 1.0
+
+    def row_ranking(self, row: OneRow) -> float:
+        """Return the scorer's score of a single row."""
+        return 2.0 * self.scorer.of_row(row) - 1.0
+
+    def of_each_group(self, table: Table) -> tuple[tuple[tuple[str, ...], ...], Floats] | None:
+        """Return each curve at the scores, unless there is one rule or the score looks at the group too."""
+        if not self.columns or self.scorer.features.groups:
+            return None
+        score = self.ranking(table)
+        return self.levels, np.stack([curve(score) for curve in self.curves], axis=-1)

@@ -1,0 +1,417 @@
+"""The audit of true groups when the data hold recorded ones: bounds, estimates and breakdown points.
+
+Every number of a true group, and every comparison of true groups, is given under each of
+:data:`fairfix.noise.assumptions.ASSUMPTIONS` that can be used. It *rests on* the strongest assumption that was stated;
+the worst case under each weaker one stands beside it. The breakdown point of a check is the largest eps of N3 at which
+its limit is kept for certain on these rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from fairfix.auditing.audit import More, judge
+from fairfix.auditing.checks import Check
+from fairfix.auditing.comparisons import NOISE_SCOPES
+from fairfix.auditing.metrics import EQUALIZED_ODDS
+from fairfix.auditing.results import (
+    AuditReport,
+    Bound,
+    BreakdownReport,
+    ComparisonReport,
+    Figure,
+    NoiseReport,
+    Settings,
+    Value,
+)
+from fairfix.data.files import Source
+from fairfix.data.reading import Reading
+from fairfix.data.scan import Scan, scan
+from fairfix.errors import UsageError
+from fairfix.noise.assumptions import ASSUMPTIONS, SHARES_OPEN, Assumption, Unavailable
+from fairfix.noise.bounds import Pair, conditional_radius, table_bounds, vacuous
+from fairfix.noise.comparisons import RateBounds, compared, comparisons_of, ends_of, pairs
+from fairfix.noise.description import Noise, NoiseTable
+from fairfix.noise.observed_groups import NOT_OF_VALUES, Recorded, recorded_groups
+from fairfix.noise.rates import Floats
+from fairfix.noise.resampling import REPLICATES, TOLERANCE, Evidence
+
+COARSE = 2e-3
+"""Precision of the eps up to which a difference is certain."""
+
+NOTHING = Value(math.nan, math.nan, math.nan)
+
+Metrics = tuple[str, ...]
+
+
+class TrueGroups:
+    """Bounds and estimates of the true groups behind recorded groups.
+
+    ``alpha`` is one minus the confidence of intervals; data are drawn anew ``replicates`` times, or never if 0.
+    """
+
+    def __init__(
+        self,
+        data: Recorded,
+        noise: Noise,
+        alpha: float = 0.05,
+        seed: int = 0,
+        replicates: int = REPLICATES,
+    ) -> None:
+        evidence = Evidence(data, noise, seed, replicates)
+        self._rest(evidence, [kind(evidence, alpha) for kind in ASSUMPTIONS], seed)
+
+    def _rest(self, evidence: Evidence, assumptions: Sequence[Assumption], seed: int) -> None:
+        """Rest on evidence and assumptions."""
+        self.evidence, self.seed = evidence, seed
+        self.data, self.true = evidence.data, evidence.true
+        self.assumptions = {assumption.level: assumption for assumption in assumptions}
+        self.stated = {level: one.stated for level, one in self.assumptions.items() if one.stated is not None}
+        self.unavailable: dict[str, str] = {}
+
+    @property
+    def rests_on(self) -> str:
+        """The strongest assumption that was stated, or radii where nothing else is to be used."""
+        return "N0" if self.evidence.noise.assumption.word == "radii" else max(self.stated)
+
+    @cached_property
+    def bounds(self) -> dict[str, RateBounds]:
+        """Assumption -> bounds of every rate."""
+        out: dict[str, RateBounds] = {}
+        for level, assumption in self.assumptions.items():
+            try:
+                out[level] = assumption.bounds(out)
+            except Unavailable as reason:
+                self.unavailable[level] = str(reason)
+        return out
+
+    @cached_property
+    def of_groups(self) -> dict[str, list[dict[str, Bound]]]:
+        """Metric -> for each true group, assumption -> bounds of its rate."""
+        out = {}
+        for metric in self.data.metrics:
+            each = zip(*(bounds.of_groups(metric) for bounds in self.bounds.values()), strict=True)
+            out[metric] = [dict(zip(self.bounds, one, strict=True)) for one in each]
+        return out
+
+    @cached_property
+    def of_comparisons(self) -> dict[tuple[str, str, Metrics], dict[str, Bound]]:
+        """Kind, name and rates of a comparison -> assumption -> its bounds."""
+        return {
+            (kind, name, rates): {
+                level: bounds.of_comparison(kind, rates) for level, bounds in self.bounds.items()
+            }
+            for kind, name, rates in comparisons_of(self.data.metrics)
+        }
+
+    @cached_property
+    def points(self) -> dict[str, Mapping[str, Floats]]:
+        """Assumption -> metric -> the best single guess of each rate."""
+        return {level: self.assumptions[level].points(bounds) for level, bounds in self.bounds.items()}
+
+    # ------------------------------------------------------------------ checks
+
+    def comparisons(self, checks: Iterable[Check] = ()) -> Iterator[ComparisonReport]:
+        """Yield what checks can look at: what the report rests on, and what is asked for under another assumption."""
+        asked = {check.comparison.id for check in checks}
+        for kind, name, rates in self.of_comparisons:
+            for scope in NOISE_SCOPES:
+                if scope == "true_groups" or f"{name}.{kind}.{scope}" in asked:
+                    yield self._compared(kind, name, rates, scope)
+
+    def _level(self, scope: str) -> str:
+        return self.rests_on if scope == "true_groups" else scope.removeprefix("under_").upper()
+
+    def _value(self, bounds: Mapping[str, Bound], level: str, point: float) -> Value:
+        """Return a number under an assumption, or why there is none."""
+        bound = bounds.get(level)
+        if bound is None or bound.reason:
+            return replace(NOTHING, reason=bound.reason if bound else f"{level}: {self.unavailable[level]}")
+        worst = f"worst case {bound.low:.4f} to {bound.high:.4f}"
+        rests = f"estimate {bound.low:.4f}" if level == "N4" else worst
+        return Value(point, bound.outer_low, bound.outer_high, f"assumes {level}; {rests}")
+
+    def _compared(self, kind: str, name: str, rates: Metrics, scope: str) -> ComparisonReport:
+        """Return a comparison for checks."""
+        level, bounds = self._level(scope), self.of_comparisons[kind, name, rates]
+        identifier = f"{name}.{kind}.{scope}"
+        if level not in bounds or bounds[level].reason:
+            return ComparisonReport(identifier, self._value(bounds, level, math.nan), ())
+        point = _single(kind, rates, self.points[level])
+        ends = [self.bounds[level].rates[rate] for rate in rates]
+        lost = np.any([np.isnan(low) for low, _ in ends], axis=0)
+        return ComparisonReport(
+            identifier,
+            self._value(bounds, level, point),
+            self._who(kind, ends),
+            tuple(self.true[j] for j in np.flatnonzero(lost)),
+        )
+
+    def _who(self, kind: str, bounds: Sequence[Pair]) -> tuple[str, ...]:
+        """Return the groups that reach the worst case."""
+        lows, highs = ends_of(kind, bounds)
+        ends = highs if kind in ("difference", "max") else -lows
+        if np.isnan(ends).all():
+            return ()
+        best = int(np.nanargmax(ends))
+        if kind in ("min", "max"):
+            return (self.true[best % len(self.true)],)
+        a, b = pairs(len(self.true))
+        best %= a.size
+        return self.true[int(a[best])], self.true[int(b[best])]
+
+    def rates(self) -> dict[str, dict[str, Value]]:
+        """Return metric and scope -> group -> value, for checks on one group."""
+        out: dict[str, dict[str, Value]] = {}
+        for metric, groups in self.of_groups.items():
+            for scope in NOISE_SCOPES:
+                level = self._level(scope)
+                points = self.points[level][metric] if level in self.bounds else np.full(len(groups), np.nan)
+                out[f"{metric}.{scope}"] = {
+                    group: self._value(bounds, level, float(point))
+                    for group, bounds, point in zip(self.true, groups, points, strict=True)
+                }
+        return out
+
+    def breakdowns(self, checks: Iterable[Check]) -> Iterator[BreakdownReport]:
+        """Yield the breakdown points of all checks that have some."""
+        curve = self.evidence.curve
+        if curve is None:
+            return
+        rates_of = {(name, kind): rates for kind, name, rates in self.of_comparisons}
+        for check in checks:
+            of = check.comparison
+            name, kind = of.metric, of.kind
+            ours = of.attribute in (None, self.data.attribute) and of.group is None
+            if ours and (name, kind) in rates_of and of.scope in ("", "between_groups", *NOISE_SCOPES):
+                kept, broken = (
+                    curve.largest(partial(holds, check), kind, rates_of[name, kind])
+                    for holds in (_kept, _broken)
+                )
+                yield BreakdownReport(check.text, kept, broken)
+
+    # ------------------------------------------------------------------ report
+
+    def figures(self) -> Iterator[Figure]:
+        """Yield the numbers of groups, then of comparisons."""
+        evidence, curve = self.evidence, self.evidence.curve
+        every_eps = () if curve is None else curve.grid
+        naive, other, weighted = self._naive(), evidence.other_joint, evidence.weighted
+        others = (
+            {}
+            if other is None
+            else {name: table_bounds(self.data.cells, other, r) for name, r in self.data.metrics.items()}
+        )
+        n4 = self.points.get("N4")
+        for metric, ratio in self.data.metrics.items():
+            error = None if n4 is None else self.assumptions["N4"].standard_error(ratio)
+            for j, group in enumerate(self.true):
+                same = self.data.names.index(group) if group in self.data.names else None
+                yield Figure(
+                    metric,
+                    group,
+                    recorded=math.nan if same is None else float(evidence.recorded[metric][same]),
+                    weighted=float(weighted[metric][j]) if weighted else math.nan,
+                    bounds=self.of_groups[metric][j],
+                    naive=None if naive is None else _ends_at(naive[metric], j),
+                    identified=None if n4 is None else float(n4[metric][j]),
+                    standard_error=None if error is None else float(error[j]),
+                    other=_ends_at(others[metric], j) if others else None,
+                    curve=()
+                    if curve is None
+                    else tuple((eps, *_ends_at(curve.at(metric, eps), j)) for eps in every_eps),
+                )
+        for (kind, name, rates), bounds in self.of_comparisons.items():
+            figure = Figure(
+                f"{name}.{kind}",
+                "",
+                recorded=_single(kind, rates, evidence.recorded),
+                weighted=_single(kind, rates, weighted) if weighted else math.nan,
+                bounds=bounds,
+                naive=None if naive is None else compared(kind, [naive[rate] for rate in rates]),
+                identified=None if n4 is None else _single(kind, rates, n4),
+                other=compared(kind, [others[rate] for rate in rates]) if others else None,
+            )
+            if curve is not None and every_eps and kind == "difference":
+                figure = replace(
+                    figure,
+                    curve=tuple((eps, *curve.compared(kind, rates, eps)) for eps in every_eps),
+                    certain_up_to=curve.largest(lambda low, _: low > TOLERANCE, kind, rates, COARSE),
+                )
+            yield figure
+
+    def _naive(self) -> dict[str, Pair] | None:
+        """Return recorded rates give or take the share of the true group that is recorded as another."""
+        evidence = self.evidence
+        if not evidence.same_groups:
+            return None
+        if evidence.plain_joints is not None:
+            gamma = conditional_radius(evidence.plain_joints[0])
+        else:
+            assert evidence.balls is not None
+            gamma = evidence.balls[0].radii
+        return {
+            name: (np.clip(rate - gamma, 0.0, 1.0), np.clip(rate + gamma, 0.0, 1.0))
+            for name, rate in evidence.recorded.items()
+        }
+
+    def vacuous(self) -> Iterator[tuple[str, str]]:
+        """Yield (metric, group) of which tables without labels can say nothing, whatever the decisions are."""
+        tables = self.evidence.plain_joints
+        for name in EQUALIZED_ODDS:
+            if tables is not None and name in self.data.metrics:
+                empty = [vacuous(self.data.cells, table, self.data.metrics[name]) for table in tables]
+                yield from ((name, self.true[j]) for j in np.flatnonzero(np.any(empty, axis=0)))
+
+    def report(self, checks: Sequence[Check] = ()) -> tuple[NoiseReport, list[ComparisonReport]]:
+        """Return the report on true groups, and what checks can look at."""
+        evidence, names = self.evidence, self.data.names
+        table, joints = evidence.table, evidence.plain_joints
+        balls = None if evidence.balls is None else evidence.balls[0]
+        figures = tuple(self.figures())  # with them come the bounds, and the notes on them
+        notes = [note for assumption in self.assumptions.values() for note in assumption.notes]
+        plain = None if table is None or joints is None else joints[0]
+        ways = () if table is None else evidence.noise.ways
+        report = NoiseReport(
+            attribute=self.data.attribute,
+            source="" if table is None else table.source,
+            true=self.true,
+            noisy=names,
+            form="" if table is None else table.form,
+            rows=None if table is None else table.rows,
+            by_label=evidence.by_label,
+            keep=ways[0] if len(ways) == 1 else "either" if ways else "",
+            table=() if plain is None else tuple(tuple(row) for row in plain.tolist()),
+            rests_on=self.rests_on,
+            stated=self.stated,
+            unavailable=self.unavailable,
+            radii={} if balls is None else _by_name(balls.true, balls.radii),
+            near={} if balls is None else dict(zip(balls.true, balls.recorded(names), strict=True)),
+            conditional_radii=_by_name(names, conditional_radius(plain))
+            if plain is not None and evidence.same_groups
+            else {},
+            shift=None if table is None else table.shift(evidence.masses(self.data.cells)),
+            transport_difference=None if table is None else self._transport_difference(table),
+            smallest_eps=None if evidence.curve is None else evidence.curve.least,
+            vacuous=tuple(self.vacuous()),
+            figures=figures,
+            breakdowns=tuple(self.breakdowns(checks)),
+            replicates=evidence.replicates,
+            seed=self.seed,
+            notes=(*notes, *(() if table is None else self._cautions(table))),
+        )
+        return report, list(self.comparisons(checks))
+
+    def _transport_difference(self, table: NoiseTable) -> float | None:
+        """Return how far tables are apart that were carried over in both ways."""
+        evidence = self.evidence
+        if evidence.noise.keep is None and table.says_noisy:
+            most = float(np.ptp(evidence.joints, 0).max())
+            return most if most > TOLERANCE else 0.0
+        if evidence.other_joint is not None:
+            return float(np.abs(evidence.other_joint - evidence.joints[0]).max())
+        return 0.0 if table.says_noisy else None
+
+    def _cautions(self, table: NoiseTable) -> Iterator[str]:
+        """Yield what has to be borne in mind of the table, and of what is stated besides."""
+        joints, curve = self.evidence.joints, self.evidence.curve
+        if table.rows is None:
+            yield (
+                f"{table.source} holds probabilities, which are taken as known; counts would show their sampling error"
+            )
+        if "N4" in self.stated or "N3" in self.stated:
+            yield (
+                f"{self.rests_on} assumes that decisions do not use the recorded group, which the data "
+                "cannot show"
+            )
+        if len(joints) > 1 and np.ptp(joints, 0).max() > TOLERANCE:
+            yield (
+                f"the groups of {table.source} have other fractions than in the data, and it is not stated what "
+                "holds for "
+                "both: N0, N1 and N2 allow P(true | noisy) and P(noisy | true). "
+                "With `noise=FILE(keep=...)`, which states it, bounds become narrower"
+            )
+        if curve is None:
+            yield f"{SHARES_OPEN}: there are no breakdown points and no curve over eps"
+            return
+        if not curve.grid:
+            yield "there are many groups, so the curve over eps is left out; breakdown points of checks are shown"
+        if curve.least > 0:
+            yield (
+                f"the data refute that noise is independent of outcomes; the smallest eps they allow is "
+                f"{curve.least:.4f}, part of it sampling error"
+            )
+
+
+def _single(kind: str, rates: Metrics, points: Mapping[str, Floats]) -> float:
+    """Return a comparison of rates that are single numbers."""
+    return compared(kind, [(points[rate], points[rate]) for rate in rates])[0]
+
+
+def _ends_at(bounds: Pair, group: int) -> tuple[float, float]:
+    return float(bounds[0][group]), float(bounds[1][group])
+
+
+def _by_name(names: Sequence[str], numbers: Floats) -> dict[str, float]:
+    return dict(zip(names, numbers.tolist(), strict=True))
+
+
+def _kept(check: Check, low: float, high: float) -> bool:
+    """Return whether no value from low to high breaks a limit, but for rounding."""
+    return not (check.violated_by(high - TOLERANCE) or check.violated_by(low + TOLERANCE))
+
+
+def _broken(check: Check, low: float, high: float) -> bool:
+    """Return whether every value from low to high breaks a limit."""
+    return check.violated_by(low) and check.violated_by(high)
+
+
+def audited(
+    true: TrueGroups,
+    scanned: Scan,
+    source: Source,
+    settings: Settings,
+    more: More | None,
+    own: tuple[str, ...],
+) -> AuditReport:
+    """Return the audit of data with what is said of true groups, which are known by columns of their ``own``."""
+    report, comparisons = true.report(settings.checks)
+    attribute, every = true.data.attribute, dict(more or {})
+    every[attribute] = [*every.get(attribute, ()), *comparisons]
+    rates, columns = {attribute: true.rates()}, {attribute: own} if own else None
+    verdicts = judge(scanned, settings, source.name, source, every, rates, columns)
+    return replace(verdicts, noise=report)
+
+
+def audit_noisy(
+    source: Source,
+    reading: Reading,
+    noise: Noise,
+    settings: Settings | None = None,
+    *,
+    seed: int = 0,
+    more: More | None = None,
+) -> AuditReport:
+    """Audit data whose protected column holds recorded groups; the data are read once, as in any audit.
+
+    ``reading`` names one protected column, that of the recorded groups; ``seed`` is that of the resampling; else as in
+    :func:`fairfix.auditing.audit.audit`.
+    """
+    settings = settings or Settings()
+    if len(reading.columns.protected) != 1:
+        raise UsageError(
+            f"noise is described for one column, and `protected` names {', '.join(reading.columns.protected)}: name "
+            "the column of the recorded groups alone"
+        )
+    if reading.task == "regression":
+        raise UsageError(NOT_OF_VALUES)
+    reading.check()
+    scanned = scan(source, reading, exact=settings.exact)
+    data = recorded_groups(scanned.counts, scanned.reading, reading.columns.protected)
+    true = TrueGroups(data, noise, 1.0 - settings.confidence, seed)
+    return audited(true, scanned, source, settings, more, ())

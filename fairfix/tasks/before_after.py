@@ -1,0 +1,547 @@
+"""Proof: what a repair did to rows, as numbers before and after it with the interval of each change.
+
+Before and after are audited by the same code as any file: a randomised rule by its expected decisions, its base by its
+decisions at the threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from fairfix.auditing.audit import More, OfTrueGroups, audit, joined
+from fairfix.auditing.baseline import change as change_between
+from fairfix.auditing.baseline import on_same_rows
+from fairfix.auditing.comparisons import WITH_NUMBER, Comparison
+from fairfix.auditing.continuous_attribute import Trend, in_fifths, reports, trends
+from fairfix.auditing.paired_differences import Changes, Matched
+from fairfix.auditing.results import AuditReport, Block, Settings, Value
+from fairfix.data.counts import Bools, Floats
+from fairfix.data.names import attribute_name
+from fairfix.data.numeric_groups import Edges
+from fairfix.data.reading import to_probability
+from fairfix.data.row_hash import is_random
+from fairfix.data.scales import Scale
+from fairfix.data.table import PLAIN_SCORE, Table
+from fairfix.errors import DataError
+from fairfix.individual.by_model import of_predictor
+from fairfix.individual.counterfactuals import Counterfactuals
+from fairfix.individual.similar import Comparable
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.score_models import BinnedTube, Scorer
+from fairfix.models.trace import Note
+from fairfix.noise.repair_evaluation import Told, comparisons_of, said_of, true_groups_of, values_of
+from fairfix.solvers.parity import ks_to_overall
+from fairfix.stats.estimates import Means, powers
+from fairfix.stats.ks import ks_noise
+from fairfix.tasks.group_changes import GroupChange, changes_of
+
+FLIPPED = (
+    "decision_flips.under_flips",
+    "score_change.under_flips",
+    "decision_flips.under_comparable",
+    "decision_flips.under_everybody",
+    "decision_flips.under_counterfactuals",
+    "score_change.under_counterfactuals",
+    "counterfactual_gap.under_counterfactuals",
+)
+"""Comparisons of rows with their changed copies, which are shown where the predictor makes its own scores."""
+
+COMPARED = (
+    "selection_rate.difference.between_groups",
+    "selection_rate.ratio.between_groups",
+    "selection_rate.difference.within_strata",
+    "true_positive_rate.difference.between_groups",
+    "true_positive_rate.difference.within_strata",
+    "equalized_odds.difference.between_groups",
+    "equalized_odds.difference.within_strata",
+    *(
+        f"{name}.difference.true_groups"
+        for name in ("selection_rate", "true_positive_rate", "equalized_odds")
+    ),
+    WITH_NUMBER,
+    "accuracy.min",
+    *FLIPPED,
+)
+"""Comparisons that the before/after table shows for every attribute."""
+
+COMPARED_VALUES = (
+    "ks.to_overall",
+    "ks.between_groups",
+    "log_loss.max",
+    "square_loss.max",
+    "selection_rate.difference.between_groups",
+    "accuracy.min",
+    *FLIPPED,
+)
+"""Comparisons that the table shows where values are repaired and not decisions."""
+
+LOSSES = ("log_loss", "square_loss", "absolute_loss")
+"""Losses over everybody that the table shows."""
+
+
+UNLIKE = "before, they score the model's probability; after, the probability of a positive decision"
+"""Why losses before and after a repair of decisions are not compared."""
+
+NO_CHANCE = Value(math.nan, math.nan, math.nan, "a raw score is not a probability")
+
+
+NO_CHANGE_OF_BINS = "no interval for this change: counts do not distinguish the scores within a bin"
+
+
+@dataclass(frozen=True)
+class ProofRow:
+    """A number before and after the repair, and its change with the interval of the difference on the same rows.
+
+    Where decisions are drawn, ``after`` is expected over the draws, and ``delivered`` the number with the draws of the
+    shipped rule on these very rows; where values are, ``after`` is as delivered, and ``expected`` the number expected
+    over the draws. None where nothing is drawn, or that is not known. Numbers with ``unlike`` are of different things,
+    which it names, so that they have no change.
+
+    Attributes
+    ----------
+    id
+        Metric or comparison.
+    before, after, change
+        ``change`` has a reason instead of limits where there is no such interval; None where a value is undefined.
+    attribute
+        Of which groups; empty for everybody.
+    """
+
+    id: str
+    before: Value
+    after: Value
+    change: Value | None = None
+    attribute: str = ""
+    delivered: float | None = None
+    expected: float | None = None
+    unlike: str = ""
+
+    @property
+    def name(self) -> str:
+        """How the row is called: the comparison, and of what."""
+        return f"{self.id} [{self.attribute}]" if self.attribute else self.id
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a repair did to some rows."""
+
+    rows: int
+    randomized: float
+    """Weighted share of the rows whose decision or value is left to chance."""
+    table: tuple[ProofRow, ...]
+    after: AuditReport
+    noise: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Attribute -> ``ks.to_overall`` by chance alone on so many rows (mean, 95 % quantile); empty for decisions."""
+    other: tuple[ProofRow, ...] = ()
+    """Numbers if the probabilities were read in the other way, where there are two."""
+    drawn: bool = True
+    """Whether ``table`` is about drawn decisions."""
+    claims: tuple[Note, ...] = ()
+    """What held-out rows say of the true groups, in words; empty where nothing is known of them."""
+    people: Mapping[str, tuple[GroupChange, ...]] = field(default_factory=dict)
+    """Attribute -> what changes for each of its groups."""
+
+
+def prove(
+    table: Table,
+    predictor: RepairedPredictor,
+    settings: Settings,
+    also: Sequence[str] = (),
+    *,
+    of_fit: bool = False,
+    comparable: Comparable = (),
+    copies: Counterfactuals | None = None,
+    claim: Told | None = None,
+    fifths: Mapping[str, Edges] = MappingProxyType({}),
+    brief: bool = False,
+) -> Proof:
+    """Audit the base and the repaired results on the same rows.
+
+    Parameters
+    ----------
+    settings
+        Intervals and checks; the checks are about the repaired results.
+    also
+        More comparisons to show.
+    of_fit
+        Whether these are the rows of the fit, of which the fit may have kept values by models that have not seen them.
+    comparable
+        Values whose difference does not count, for what changed copies of the rows get.
+    copies
+        Copies of people; those of people among the rows are looked at.
+    claim
+        What is known of the noise of the groups, for what can be said of the true ones.
+    fifths
+        Where protected numbers are cut into groups, of which the audit tells besides.
+    brief
+        Whether to leave out what only a report of this proof shows: comparisons that nothing bounds, numbers as drawn,
+        and the other reading of probabilities.
+    """
+    table = in_fifths(table, fifths) if fifths else table
+    base, repaired, random = results_on(table, predictor, of_fit=of_fit)
+    plain = predictor.trace.base
+    was: More = {}
+    if plain is not None:
+        was = of_predictor(table, plain, comparable, settings.confidence, copies)
+    elif table.rescore is not None:
+        confidence = settings.confidence
+        was = of_predictor(
+            table,
+            predictor,
+            comparable,
+            confidence,
+            score=lambda rows: Scorer()(_base(rows, predictor, of_fit)),
+        )
+    now: More = of_predictor(table, predictor, comparable, settings.confidence, copies)
+    each: OfTrueGroups = {}
+    claims: tuple[Note, ...] = ()
+    if claim is not None:
+        alpha = 1.0 - settings.confidence
+        plainly = true_groups_of(base, claim, alpha)
+        was = joined(was, comparisons_of(plainly, settings.checks))
+        behind = true_groups_of(repaired, claim, alpha, predictor)
+        now, each = joined(now, comparisons_of(behind, settings.checks)), values_of(behind)
+        claims = () if of_fit else tuple(said_of(plainly, behind, claim))
+    numbers = [list(trends(rows, predictor.scales, settings.confidence)) for rows in (base, repaired)]
+    was, now = (joined(more, reports(of_rows)) for more, of_rows in zip((was, now), numbers, strict=True))
+    claims += () if of_fit else tuple(map(_of_number, *numbers))
+    usual = () if brief else COMPARED_VALUES if predictor.gives == "value" else COMPARED
+    shown = (*usual, *also)
+    settings = replace(settings, only=shown) if brief else settings
+    uncertain = {} if claim is None else claim.uncertain
+    before = audit(base, base.reading, replace(settings, checks=(), only=shown), was, uncertain=uncertain)
+    after = audit(repaired, repaired.reading, settings, now, each, uncertain)
+    pairs = None if of_fit else _Pairs(base, repaired, settings, predictor.scales)
+    rows = [
+        *_overall_rows(base, repaired, before, after, settings),
+        *_comparison_rows(before, after, shown, pairs),
+    ]
+    by_row = table.rows.entries is None
+    if brief:
+        pass
+    elif predictor.gives == "value" and by_row and (random.any() or (of_fit and predictor.trace.redrawn)):
+        expected = _expected(table, predictor, of_fit)
+        rows = [replace(row, expected=expected.get(row.name)) for row in rows]
+    elif (
+        random.any() and table.draw is not None
+    ):  # else nobody knows with which draws the rule will be shipped
+        delivered = _delivered(table, repaired, replace(settings, checks=(), only=shown))
+        rows = [replace(row, delivered=delivered.get(row.name)) for row in rows]
+    if predictor.gives == "decision" and not predictor.is_probability:
+        rows = [replace(row, unlike=UNLIKE) if row.id in LOSSES else row for row in rows]
+    noise: dict[str, tuple[float, float]] = {}
+    if predictor.gives == "value" and not predictor.is_probability:
+        noise = {block.attribute: _noise(repaired, block) for block in after.blocks if not block.stratum}
+    share = float(np.average(random, weights=base.rows.weight))
+    probable = predictor.is_probability and not brief
+    other = list(_other_reading(table, predictor, settings, also)) if probable else []
+    if other and predictor.gives == "value":
+        # what is about the probability stands with the draws, whose rates are its
+        other += [row for row in rows if _of_score(row.id)]
+        rows = [row for row in rows if not _of_score(row.id)]
+    return Proof(
+        table.used,
+        share,
+        tuple(rows),
+        after,
+        noise,
+        tuple(other),
+        predictor.gives == "decision",
+        claims,
+        changes_of(base, repaired, before, after),
+    )
+
+
+SHIFTS = 16
+"""Fewest even draws of a row that tell what is expected of values, ..."""
+
+REDRAWN = 1 << 21
+"""... about the most values that they may make, in half a second, ..."""
+
+CHUNK = 1 << 16
+"""... and values that are made at once, ..."""
+
+COPIED = 1 << 26
+"""... fewer where the features of their rows, such as long texts, take more bytes than these."""
+
+EXACT = 20_000
+"""Even draws of one row tell its chances to half of the distance between two: so many to less than half of the fourth
+decimal that is shown. Errors of ``m`` rows are like independent ones: of each, so many over ``sqrt(m)`` do the same."""
+
+
+def _delivered(table: Table, repaired: Table, settings: Settings) -> dict[str, float]:
+    """Return the numbers with the decisions as they are drawn, by the names of their rows; without undefined ones."""
+    chance = repaired.chance
+    assert chance is not None
+    assert table.draw is not None
+    drawn = np.flatnonzero(is_random(chance))
+    decided = chance.copy()
+    decided[drawn] = table.draw(drawn) < chance[drawn]
+    done = repaired.with_decision(decided)
+    report = audit(done, done.reading, settings)
+    metrics = report.overall.metrics
+    out = {name: metrics[name].value for name in ("selection_rate", "accuracy") if name in metrics}
+    for block in report.blocks:
+        if not block.stratum:
+            named = block.comparisons.items()
+            out |= {f"{name} [{block.attribute}]": one.value.value for name, one in named}
+    return {name: value for name, value in out.items() if not math.isnan(value)}
+
+
+def _expected(table: Table, predictor: RepairedPredictor, of_fit: bool) -> dict[str, float]:
+    """Return what is expected over the draws of the distances to everybody; empty where nobody can tell."""
+    of_fold = predictor.trace.redrawn if of_fit else None
+    if of_fit and predictor.trace.fitted is not None and of_fold is None:
+        return {}
+    redrawn = of_fold or predictor.redrawn(table)
+    cells = table.groups().codes
+    size = np.bincount(cells)
+    shifts = (min(EXACT, REDRAWN / np.sqrt(size).sum()) / np.sqrt(size)).astype(np.int64).clip(SHIFTS)
+    rows = np.concatenate([np.tile(np.flatnonzero(cells == k), many) for k, many in enumerate(shifts)])
+    draw = np.concatenate([(np.arange(many) + 0.5) / many for many in size * shifts])
+    parts = []
+    table = replace(table, features=table.features.select([*predictor.features]))
+    step = max(1, min(CHUNK, COPIED * len(table) // max(1, table.features.nbytes)))
+    for i in range(0, rows.size, step):
+        own, now = rows[i : i + step], draw[i : i + step]
+        again = replace(table.take(own), draw=now.__getitem__)
+        parts.append(redrawn(again, own))
+    every, weight = np.concatenate(parts), (table.weight / shifts[cells])[rows]
+    asked = table.reading.columns.protected
+    out = {}
+    for columns in [(name,) for name in asked] + ([asked] if len(asked) > 1 else []):
+        groups = table.groups(columns)
+        far = ks_to_overall(every, groups.codes[rows], weight, len(groups.levels))
+        out[f"ks.to_overall [{attribute_name(columns)}]"] = float(far.max())
+    return out
+
+
+def _of_score(identifier: str) -> bool:
+    """Tell whether a row is about the score and not about decisions."""
+    return Comparison.parse(identifier).metric in ("ks", "log_loss", "square_loss", "score_change")
+
+
+def _other_reading(
+    table: Table, predictor: RepairedPredictor, settings: Settings, also: Sequence[str]
+) -> Iterator[ProofRow]:
+    """Yield what probabilities do that are rounded instead of drawn, or drawn instead of rounded."""
+    read = _values if predictor.gives == "decision" else _decisions
+    base, repaired, _ = read(table, predictor, False)
+    shown = (*COMPARED, *also)
+    plain = replace(settings, checks=(), only=shown)
+    before, after = (audit(one, one.reading, plain) for one in (base, repaired))
+    every = _overall_rows(base, repaired, before, after, settings)
+    yield from (row for row in every if row.id not in LOSSES)
+    yield from _comparison_rows(before, after, shown, _Pairs(base, repaired, plain))
+
+
+def results_on(
+    table: Table, predictor: RepairedPredictor, *, of_fit: bool = False
+) -> tuple[Table, Table, Bools]:
+    """Return the rows with base results, the rows with repaired results, and which of these are left to chance."""
+    return (_values if predictor.gives == "value" else _decisions)(table, predictor, of_fit)
+
+
+def _decisions(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
+    """Return the rows with base and with repaired decisions, and which of these are random."""
+    base = _base(table, predictor, of_fit)
+    if base.reading.threshold is None:
+        raise DataError("the original decisions need a threshold on the score; set one with `threshold`")
+    chance = predictor.predict(table)
+    return base, table.with_decision(chance), is_random(chance)
+
+
+def _values(table: Table, predictor: RepairedPredictor, of_fit: bool) -> tuple[Table, Table, Bools]:
+    """Return the rows with base and with repaired values, and which of these are drawn."""
+    if table.rows.entries is not None:  # nobody knows which row of an entry draws which value
+        assert isinstance(predictor, BinnedTube)
+        entry, value, chance = predictor.outcomes(table)
+        parts = table.divided(entry, chance)
+        return _base(parts, predictor, of_fit), parts.with_score(value), predictor.drawn(table)[entry]
+    fitted = predictor.trace.fitted if of_fit else None
+    repaired = table.with_score(predictor.predict(table) if fitted is None else fitted)
+    return _base(table, predictor, of_fit), repaired, predictor.drawn(table)
+
+
+def _base(table: Table, predictor: RepairedPredictor, of_fit: bool) -> Table:
+    """Return the rows with the scores that the repair began with: their own, or of the model it learned."""
+    if PLAIN_SCORE in table.features.column_names:
+        plain = table.features.column(PLAIN_SCORE).to_numpy()
+        real = table.reading.task == "regression"
+        return table.with_score(plain if real else to_probability(plain, table.reading.score_scale))
+    if table.rows.score is not None:
+        return table
+    trace = predictor.trace
+    assert trace.base is not None
+    own = trace.base_fitted if of_fit else None
+    return table.with_score(trace.base.predict(table) if own is None else own)
+
+
+def _noise(table: Table, block: Block) -> tuple[float, float]:
+    """Return mean and quantile of the largest distance to everybody that chance alone makes."""
+    codes = table.groups(block.columns).codes
+    return ks_noise(np.bincount(codes, table.weight) ** 2 / np.bincount(codes, table.square_weight))
+
+
+class _Pairs:
+    """Intervals of changes of comparisons, of rows before and after a repair.
+
+    Rates and means have those of the differences row by row, which hold for every pair of groups that may be furthest
+    apart (:mod:`fairfix.auditing.paired_differences`), or those of independent samples where these are narrower and
+    hold too. A change of a KS distance, or of a covariance with a number, is between the limits of the one before and
+    of the one after, each at half the miscoverage: wide, and true however the two hang together.
+    """
+
+    def __init__(
+        self, base: Table, repaired: Table, settings: Settings, scales: Sequence[Scale] = ()
+    ) -> None:
+        self.changes = Changes(Matched(base, repaired, 0, 0, 0), settings.confidence, settings.reference)
+        confidence = (1 + settings.confidence) / 2
+        distances = [name for name in COMPARED_VALUES if name.startswith("ks.")]
+        self.surer = replace(settings, checks=(), confidence=confidence, only=distances)
+        self.tables = base, repaired
+        self.scales = scales
+
+    @cached_property
+    def sure(self) -> tuple[AuditReport, ...]:
+        """Audits before and after, each with half the miscoverage."""
+        return tuple(audit(table, table.reading, self.surer) for table in self.tables)
+
+    def change(self, comparison: str, block: Block, before: Value, after: Value) -> Value:
+        """Return a change with its interval, or with why there is none."""
+        value = after.value - before.value
+        of = Comparison.parse(comparison, block.attribute)
+        if of.metric == "ks":
+            was, now = (report.block(block.attribute).comparisons[comparison].value for report in self.sure)
+            return Value(value, now.low - was.high, now.high - was.low)
+        if of.id == WITH_NUMBER:
+            own = [scale for scale in self.scales if scale.column == block.attribute]
+            was, now = (one.size for rows in self.tables for one in trends(rows, own, self.surer.confidence))
+            return Value(value, now.low - was.high, now.high - was.low)
+        ends: Any = "true groups are not known row by row"
+        if of.metric in (*LOSSES, "mean_score") and self.tables[0].rows.entries is not None:
+            return Value(value, math.nan, math.nan, NO_CHANGE_OF_BINS)
+        if of.metric in LOSSES and not (of.metric == "square_loss" and self.tables[0].reading.binary):
+            ends = "an unbounded loss can come from a few rows alone"
+        elif not of.of_true_groups:
+            ends = self.changes.limits(of, block.columns)
+        if isinstance(ends, str):
+            return Value(value, math.nan, math.nan, f"no interval for this change: {ends}")
+        return replace(on_same_rows(change_between(before, after), *ends), bound=0.0)
+
+
+def _of_number(was: Trend, now: Trend) -> Note:
+    """Return in words how decisions on held-out rows go with a number."""
+    scale = was.scale
+    before, after = (f"{100 * one.covariance.value:+z.1f}" for one in (was, now))
+    correlated = [
+        "undefined" if math.isnan(one.correlation) else f"{one.correlation:z.2f}" for one in (was, now)
+    ]
+    return Note(
+        f"on held-out rows, the covariance of positive decisions with {scale.column}, per standard deviation "
+        f"({scale.deviation:g}), is {before} points before the repair and {after} after it (correlation "
+        f"{correlated[0]} and {correlated[1]})",
+        "numbers",
+    )
+
+
+def _comparison_rows(
+    before: AuditReport, after: AuditReport, shown: Sequence[str], pairs: _Pairs | None
+) -> Iterator[ProofRow]:
+    """Yield comparisons of groups; without ``pairs`` changes have no interval, as on rows that the rule was made of."""
+    for block in after.blocks:
+        if block.stratum:
+            continue
+        other = before.block(block.attribute)
+        for identifier in dict.fromkeys(shown):
+            if identifier in block.comparisons and identifier in other.comparisons:
+                was, now = (one.comparisons[identifier].value for one in (other, block))
+                change, value = None, now.value - was.value
+                if pairs is not None and not math.isnan(value):
+                    change = pairs.change(identifier, block, was, now)
+                elif not math.isnan(value):
+                    why = "no interval for this change: the rule was fitted to these rows"
+                    change = Value(value, math.nan, math.nan, why)
+                yield ProofRow(identifier, was, now, change, block.attribute)
+
+
+def _overall_rows(
+    base: Table, repaired: Table, before: AuditReport, after: AuditReport, settings: Settings
+) -> Iterator[ProofRow]:
+    """Yield selection rate, accuracy and the losses over everybody."""
+    was, now = before.overall.metrics, after.overall.metrics
+    then, chance = base.chance, repaired.chance
+    if then is not None and chance is not None:
+        changes = {"selection_rate": chance - then}
+        if base.reading.binary:
+            right = base.rows.label == 1
+            changes["accuracy"] = np.where(right, chance, 1 - chance) - np.where(right, then, 1 - then)
+        for name, change in changes.items():  # paired: sharper than two intervals apart
+            yield ProofRow(name, was[name], now[name], mean_change(change, base, settings, (-1.0, 1.0)))
+    if base.rows.label is None:
+        return
+    if repaired.reading.columns.probability and base.reading.binary:
+        yield from _losses_of_decisions(repaired, before, settings)
+    elif not repaired.reading.columns.probability:
+        yield from _losses_of_values(base, repaired, was, now, settings)
+
+
+def _losses_of_decisions(table: Table, before: AuditReport, settings: Settings) -> Iterator[ProofRow]:
+    """Yield log loss and square loss of the decision probabilities, beside those of the base score."""
+    chance = table.rows.decision
+    assert chance is not None
+    right = np.where(table.rows.label == 1, chance, 1 - chance)
+    if wrong := int(table.stands_for[right == 0].sum()):
+        why = f"infinite: {wrong:,} hard yes/no decisions are wrong, which is true of any threshold rule"
+        loss = Value(math.nan, math.nan, math.nan, why)
+    else:
+        loss = mean_change(-np.log(right), table, settings, (0.0, math.inf))
+    was = before.overall.metrics
+    yield ProofRow("log_loss", was.get("log_loss", NO_CHANCE), loss)
+    square = mean_change((1 - right) ** 2, table, settings, (0.0, 1.0))
+    yield ProofRow("square_loss", was.get("square_loss", NO_CHANCE), square)
+
+
+def _losses_of_values(
+    base: Table, repaired: Table, was: Mapping[str, Value], now: Mapping[str, Value], settings: Settings
+) -> Iterator[ProofRow]:
+    """Yield the losses of values, with the interval of their paired change."""
+    for name in LOSSES:
+        if name in was and name in now and base.rows.entries is not None:
+            moved = now[name].value - was[name].value
+            by_value = Value(moved, math.nan, math.nan, NO_CHANGE_OF_BINS) if math.isfinite(moved) else None
+            yield ProofRow(name, was[name], now[name], by_value)
+        elif name in was and name in now:
+            with np.errstate(invalid="ignore"):  # both may be infinite, and then there is no change to tell
+                change = loss_of(name, repaired) - loss_of(name, base)
+            inside = bool(np.isfinite(change).all())
+            paired = mean_change(change, base, settings, (-math.inf, math.inf)) if inside else None
+            yield ProofRow(name, was[name], now[name], paired)
+
+
+def loss_of(name: str, table: Table) -> Floats:
+    """Return the loss of each row."""
+    y, u = table.rows.label, table.rows.score if table.reading.task == "regression" else table.probability
+    assert y is not None
+    assert u is not None
+    if name == "log_loss":
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(np.where(y == 1, u, 1 - u)))
+    return np.asarray(np.abs(u - y) if name == "absolute_loss" else (u - y) ** 2)
+
+
+def mean_change(parts: Floats, table: Table, settings: Settings, support: tuple[float, float]) -> Value:
+    """Return the mean of a change per row, whose smallest and largest possible value are ``support``."""
+    weight = table.weight
+    sums = powers(weight, parts, table.square_weight).sum(axis=1, keepdims=True)
+    estimate = Means.from_sums(sums, support, [float((weight * np.abs(parts)).sum())])
+    low, high = estimate.limits(1.0 - settings.confidence)
+    return Value(float(estimate.value[0]), float(low[0]), float(high[0]))

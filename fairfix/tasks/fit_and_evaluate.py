@@ -1,0 +1,584 @@
+"""Fitting: split the rows, select, fit, and prove on rows that the fit never saw what the repair did.
+
+The rows are split at random inside each (group, label), so that small groups are in every part. The *fit* part
+makes the predictor, the *validation* part chooses among parameter values when several are given, the *holdout*
+part judges.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.auditing.comparisons import Comparison
+from fairfix.auditing.continuous_attribute import fifths_of
+from fairfix.auditing.criteria import rates_of
+from fairfix.auditing.results import CheckResult, Settings
+from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels
+from fairfix.data.encoder import Encoder, arrow_array
+from fairfix.data.files import Source
+from fairfix.data.names import attribute_name
+from fairfix.data.reading import Reading
+from fairfix.data.row_hash import GOLDEN, mixed
+from fairfix.data.scales import complete
+from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batches
+from fairfix.data.table import PLAIN_SCORE, Table, assemble
+from fairfix.errors import DataError, FairfixWarning, UsageError
+from fairfix.individual.counterfactuals import Counterfactuals
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
+from fairfix.models.identity import IDENTITY_TYPES, RowDraws, identity_columns
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.repaired import fingerprint, hash_key, with_draws_of
+from fairfix.models.scored_source import MODEL_SCORE
+from fairfix.models.trace import Caution, Note, messages
+from fairfix.noise.description import Noise
+from fairfix.noise.membership_audit import check_memberships
+from fairfix.noise.repair_evaluation import Told
+from fairfix.tasks.before_after import Proof, prove, results_on
+from fairfix.tasks.dataset import Dataset
+from fairfix.tasks.group_changes import Rule, rules_of
+from fairfix.tasks.guarantee import promise_of
+from fairfix.tasks.guarantee_result import Guarantee
+from fairfix.tasks.holdout_costs import (
+    cost_of_blindness,
+    cost_of_rounding,
+    criterion_of,
+    doubts_of,
+    shown_of,
+    ties,
+)
+from fairfix.tasks.messages import of_names
+from fairfix.tasks.unproven_groups import Gap, levels_of, unproven, without_passes, without_rule
+from fairfix.tasks.warnings import of_directions
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of the parts, sorted."""
+
+    fit: Ints
+    validation: Ints
+    holdout: Ints
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tried setting and its score on the validation part."""
+
+    parameters: Mapping[str, Any]
+    score: float
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A fitted repair with its proof.
+
+    ``split`` holds row numbers; None for a stream, whose rows have no place in memory. ``sizes`` are the numbers of
+    rows.
+    """
+
+    repairer: Repairer
+    predictor: RepairedPredictor
+    split: Split | None
+    sizes: Mapping[str, int]
+    selection: tuple[Candidate, ...]
+    fit: Proof
+    holdout: Proof | None
+    """None where nothing was held out: then checks are on the rows of the fit, and none of them passes."""
+    messages: tuple[Note, ...]
+    reading: Reading
+    rule: tuple[Rule, ...] = ()
+    """The probability of a yes by group and score, where decisions hang on nothing else."""
+    guarantee: Guarantee | None = None
+    """What is promised of people who are not in the data, where that was asked."""
+    copies: str = ""
+    """Name of the file of counterfactual copies, where there is one."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Messages on what endangers the result."""
+        return tuple(str(note) for note in self.messages if note.severity == "warning")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages that only inform."""
+        return tuple(str(note) for note in self.messages if note.severity == "note")
+
+    @property
+    def criterion(self) -> str:
+        """Identifier of the audit comparison that the slack bounds on the rows of the fit."""
+        return criterion_of(self.repairer, self.fit.after.reading)
+
+    @property
+    def judged(self) -> Proof:
+        """What the checks are about."""
+        return self.holdout or self.fit
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """The checks, judged on the held-out rows."""
+        return self.judged.after.checks
+
+
+def split_rows(
+    table: Table, rng: np.random.Generator, *, validation: float, holdout: float, alike: Ints | None = None
+) -> Split:
+    """Split at random inside each (cell, label), or each part of rows that are ``alike``, (n,), by shares.
+
+    A UsageError where the shares leave no rows to fit on.
+    """
+    if not (0 <= validation < 1 and 0 < holdout < 1 and validation + holdout < 1):
+        raise UsageError(
+            f"`validation={validation:g}` and `holdout={holdout:g}` must be fractions that leave rows to fit on; "
+            "0.2 and 0.3 are usual"
+        )
+    stratum = table.rows.cell if alike is None else alike
+    if alike is None and table.reading.binary and table.rows.label is not None:
+        stratum = stratum * 2 + table.rows.label
+    order = rng.permutation(len(table))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    sizes = np.unique(stratum, return_counts=True)[1]
+    first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank, size = np.arange(len(table)) - first, np.repeat(sizes, sizes)
+    held = np.round(size * holdout)
+    chosen = held + np.round(size * validation)
+    return Split(
+        np.sort(order[rank >= chosen]),
+        np.sort(order[(rank >= held) & (rank < chosen)]),
+        np.sort(order[rank < held]),
+    )
+
+
+def check_split(table: Table, split: Split) -> None:
+    """Raise a DataError where no rows are held out, or a group has none to fit on: before anything is fitted."""
+    if not split.holdout.size:
+        raise DataError(f"{len(table)} rows are too few to hold some out for the evaluation; raise `holdout`")
+    groups = table.groups()
+    has, fitted = (
+        np.bincount(codes, minlength=len(groups.levels)) for codes in (groups.codes, groups.codes[split.fit])
+    )
+    without = np.flatnonzero((has > 0) & (fitted == 0))
+    if without.size:
+        k = int(without[0])
+        rows = "the only row" if has[k] == 1 else f"none of the {has[k]:,} rows"
+        left = "is not left" if has[k] == 1 else "are left"
+        raise DataError(
+            f"{rows} of group {groups.names[k]!r} of {attribute_name(groups.columns)!r} {left} to fit on; lower "
+            "`holdout` or `validation`, or merge the group into another"
+        )
+
+
+def _check_choice(table: Table, split: Split, parameter: str, validation: float) -> None:
+    """Raise a DataError where values of a parameter have nothing to be chosen by."""
+    if table.rows.label is None:
+        raise DataError(
+            f"choosing among values of `{parameter}` needs labels; name the column with `label`, or give one value"
+        )
+    if not split.validation.size:
+        raise DataError(
+            f"`validation={validation:g}` of {len(table):,} rows leaves no row in any group to choose among values of "
+            f"`{parameter}`; raise `validation`, or give one value"
+        )
+
+
+def identity_of(data: Dataset, features: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns that identify a row: the id, else those that a rule may read.
+
+    They are ``features``, the columns of groups, the score, and what a model file reads; not the score that it makes.
+    """
+    columns = data.reading.columns
+    read = {*features, *columns.strata, *columns.protected, columns.score, *data.seen_by_model}
+    made = () if data.model is None else (MODEL_SCORE, PLAIN_SCORE)
+    readable = {name for name in data.source.usable if name in read} - {*made}
+    return identity_columns(data.source.schema, data.reading, readable)
+
+
+def read_rows(
+    data: Dataset,
+    columns: Sequence[str],
+    seed: int,
+    *,
+    members: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    scored: Sequence[str] = (),
+    draws: bool = False,
+) -> tuple[Table, str]:
+    """Return the rows in memory, with their draws where they may be needed, and the data's fingerprint.
+
+    Parameters
+    ----------
+    columns
+        Feature columns to read.
+    members, numbers
+        Columns of probabilities of membership, and protected numbers: kept among the features, and checked.
+    scored
+        Columns of a model whose scores are made anew: read too, but no part of the identity of rows.
+    draws
+        Whether draws are needed however many rows there are.
+    """
+    source, reading = data.source, data.reading
+    by_id = reading.columns.id is not None
+    few = source.about_rows <= HELD_ROWS  # else draws that no method needs are not worth the memory
+    identity = identity_of(data, (*columns, *members, *numbers)) if draws or by_id or few else {}
+    types = {name: IDENTITY_TYPES[kind] for name, kind in identity.items()} if by_id else {}
+    real = dict.fromkeys((*members, *numbers), pa.float64())
+    types |= real
+    raw = real | {name: types.get(name, source.schema.field(name).type) for name in identity}
+    raw |= {name: source.schema.field(name).type for name in scored if name not in raw}
+    table = complete(read_table(source, reading, columns, raw), numbers)
+    if members:
+        check_memberships(table, source, reading, tuple(members))
+    data_fingerprint = fingerprint(count_table(table).counts, source.schema)
+    if not identity:
+        return table, data_fingerprint
+    key = hash_key(seed, data_fingerprint)
+    return replace(table, draw=RowDraws(table.features, identity, key, by_id=by_id)), data_fingerprint
+
+
+def repair_table(
+    table: Table,
+    repairer: Repairer,
+    *,
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+    settings: Settings | None = None,
+    seed: int = 0,
+    validation: float = 0.2,
+    holdout: float = 0.3,
+    unlabelled: Table | None = None,
+    features: tuple[str, ...] | None = None,
+    pairs: tuple[tuple[str, str], ...] = (),
+    subspace: pa.Table | None = None,
+    noise: Noise | None = None,
+    seen_by_model: tuple[str, ...] = (),
+    copies: Counterfactuals | None = None,
+    guarantee: float | None = None,
+) -> Outcome:
+    """Split, select, fit and prove.
+
+    Parameters
+    ----------
+    table
+        Rows with scores and, for a proof of accuracy, labels.
+    choices
+        Parameter name -> values, of which the validation part chooses the combination with the highest expected
+        accuracy; the chosen one is then fitted to the validation part as well. Without any, no rows are set aside.
+    validation, holdout
+        Shares of the rows.
+    unlabelled
+        More rows without labels, from which the fit learns rates. They prove nothing.
+    features, pairs, subspace, noise, seen_by_model, copies
+        As in :class:`~fairfix.methods.problem.RepairProblem`.
+    guarantee
+        With which confidence the slack is to hold for people who are not among the rows, see
+        :mod:`fairfix.tasks.guarantee`; None where nothing is promised of them.
+
+    Raises
+    ------
+    DataError, UsageError
+        The data or the shares do not allow the repair.
+    """
+    settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
+    table = replace(table, reading=table.reading.with_threshold(learned=True))
+    repairer = repairer if copies is None else repairer.heeding_copies()
+    split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
+    promise = None
+    if guarantee is not None:
+        criterion = criterion_of(repairer, table.reading)
+        promise = promise_of(repairer, guarantee, table, criterion, features, noise)
+    alike = None if promise is None else promise.strata
+    split = split_rows(
+        table, split_rng, validation=validation if choices else 0.0, holdout=holdout, alike=alike
+    )
+    check_split(table, split)
+    if choices:
+        _check_choice(table, split, next(iter(choices)), validation)
+    fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
+    learned = (
+        None,
+        unlabelled,
+        features,
+        repairer.learns_groups,
+        pairs,
+        subspace,
+        noise,
+        seen_by_model,
+        copies,
+    )
+    with recorded() as caught:
+        problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
+        best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
+        if choices:  # also where all are the same value
+            problem = RepairProblem(fitted, *learned)
+        made = best
+        if promise is None:
+            predictor = best.fit(problem, rng=fit_rng)
+        else:
+            promise = replace(promise, repairer=best)
+            fit = partial(fit_again, problem, fit_rng.spawn(1)[0])
+            made, predictor = promise.fitted(fit, fitted, split.holdout)
+    table = with_draws_of(table, predictor, seen_by_model)
+    kept = table.take(split.holdout)
+    problem = replace(problem, table=table.take(np.sort(np.concatenate([split.fit, split.validation]))))
+    assessment = assessed(table, problem, kept, best, predictor, caught, settings, seed=seed, made=made)
+    notes = messages((*of_names(table.level_rows, table.reading), *assessment.messages))
+    promised = None
+    if promise is not None:
+        promised = promise.judged(made, predictor, fitted, assessment.held)
+        notes = messages((*promised.messages, *notes))
+    sizes = {name: part.size for name, part in vars(split).items()}
+    rule = rules_of(assessment.held, predictor)
+    facts = notes, table.reading, rule, promised, "" if copies is None else copies.source
+    return Outcome(best, predictor, split, sizes, selection, assessment.of_fit, assessment.proof, *facts)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A fitted repair on the rows of the fit and on held-out rows, and what has to be said of it."""
+
+    of_fit: Proof
+    proof: Proof
+    messages: tuple[Note, ...]
+    held: Table
+    """The held-out rows that the repair has an answer for."""
+
+
+def assessed(
+    table: Table,
+    problem: RepairProblem,
+    kept: Table,
+    repairer: Repairer,
+    predictor: RepairedPredictor,
+    caught: Sequence[warnings.WarningMessage],
+    settings: Settings,
+    *,
+    seed: int,
+    made: Repairer | None = None,
+    brief: bool = False,
+) -> Assessment:
+    """Prove a repair, and find everything that has to be said of it: the same in a repair and in a comparison.
+
+    Parameters
+    ----------
+    table, kept
+        All rows, and those of them that are held out.
+    problem
+        What the repair was fitted to.
+    repairer, made
+        The method as it was asked for, and as it was fitted where a promise made that another one.
+    caught
+        Warnings of the fit.
+    settings
+        Intervals and checks of the proof on held-out rows.
+    seed
+        Of fits to fewer groups.
+    brief
+        Whether the proofs are for what is said of the repair alone, and not to be shown.
+    """
+    fitted, noise, plain = problem.table, problem.noise, replace(settings, checks=())
+    made = repairer if made is None else made
+    notes = [*warned(caught), *predictor.trace.notes, *ties(table, predictor)]
+    held, gaps = _answered(kept, predictor)
+    gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
+    notes += cost_of_rounding(repairer, predictor, held, plain)
+    notes += repairer.measured(fitted, *results_on(held, predictor)[:2])
+    if predictor.trace.of_held_out is not None:
+        notes += predictor.trace.of_held_out(held)
+    notes += cost_of_blindness(repairer, predictor, held, plain)
+    claim = None
+    if noise is not None and repairer.demands:
+        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+    elif repairer.membership:
+        rates = rates_of(Comparison.parse(criterion_of(repairer, table.reading)).metric)
+        claim = Told(Noise(membership=repairer.membership, assume="independent"), (), repairer.slack, rates)
+    more: Any = {
+        "also": shown_of(repairer, table.reading),
+        "comparable": repairer.comparables,
+        "copies": problem.copies,
+        "claim": claim,
+        "fifths": fifths_of(fitted, predictor.scales),
+        "brief": brief,
+    }
+    proof = without_passes(prove(held, predictor, settings, **more), gaps)
+    of_fit = prove(fitted, predictor, plain, **more, of_fit=True)
+
+    def again(rows: Bools) -> RepairedPredictor:
+        fewer = replace(problem, table=fitted.take(np.flatnonzero(rows)))
+        return made.fit(fewer, rng=np.random.default_rng(seed))
+
+    free = (
+        noise is None
+        and claim is None
+        and not repairer.numbers
+        and problem.unlabelled is None
+        and not problem.pairs
+        and problem.subspace is None
+        and problem.copies is None
+        and fitted.rows.label is not None
+    )
+    first = doubts_of(repairer, predictor, fitted, (of_fit, proof), again if free else None, held)
+    wrong = of_directions(fitted, settings.confidence, scored=predictor.needs_score)
+    lacking = [gap.caution for gap in gaps]
+    notes = [*wrong, *lacking, *first, *proof.claims, *notes]
+    return Assessment(of_fit, proof, messages(notes), held)
+
+
+def fit_again(problem: RepairProblem, rng: np.random.Generator, method: Repairer) -> RepairedPredictor:
+    """Return the fit of a method, with the same chance at each call."""
+    return method.fit(problem, rng=copy.deepcopy(rng))
+
+
+HELD_ROWS = 1 << 20
+"""Held-out rows of a stream that are kept in memory for the proof; further ones are left aside."""
+
+SHOWN_ROWS = 1 << 18
+"""Rows of a stream's fit on which the proof shows what the fit reached."""
+
+
+def repair_stream(
+    source: Source,
+    reading: Reading,
+    repairer: Repairer,
+    *,
+    settings: Settings | None = None,
+    seed: int = 0,
+    holdout: float = 0.3,
+) -> tuple[Outcome, Scan]:
+    """Learn from the rows as they come, and prove on a sample that was not learned from.
+
+    Memory does not grow with the data: of the held-out rows at most ``HELD_ROWS`` are kept. Which rows are held out
+    hangs on the seed and their numbers. Returned with the outcome are the counts of the whole source.
+    """
+    if not 0 < holdout < 1:
+        raise UsageError(f"`holdout={holdout:g}` must be a fraction that leaves rows to fit on; 0.3 is usual")
+    if not repairer.solver_in_force.streams:
+        raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
+    if reading.columns.strata:
+        raise UsageError(
+            "learning from a stream cannot be combined with `strata`; use a solver that reads all rows"
+        )
+    settings = replace(settings or Settings(), intersect=len(reading.columns.protected) > 1)
+    counted = scan(source, reading, exact=False, losses=False)
+    reading, used = counted.reading, counted.counts.used
+    kept = min(holdout, HELD_ROWS / used), min(1 - holdout, SHOWN_ROWS / used)
+    held, shown = _sampled(source, reading, seed, [(0.0, kept[0]), (holdout, holdout + kept[1])])
+    passes: list[int] = []
+
+    def rows() -> Iterator[Table]:
+        passes.append(0)
+        for table in _streamed(source, reading, seed, holdout):
+            passes[-1] += len(table)
+            yield table
+
+    with recorded() as caught:
+        predictor = repairer.learn(rows, rng=np.random.default_rng(seed).spawn(2)[1])
+    there = levels_of(held)
+    held, gaps = _answered(held, predictor)
+    gaps += unproven(
+        reading.columns.protected,
+        lambda columns: groups_of_cells(counted.counts.keys, counted.counts.cells, columns)[0],
+        there,
+    )
+    of_fit = prove(shown, predictor, replace(settings, checks=()))
+    proof = without_passes(prove(held, predictor, settings), gaps)
+    lacking = [gap.caution for gap in gaps]
+    first = doubts_of(repairer, predictor, shown, (of_fit, proof), None, held)
+    wrong = of_directions(shown, settings.confidence)
+    cells = counted.counts
+    levels = rows_of_levels(cells.keys, cells.cells, cells.rows.sum(axis=(1, 2)))
+    notes = messages(
+        (*of_names(levels, reading), *wrong, *lacking, *first, *warned(caught), *predictor.trace.notes)
+    )
+    sizes = {"fit": max(passes), "validation": 0, "holdout": len(held)}
+    rule = rules_of(held, predictor)
+    return Outcome(repairer, predictor, None, sizes, (), of_fit, proof, notes, reading, rule), counted
+
+
+def _answered(held: Table, predictor: RepairedPredictor) -> tuple[Table, list[Gap]]:
+    """Return the held-out rows that the predictor has an answer for, and the groups of the others."""
+    answered = ~np.isnan(predictor.predict(held))
+    if answered.all():
+        return held, []
+    if not answered.any():
+        raise DataError(
+            "every held-out row belongs to a group that the training rows lack; add rows, or raise `holdout`"
+        )
+    lost = held.take(np.flatnonzero(~answered))
+    why = f"{len(lost):,} held-out rows belong to groups that the training rows lack: they are not evaluated"
+    gaps = without_rule(held.reading.columns.protected, levels_of(lost), why)
+    return held.take(np.flatnonzero(answered)), gaps
+
+
+def _sampled(
+    source: Source, reading: Reading, salt: int, spans: Sequence[tuple[float, float]]
+) -> list[Table]:
+    """Return the rows whose number falls into each span of [0, 1)."""
+    kept: list[list[Any]] = [[] for _ in spans]
+    for before, _, batch in stream_batches(source, reading):
+        place = _places(before, batch.num_rows, salt)
+        for rows, (low, high) in zip(kept, spans, strict=True):
+            part = batch.filter(arrow_array((place >= low) & (place < high)))
+            if part.num_rows:
+                rows.append(part)
+    if not all(kept):
+        raise DataError(
+            f"{source.name} has too few rows to hold some out for the evaluation; raise `holdout`"
+        )
+    return [assemble(rows, reading, source.name) for rows in kept]
+
+
+def _streamed(source: Source, reading: Reading, salt: int, holdout: float) -> Iterator[Table]:
+    """Yield the rows that are not held out, a batch at a time."""
+    encoders: dict[str, Encoder] = {}
+    for before, part, batch in stream_batches(source, reading):
+        encoder = encoders.setdefault(part.where, Encoder(reading, part.where, part.first_row))
+        rows = encoder.encode(batch.filter(arrow_array(_places(before, batch.num_rows, salt) >= holdout)))
+        if len(rows):
+            yield Table(reading, rows, pa.table({}))
+
+
+def _places(before: int, many: int, salt: int) -> Floats:
+    """Return a number in [0, 1) for each row, by its number alone."""
+    first = np.uint64((before + 1 + salt * 0xD1342543DE82EF95) % 2**64)
+    z = mixed((np.arange(many, dtype=np.uint64) + first) * GOLDEN)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _select(
+    repairer: Repairer,
+    choices: Mapping[str, tuple[Any, ...]],
+    problem: RepairProblem,
+    validation: Table,
+    rng: np.random.Generator,
+) -> tuple[Repairer, tuple[Candidate, ...]]:
+    """Return the variant with the highest expected accuracy on the validation part; the first of equals."""
+    variants = repairer.variants(choices)
+    if len(variants) == 1:
+        return variants[0], ()
+    cut = validation.reading.cut
+    scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
+    best = int(np.argmax(scores))
+    shown = tuple(
+        Candidate({name: v.parameters[name] for name in choices}, score, i == best)
+        for i, (v, score) in enumerate(zip(variants, scores, strict=True))
+    )
+    return variants[best], shown
+
+
+def recorded() -> warnings.catch_warnings[list[warnings.WarningMessage]]:
+    """Return a context that yields the list of all warnings inside it, of ours also those that come again."""
+    return warnings.catch_warnings(record=True, action="always", category=FairfixWarning)
+
+
+def warned(caught: Sequence[warnings.WarningMessage]) -> list[Note]:
+    """Return our own among the warnings that were caught."""
+    own = (one.message for one in caught)
+    return [Caution(one, one.code) for one in own if isinstance(one, FairfixWarning)]

@@ -1,0 +1,506 @@
+"""Repair from counts: a rule of group and score bin, fitted and proven without a row.
+
+Counts become weighted rows with their scores at the middles of their bins (:mod:`fairfix.data.binned`), so that methods
+and proofs work on them as on any rows, with the intervals of the rows behind them. What a method finds is then made
+constant on every bin (:class:`~fairfix.models.predictors.BinnedRule`,
+:class:`~fairfix.models.score_models.BinnedTube`). So its rates do not hang on where in its bin a score lies: what is
+said of them holds for the rows (:mod:`fairfix.tasks.bin_bounds`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairfix.auditing.checks import Ruling
+from fairfix.auditing.countfile import SUPPRESSED_ROWS, CountFile, repeated, require_alike
+from fairfix.auditing.results import AuditReport, Settings
+from fairfix.data.binned import entries_of, middles, of_columns
+from fairfix.data.counts import Counts, Floats, Grid, groups_of_cells
+from fairfix.data.names import each_and_crossed
+from fairfix.data.reading import Reading, to_probability
+from fairfix.data.scan import check_whole
+from fairfix.data.table import Table
+from fairfix.data.urls import shown_url
+from fairfix.errors import DataError, UsageError
+from fairfix.methods.base import Repairer
+from fairfix.methods.problem import RepairProblem
+from fairfix.models.predictors import (
+    BinnedRule,
+    GroupwiseCurve,
+    GroupwiseRamp,
+    OfGroups,
+    RepairedPredictor,
+)
+from fairfix.models.score_models import BinnedTube, GroupTube
+from fairfix.models.trace import Caution, Certificate, Note, messages
+from fairfix.noise.description import Noise
+from fairfix.noise.repair_evaluation import Told
+from fairfix.tasks.before_after import Proof, prove
+from fairfix.tasks.bin_bounds import certified, certified_values
+from fairfix.tasks.count import check_agreement, counts_of
+from fairfix.tasks.fit_and_evaluate import Outcome, recorded, warned
+from fairfix.tasks.group_changes import rules_of
+from fairfix.tasks.holdout_costs import asked_of, cost_of_rounding, criterion_of, doubts_of, row_of
+from fairfix.tasks.messages import of_names
+from fairfix.tasks.request import RepairRequest
+from fairfix.tasks.unproven_groups import (
+    Gap,
+    groups_in_words,
+    levels_of,
+    unproven,
+    without_passes,
+    without_rule,
+)
+from fairfix.tasks.warnings import of_directions, of_slack
+
+FIT_ONLY = "checked on the training counts, not on held-out ones"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a repair from counts has beside its outcome: what counts it is made of, and what of it is certain."""
+
+    content: Mapping[str, Any]
+    """The part ``counts`` of the result."""
+    counts: Counts
+    """Counts of the fit."""
+    rows: tuple[int, int, Mapping[str, int]]
+    """Rows read, used and left out, of all counts."""
+    source: str
+    inferred: Mapping[str, str]
+    identity: Mapping[str, str]
+    """Column -> kind of what identifies a new row."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of counts, for the asked columns."""
+
+    name: str
+    content: CountFile
+    counts: Counts
+
+    @property
+    def left_out(self) -> int:
+        """Rows that suppression left out, at most."""
+        return sum(self.counts.excluded.get(why, 0) for why in SUPPRESSED_ROWS)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a result says of it."""
+        facts: dict[str, Any] = {"source": self.content.name, "rows": self.counts.used}
+        if self.content.share is not None:
+            facts["share"] = str(self.content.share)
+        return facts | ({"left_out": self.left_out} if self.left_out else {})
+
+    def table(self, reading: Reading) -> Table:
+        """Return the counts as a table."""
+        return Table(reading, entries_of(self.counts, reading), pa.table({}))
+
+
+def repair_counts(
+    request: RepairRequest,
+    counts: CountFile,
+    repairer: Repairer,
+    choices: Mapping[str, Any],
+    settings: Settings,
+    noise: Noise | None,
+) -> tuple[Outcome, Counted]:
+    """Fit a repair to counts, and evaluate it on counts of other rows where ``holdout`` has some.
+
+    Raises
+    ------
+    UsageError, DataError, ArtifactError
+        The method needs rows, the counts do not tell what it needs, or the proof would be on rows of the fit.
+    """
+    fit_file, proof_file = (_name_of(request.data, counts), counts), _held_out_counts(request)
+    reading = _reading(request, repairer, fit_file[1])
+    _check_method(request, repairer, choices, reading)
+    notes: list[Note] = []
+    if proof_file is not None:
+        require_alike(fit_file, proof_file, "cannot be used to fit and to evaluate one repair")
+        notes += _held_out(fit_file, proof_file)
+    fit, held = _parts(fit_file, proof_file, reading)
+    settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
+    table, grid = fit.table(reading), fit.counts.grid
+    assert grid is not None
+    by_group = repairer.learns_groups or repairer.solver_in_force.counts_as_groups
+    problem = RepairProblem(table, noise=noise, protected_as_feature=by_group)
+    with recorded() as caught:
+        rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
+    if rule.gives == "value":  # what a proof knows of values is all of them
+        settings = replace(settings, exact=True)
+    claim = None
+    if noise is not None and repairer.demands:
+        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
+    more: Any = {"also": (criterion_of(repairer, reading),), "claim": claim}
+    notes = [*warned(caught), *rule.trace.notes, *notes]
+    plain = replace(settings, checks=())
+    proof: Proof | None = None
+    shown = table
+    if held is None:
+        of_fit = prove(table, rule, settings, **more, of_fit=True)
+        of_fit = replace(of_fit, after=_unproven(of_fit.after))
+        first = [_nothing_proven()]
+        if rule.trace.randomized is None and not repairer.demands:
+            for columns, asked in asked_of(repairer, reading).items():
+                if (row := row_of(of_fit, asked, columns)) is not None:
+                    first += of_slack(asked, row.after.value)
+    else:
+        of_fit = prove(table, rule, plain, **more, of_fit=True)
+        held, gaps = _answered(held, rule, reading.columns.protected)
+        shown = held.table(reading)
+        gaps += unproven(reading.columns.protected, levels_of(table), levels_of(shown))
+        lacking = [gap.caution for gap in gaps]
+        if held.left_out:
+            hidden = (
+                f"up to {held.left_out:,} held-out rows of small groups are hidden, and it is unknown which "
+                "groups these are"
+            )
+            gaps += [Gap(columns, (), hidden) for columns in each_and_crossed(reading.columns.protected)]
+        notes += cost_of_rounding(repairer, rule, shown, plain)
+        proof = prove(shown, rule, settings, **more)
+        proof = without_passes(proof, gaps)
+        first = [*lacking, *doubts_of(repairer, rule, table, (of_fit, proof), None, shown)]
+        notes = [*proof.claims, *notes]
+    wrong = of_directions(table, settings.confidence)
+    by = held or fit
+    hidden_rows = list(_of_left_out(fit, held))
+    first = [*hidden_rows, *first] if held is not None and held.left_out else [*first, *hidden_rows]
+    names = of_names(table.level_rows, reading)
+    notes = [*names, *wrong, *first, *notes, *_of_identity(request, fit, rule, reading)]
+    outcome = Outcome(
+        replace(repairer),
+        rule,
+        None,
+        {"fit": fit.counts.used, "validation": 0, "holdout": 0 if held is None else held.counts.used},
+        (),
+        of_fit,
+        proof,
+        messages(notes),
+        reading,
+        rules_of(shown, rule),
+    )
+    sure = list(certified(by.counts, rule, reading, by.left_out))
+    losses: dict[str, Any] = {}
+    if isinstance(rule, BinnedTube):
+        distances, losses = certified_values(shown, by.counts, rule, by.left_out)
+        sure = [{**one, "distance": distances[one["attribute"], one["group"]]} for one in sure]
+    content = {
+        "bins": grid.size,
+        "width": grid.width,
+        "fit": fit.facts,
+        **({"proof": held.facts} if held is not None else {"no_proof": NO_PROOF}),
+        "certified": sure,
+        **({"losses": losses} if losses else {}),
+        "optimum": lost,
+    }
+    parts = [one for one in (fit, held) if one is not None]
+    excluded: dict[str, int] = {}
+    for one in parts:
+        for reason, many in one.counts.excluded.items():
+            excluded[reason] = excluded.get(reason, 0) + many
+    rows = sum(one.counts.read for one in parts), sum(one.counts.used for one in parts), excluded
+    name, inferred = fit_file[1].name, fit_file[1].inferred
+    return outcome, Counted(content, fit.counts, rows, name, inferred, _identity(reading))
+
+
+# ---------------------------------------------------------------------- what is asked
+
+
+def _name_of(data: Any, counts: CountFile) -> str:
+    """Return what messages call counts."""
+    return shown_url(os.fspath(data)) if isinstance(data, (str, os.PathLike)) else counts.name
+
+
+def _held_out_counts(request: RepairRequest) -> tuple[str, CountFile] | None:
+    """Return the counts to evaluate on, with their name for messages; None where there are none."""
+    held = request.holdout
+    if isinstance(held, float):
+        if request.gives("holdout") and "holdout" not in request.configured:
+            raise UsageError(
+                f"`holdout={held:g}`: counts cannot be divided; count the held-out rows apart (`part=0.7:1`), and name "
+                "that file"
+            )
+        return None
+    if (counts := counts_of(held)) is None:
+        raise UsageError("`holdout`: the data is counts, so name counts of the held-out rows, not the rows")
+    return _name_of(held, counts), counts
+
+
+def _reading(request: RepairRequest, repairer: Repairer, content: CountFile) -> Reading:
+    """Return how the counts were read, for the asked protected columns and the id of new rows."""
+    reading, share = content.reading, content.share
+    if content.model:
+        raise UsageError(
+            f"the scores in the counts are those of the model file {content.model['file']}, which a rule of counts "
+            "cannot use at predict time; write its scores to a column and count that column with `score`"
+        )
+    own = reading.columns.protected
+    asked = tuple(request.protected) or own
+    if absent := [name for name in asked if name not in own]:
+        raise UsageError(
+            f"`protected={absent[0]}`: the counts were made with {','.join(own)}; name some of these, or count the "
+            "data again"
+        )
+    by_id = share.columns[0] if share is not None and share.by_id else None
+    columns = replace(reading.columns, protected=asked, id=request.id or by_id)
+    bands = {name: edges for name, edges in reading.bands.items() if name in columns.cell_keys}
+    merge = {name: names for name, names in reading.merge.items() if name in columns.cell_keys}
+    reading = replace(reading, columns=columns, bands=bands, merge=merge)
+    check_agreement(request, reading)
+    reading.check()
+    return reading
+
+
+def _check_method(
+    request: RepairRequest, repairer: Repairer, choices: Mapping[str, Any], reading: Reading
+) -> None:
+    """Raise a UsageError that says why counts do not do, and what does."""
+    name, columns = repairer.name, reading.columns
+    if repairer.needs_rows:
+        raise UsageError(f"`method={name}` cannot be fitted to counts, since {repairer.needs_rows}")
+    if choices:
+        raise UsageError(
+            f"`{next(iter(choices))}` takes one value where the data is counts: no rows are held out to choose by"
+        )
+    if columns.strata and not repairer.knows_strata:
+        raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
+    if columns.prediction or columns.probability:
+        raise UsageError("the counts are of decisions, not of scores; count the data with its score alone")
+    if not columns.score:
+        raise UsageError("the counts have no score bins; count the data with `score`")
+
+
+def _held_out(fit: tuple[str, CountFile], proof: tuple[str, CountFile]) -> Iterator[Note]:
+    """Yield what is known of rows that may be in both files; a UsageError where some surely or probably are."""
+    one, other = fit[1].share, proof[1].share
+    remedy = (
+        "count the training rows with `part=0:0.7` and the held-out rows with `part=0.7:1`, with the same "
+        "`id` and seed"
+    )
+    if repeated([fit, proof]):
+        raise UsageError(
+            f"`holdout`: {fit[0]} and {proof[0]} contain identical counts of some part of the data, and training "
+            f"rows cannot evaluate a repair; {remedy}"
+        )
+    if one is not None and other is not None and (why := one.apart_from(other)):
+        raise UsageError(f"`holdout`: training rows may be in {proof[0]}: {why}; {remedy}")
+    if (one is None) != (other is None):
+        whole = fit[0] if one is None else proof[0]
+        raise UsageError(
+            f"`holdout`: training rows may be in {proof[0]}: {whole} counts all rows, not a `part` of them; "
+            f"{remedy}"
+        )
+    if one is None:
+        yield Caution(
+            "neither file of counts was made with `part`, so fairfix cannot check that no row is in both. The "
+            "evaluation assumes that none is",
+            "held_out_unknown",
+        )
+    elif not one.by_id:
+        yield Note(
+            "rows are split by their values as written, not by an ID. A person whose values differ between files, "
+            "such as a rounded score, may be in both. To avoid this, name an `id`",
+            "held_out_unknown",
+        )
+
+
+def _parts(
+    fit: tuple[str, CountFile], proof: tuple[str, CountFile] | None, reading: Reading
+) -> tuple[Part, Part | None]:
+    """Return the counts of both files for the asked columns, on one grid of score bins."""
+    files = [fit] if proof is None else [fit, proof]
+    parts = []
+    for name, content in files:
+        counts = content.counts()
+        check_whole(counts, reading, content.name)
+        parts.append(Part(name, content, of_columns(counts, reading.columns.cell_keys)))
+    grids = [one.counts.grid for one in parts]
+    grid, last = grids[0], grids[-1]
+    assert grid is not None
+    assert last is not None
+    if last != grid:  # a rule of the coarser bins is constant on the finer ones
+        common = grid.covering(last, most=max(grid.size, last.size, 2048))
+        parts = [replace(one, counts=one.counts.regrid(common)) for one in parts]
+    return parts[0], parts[1] if proof is not None else None
+
+
+def _answered(held: Part, rule: OfGroups, protected: tuple[str, ...]) -> tuple[Part, list[Gap]]:
+    """Return held-out counts without groups that the fit lacks, and what is not proven for these."""
+    counts = held.counts
+    _, place = groups_of_cells(counts.keys, counts.cells, rule.columns, rule.levels)
+    inside = place >= 0
+    if inside.all():
+        return held, []
+    if not inside.any():
+        raise DataError("the training counts lack every group of `holdout`; give other held-out counts")
+    gone = int(counts.rows[~inside].sum())
+    kept = counts.cells_at(np.flatnonzero(inside))
+    kept = replace(kept, read=kept.read - gone)
+    lost = [cell for cell, there in zip(counts.cells, inside, strict=True) if not there]
+    levels = groups_of_cells(counts.keys, lost, rule.columns)[0]
+    is_in, them = ("is", "it") if len(levels) == 1 else ("are", "them")
+    text = (
+        f"{groups_in_words(levels, rule.columns)} {is_in} in the held-out counts alone: the training rows lack {them}"
+        f", so there is no rule for {gone:,} held-out rows, and nothing was evaluated for {them}"
+    )
+    gaps = without_rule(protected, lambda columns: groups_of_cells(counts.keys, lost, columns)[0], text)
+    return replace(held, counts=kept), gaps
+
+
+# ---------------------------------------------------------------------- the rule
+
+
+def fit_to_bins(
+    repairer: Repairer, problem: RepairProblem, rng: np.random.Generator
+) -> tuple[BinnedRule | BinnedTube, dict[str, Any]]:
+    """Return the rule of a problem of entries of counts, and how much better a rule of exact scores could be.
+
+    The rule gives all of a bin what the method gives its middle: a chance of a yes, or values with their chances. The
+    second is a bound, or a reason why there is none.
+    """
+    table, fitted = problem.table, repairer.fit(problem, rng=rng)
+    assert isinstance(fitted, OfGroups)
+    assert table.rows.entries is not None
+    grid = table.rows.entries.grid
+    unknown: dict[str, Any] = {
+        "reason": "there is no bound on how much better a rule of exact scores could be"
+    }
+    if isinstance(fitted, GroupTube):
+        trace = replace(fitted.trace, fitted=None, redrawn=None)
+        return replace(binned_values(fitted, table, grid), trace=trace), unknown
+    rule = binned(fitted, table, grid)
+    trace = fitted.trace
+    if trace.randomized is not None:
+        assert isinstance(trace.randomized, OfGroups)
+        trace = replace(trace, randomized=binned(trace.randomized, table, grid))
+    by_bin = "the training counts, with each score at the middle of its bin"
+    certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
+    hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
+    lost = unknown
+    if certificates and hidden is not None:
+        one = trace.certificates[0]
+        lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}
+        certificates += (
+            Certificate(
+                f"{one.objective}, of exact scores (this number uses the middle of each score bin)",
+                one.value,
+                one.bound - hidden,
+                one.among,
+                "the rows behind the counts",
+            ),
+        )
+    trace = replace(trace.without_rows(), certificates=certificates)
+    return replace(rule, trace=trace), lost
+
+
+def _bins_of(grid: Grid, reading: Reading) -> tuple[Floats, Floats]:
+    """Return the least score and the middle of every bin that can have scores, shape (B,) each."""
+    wide = grid.edges[:-1] < grid.edges[1:]  # a threshold on an edge makes a bin without scores
+    return grid.edges[:-1][wide], middles(grid, reading)[wide]
+
+
+def binned_values(fitted: GroupTube, table: Table, grid: Grid) -> BinnedTube:
+    """Return the tube that gives all of a bin what another one gives its middle."""
+    starts, score = _bins_of(grid, table.reading)
+    real = table.reading.task == "regression"
+    return BinnedTube.of(fitted, starts, score if real else to_probability(score, table.reading.score_scale))
+
+
+def binned(fitted: OfGroups, table: Table, grid: Grid) -> BinnedRule:
+    """Return the rule that decides all of a bin as another one decides its middle; rounded where that rounds."""
+    reading = table.reading
+    starts, score = _bins_of(grid, reading)
+    code, each = table.codes(fitted.columns, fitted.levels), []
+    for k in range(len(fitted.levels)):
+        rows = np.flatnonzero(code == k)
+        if not rows.size:  # a group that the fit lacks, whose rule adds up those of others
+            assert isinstance(fitted, GroupwiseRamp | GroupwiseCurve)
+            each.append(fitted.of_group(k, 2.0 * to_probability(score, reading.score_scale) - 1.0))
+            continue
+        alike = table.take(np.full(score.size, int(rows[0])))
+        given = fitted.predict(replace(alike, rows=replace(alike.rows, score=score)))
+        each.append((given >= reading.cut).astype(np.float64) if fitted.gives == "value" else given)
+    return BinnedRule.of(fitted.columns, fitted.levels, starts, np.stack(each))
+
+
+def _reach(table: Table, grid: Grid) -> Floats | None:
+    """Return how far an exact ``2 p - 1`` may be from that of each row's middle; None where there is no probability."""
+    reading = table.reading
+    if reading.score_scale == "raw" or reading.task == "regression":
+        return None
+    ends = np.clip(grid.edges, *reading.range)
+    p, at = (
+        to_probability(ends, reading.score_scale),
+        to_probability(middles(grid, reading), reading.score_scale),
+    )
+    reach = 2.0 * np.maximum(at - p[:-1], p[1:] - at)
+    assert table.rows.entries is not None
+    return np.asarray(reach[table.rows.entries.place])
+
+
+# ---------------------------------------------------------------------- what is to be said
+
+NO_PROOF = "no counts of other rows were given, so all numbers come from the rows that the rule was fitted to"
+
+
+def _nothing_proven() -> Caution:
+    return Caution(
+        f"nothing was evaluated: {NO_PROOF}, and no check passes on them; count some rows separately (`part=0.7:1`) "
+        "and give that file as `holdout`",
+        "nothing_proven",
+    )
+
+
+def _unproven(report: AuditReport) -> AuditReport:
+    """Return a report on the rows of the fit, on which no check passes."""
+    checks = [
+        replace(one, ruling=Ruling("undecided", "fit_only", f"{FIT_ONLY}, where {one.ruling.reason}"))
+        if one.verdict == "pass"
+        else one
+        for one in report.checks
+    ]
+    return replace(report, checks=tuple(checks))
+
+
+def _of_left_out(fit: Part, held: Part | None) -> Iterator[Caution]:
+    """Yield that rows are missing, and what that can do."""
+    for part, what in ((fit, "the fit"), (held, "the evaluation")):
+        if part is None or not part.left_out:
+            continue
+        gone, used = part.left_out, part.counts.used
+        passes = "" if part is fit else ", and no check passes on them"
+        yield Caution(
+            f"the counts of {what} hide up to {gone:,} rows of small groups, in addition to the {used:,} used. "
+            "Groups without other rows have no rule. Intervals and verdicts are about the rows that are not "
+            f"hidden{passes}; the certified rates account for hidden rows",
+            "suppressed",
+        )
+
+
+def _of_identity(
+    request: RepairRequest, fit: Part, rule: RepairedPredictor, reading: Reading
+) -> Iterator[Caution]:
+    """Yield by what new rows are drawn, where no id is known."""
+    if rule.randomized and reading.columns.id is None:
+        names = ", ".join(_identity(reading))
+        yield Caution(
+            f"decisions will be randomized by {names} and the order of rows that are equal in these, since "
+            "counts have no other columns; name the ID column of new rows with `id`",
+            "equal_rows",
+        )
+
+
+def _identity(reading: Reading) -> dict[str, str]:
+    """Return what identifies a new row: its id, or all that counts know of it."""
+    columns = reading.columns
+    if columns.id is not None:
+        return {columns.id: "text"}
+    return {str(columns.score): "number", **dict.fromkeys(columns.cell_keys, "text")}

@@ -1,0 +1,446 @@
+"""Doubts: what a repair has to say of itself first, found by measuring it.
+
+======================  ==============================================================================================
+code                    said where
+======================  ==============================================================================================
+``rounding``            a rule was made deterministic, and misses its slack on the rows of the fit or leaves the gap
+``constant``            everybody has the same value, on held-out rows or on those of the fit
+``no_help``             both of the next two
+``gap_before``          the gap before the repair may have been within the slack already
+``gap_after``           the gap after it is not smaller, or the worst group no better off, on held-out rows
+``levelled_down``       the rate of no group rises, and that of some group falls
+``slack``               the rule misses its slack on the rows of the fit
+``selection``           nearly everybody, or everybody, is decided alike; the methods that know why say it themselves
+``selection_moved``     many more are selected than by the base, or many fewer, which no slack bounds
+``small_group``         groups of few rows make most of what the repair costs the others
+``equal_rows``          no id tells rows apart whose result is drawn
+``shared_ids``          rows whose result is drawn share their id with another
+``cost``                a rule without the group gives away much of what the features tell, more than one with it
+``score_direction``     scores are lower for rows of label 1, also in an audit and in a comparison of methods
+``decision_direction``  positive decisions are rarer for rows of label 1, also in an audit and a comparison of methods
+======================  ==============================================================================================
+
+All of them are cautions, but for the plain cost without the group. None is found in words: each looks at typed numbers
+of the proof, or fits again.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairfix.auditing.comparisons import ENDS, WITH_NUMBER, Comparison
+from fairfix.auditing.criteria import CRITERIA, events_of, metric_of
+from fairfix.auditing.metrics import EQUALIZED_ODDS, METRICS, RATES
+from fairfix.auditing.results import Value
+from fairfix.auditing.sufficient_statistics import confusion, proportions, rate_sums
+from fairfix.data.counts import Bools, Floats
+from fairfix.data.scan import count_table
+from fairfix.data.table import Groups, Table
+from fairfix.errors import FairfixError, FairfixWarning
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.models.trace import Caution, Note
+from fairfix.stats.estimates import Areas, Means, powers, simultaneous_limits
+from fairfix.tasks.messages import of_decisions, of_direction
+
+FEW = 100
+"""Rows from which a rate is known to about 0.1 only (95 %): a gap that hangs on fewer is mostly chance."""
+
+MATERIAL = 0.01
+"""Least cost that is told of small groups: a share of the decisions, or of the base's loss."""
+
+MOVED = 0.1
+"""Change of the share selected above which it is told: one person in ten is decided otherwise on balance."""
+
+DEAR = 0.25
+"""Part of what the features tell of the label that a rule without the group may give away before it is warned of."""
+
+ROUNDED = 1e-12
+"""Change of a rate that is rounding of sums of chances, and no rise."""
+
+SHOWN = 1e-3
+"""A slack is missed if it is by more than this, which is far above the tolerances of all solvers."""
+
+EVENTS: Mapping[str, tuple[int | None, ...]] = {
+    "ks": (None,),
+    **{name: events_of(name) for name in map(metric_of, CRITERIA)},
+}
+"""Labels of the rows over which a metric is a mean; None for all rows."""
+
+CHANGED = ("under_flips", "under_comparable", "under_counterfactuals")
+"""Scopes of people and their changed copies, which are alike where nothing changes."""
+
+ROWS = {None: "rows", 1: "positives", 0: "negatives"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A comparison, by its identifier, and the largest gap or least ratio that is allowed on the rows of the fit.
+
+    ``slack`` and ``ratio`` are None where none is stated for all groups; ``attribute`` is empty where there is one.
+    """
+
+    comparison: str
+    slack: float | None
+    ratio: float | None = None
+    attribute: str = ""
+
+    @property
+    def name(self) -> str:
+        """The comparison's title, with its attribute where there are several."""
+        title = Comparison.parse(self.comparison).title
+        return f"{title} [{self.attribute}]" if self.attribute else title
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is 1 where groups are alike, and worse where it is less."""
+        return Comparison.parse(self.comparison).kind == "ratio"
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it tells how far groups, or people and their copies, are from alike."""
+        of = Comparison.parse(self.comparison)
+        measured = of.metric == "ks" or of.kind in ("difference", "covariance", "ratio")
+        return measured or of.scope in CHANGED or of.id == WITH_NUMBER
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the value of the group that is worst off."""
+        return Comparison.parse(self.comparison).kind in ENDS
+
+    @property
+    def allowed(self) -> float | None:
+        """The largest distance from alike that is allowed."""
+        return self.slack if self.ratio is None else 1.0 - self.ratio
+
+    @property
+    def limit(self) -> str:
+        """The allowed gap or ratio, in words."""
+        return (
+            f"the slack {self.slack:g}"
+            if self.ratio is None
+            else f"the smallest allowed ratio {self.ratio:g}"
+        )
+
+    def away(self, value: Value) -> Value:
+        """Return how far groups are from alike, with its interval: a gap itself, or what a ratio lacks of 1."""
+        low, high = (value.high, value.low) if self.is_ratio else (value.low, value.high)
+        return replace(
+            value, value=self.distance(value.value), low=self.distance(low), high=self.distance(high)
+        )
+
+    def distance(self, number: float) -> float:
+        """Return how far from alike a number is."""
+        return 1 - number if self.is_ratio else number
+
+
+def show(value: Value) -> str:
+    """Return a value with its interval."""
+    return f"{value.value:.4f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def of_gaps(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+    """Yield what is to be said of a gap before and after the repair, on held-out rows."""
+    if asked.is_end and not math.isnan(before.value):
+        yield from _of_worst(asked, before, after)
+    if not asked.is_gap or math.isnan(before.value) or asked.slack == math.inf:
+        return
+    allowed = asked.allowed or 0.0
+    least = asked.limit if allowed else f"{float(asked.is_ratio):g}"
+    uncertain = not asked.away(before).low > allowed
+    larger = asked.away(after).value >= asked.away(before).value
+    if uncertain and larger:
+        yield Caution(
+            f"no evidence that the repair helped: on held-out rows, {asked.name} was {show(before)}, which "
+            f"reaches {least}, so the gap before was uncertain. After the repair, {asked.name} is {show(after)}, so "
+            "the gap is not smaller. Keep the original model, or use more rows",
+            "no_help",
+        )
+    elif uncertain:
+        yield Caution(
+            f"the gap before the repair is uncertain: on held-out rows, {asked.name} was {show(before)}, which reaches "
+            f"{least}, so there may have been nothing to repair",
+            "gap_before",
+        )
+    elif larger:
+        yield Caution(
+            f"the gap is not smaller: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
+            "gap_after",
+        )
+
+
+def _of_worst(asked: Asked, before: Value, after: Value) -> Iterator[Caution]:
+    """Yield that the group that is worst off is no better off, on held-out rows."""
+    better = METRICS[Comparison.parse(asked.comparison).metric].better
+    if after.value <= before.value if better == "larger" else after.value >= before.value:
+        yield Caution(
+            f"the worst group is no better off: {asked.name} was {show(before)} on held-out rows and is {show(after)}",
+            "gap_after",
+        )
+
+
+def of_slack(asked: Asked, reached: float) -> Iterator[Caution]:
+    """Yield that a rule misses its slack on the rows of the fit, where ``reached`` is expected over its draws."""
+    allowed, away = asked.allowed, asked.distance(reached)
+    if asked.is_gap and allowed is not None and away > allowed + SHOWN:
+        yield Caution(
+            f"the rule exceeds {asked.limit}: {asked.name} is {reached:.4f} on the training rows",
+            "slack",
+        )
+
+
+def of_selection(before: Value, after: Value, change: Value) -> Iterator[Caution]:
+    """Yield that many more or fewer are selected, where all of the interval of the change is beyond :data:`MOVED`."""
+    if change.low > MOVED or change.high < -MOVED:
+        yield Caution(
+            f"the selection rate changes from {before.value:.1%} to {after.value:.1%} on held-out rows. A "
+            "repair limits differences between groups or their losses, not the number of people selected",
+            "selection_moved",
+        )
+
+
+def of_constant(
+    fitted: tuple[Table, Table], held: tuple[Table, Table], *, decides: bool
+) -> Iterator[Caution]:
+    """Yield that everybody has the same result; each part is its rows with the base's results and with the repaired."""
+    parts = {"the training rows": fitted, "held-out rows": held}
+    alike = {name: one for name, one in parts.items() if _constant(one[1], decides) is not None}
+    if not alike:
+        return
+    where, (base, repaired) = " and on ".join(alike), list(alike.values())[-1]
+    level, before = _constant(repaired, decides), _constant(base, decides)
+    if not decides:
+        was = f"; the original model gives {before:.6g} to all of them" if before is not None else ""
+        what = f"gives all rows the same value, {level:.6g},"
+    else:
+        chance = base.chance
+        assert chance is not None
+        was = f"; the original model selects {np.average(chance, weights=base.weight):.1%} of them"
+        what = {0.0: "decides 'no' for all rows", 1.0: "decides 'yes' for all rows"}.get(
+            level or 0.0, f"decides 'yes' with the same probability, {level:.1%}, for all rows"
+        )
+    yield Caution(f"the repaired rule {what} on {where}{was}", "selection" if decides else "constant")
+
+
+def _constant(table: Table, decides: bool) -> float | None:
+    """Return the result that all rows have; None where they differ."""
+    results = table.chance if decides else table.rows.score
+    assert results is not None
+    return float(results[0]) if results.size and (results == results[0]).all() else None
+
+
+def of_levelling(base: Table, repaired: Table, confidence: float) -> Iterator[Caution]:
+    """Yield that on held-out rows no group gains and some lose: the gap was closed, or not, from above.
+
+    A group loses where all of the interval of its change is below 0; the intervals hold for all groups at once.
+    """
+    before, after = base.chance, repaired.chance
+    if before is None or after is None:
+        return
+    change, weight, losses = after - before, base.weight, []
+    attributes = [base.groups([name]) for name in base.reading.columns.protected]
+    many = sum(len(groups.levels) for groups in attributes)
+    for groups in attributes:
+        by_row = powers(weight, change, base.square_weight)
+        sums = np.stack([np.bincount(groups.codes, part, len(groups.levels)) for part in by_row])
+        n, total = sums[:2]
+        if (total > ROUNDED * n).any():
+            return
+        high = Means.from_sums(sums, (-1.0, 1.0)).limits((1.0 - confidence) / many)[1]
+        was = np.bincount(groups.codes, weight * before, n.size)
+        for k in np.flatnonzero(high < 0):
+            rates = f"from {was[k] / n[k]:.1%} to {(was[k] + total[k]) / n[k]:.1%}"
+            losses.append((total[k] / n[k], f"of {groups.names[k]!r} falls {rates}"))
+    if losses:
+        yield Caution(
+            "the repair helps no group: on held-out rows, no group's selection rate rises, and that "
+            f"{min(losses)[1]}",
+            "levelled_down",
+        )
+
+
+def of_rounding(
+    asked: Asked, fitted: Value, before: Value, after: Value, step: float, drawn: float
+) -> Iterator[Caution]:
+    """Yield what is to be said of a rule that was made deterministic.
+
+    ``fitted`` is the gap on the rows of the fit, ``before`` and ``after`` are those on held-out rows; ``step`` is how
+    far one decision moves it: no deterministic rule is surely nearer than that. ``drawn`` is the gap that drawn
+    decisions leave on held-out rows: what they would leave too is not for rounding to answer.
+    """
+    if not asked.is_gap or math.isnan(fitted.value):
+        return
+    was, now = asked.away(before).value, asked.away(after).value
+    missed = asked.allowed is not None and asked.away(fitted).value > asked.allowed + step
+    kept = not now < was and not asked.distance(drawn) >= now
+    if not (missed or kept):
+        return
+    what = "leaves the gap" if kept else f"exceeds {asked.limit}"
+    yield Caution(
+        f"rounding {what}: with deterministic decisions, {asked.name} is {fitted.value:.4f} on the training "
+        f"rows and {after.value:.4f} on held-out rows ({before.value:.4f} before the repair). With randomized "
+        f"decisions, it is {drawn:.4f} on held-out rows: use `decisions=randomized`",
+        "rounding",
+    )
+
+
+def one_row(table: Table, groups: Groups, metric: str) -> float:
+    """Return the largest share that one row has in a rate of a group, shape-free; 1 where a rate has no rows."""
+    out = 0.0
+    for label in EVENTS.get(metric, (None,)):
+        inside, weight = _event(table, label)
+        mass = np.bincount(groups.codes[inside], weight[inside], len(groups.levels))
+        if not mass.all():
+            return 1.0
+        out = max(out, float((weight / mass[groups.codes])[inside].max()))
+    return out
+
+
+# ---------------------------------------------------------------------- what not looking at the group costs
+
+
+@dataclass(frozen=True)
+class Blindness:
+    """Losses and gaps on held-out rows of a rule that does not look at the group, and of the same repair that does.
+
+    ``loss`` and ``aware_loss`` are mean log losses, ``more`` their difference; ``free`` is the loss of the model
+    without a repair, ``constant`` that of one score for everybody. ``gap`` and ``aware_gap`` are of ``comparison`` and
+    of decisions drawn with the probabilities that the losses are of.
+    """
+
+    attribute: str
+    comparison: str
+    loss: float
+    aware_loss: float
+    more: Value
+    free: float
+    constant: float
+    gap: float
+    aware_gap: float
+
+
+def of_blindness(blind: Blindness) -> Iterator[Note]:
+    """Yield what not looking at the group costs: a caution where that is dear, with what may be done."""
+    group, title = repr(blind.attribute), Comparison.parse(blind.comparison).title
+    yield Note(
+        f"without {group}, the log loss on held-out rows is {blind.loss:.4f} instead of {blind.aware_loss:.4f} "
+        f"(difference {show(blind.more)}), and the {title} of randomized decisions is {blind.gap:.4f} "
+        f"instead of {blind.aware_gap:.4f}",
+        "cost",
+    )
+    span = blind.constant - blind.free
+    if not span > 0:
+        return
+    given, aware = ((loss - blind.free) / span for loss in (blind.loss, blind.aware_loss))
+    if given >= DEAR:
+        remedy = "use `group=used`, or allow more `slack`" if aware <= given / 2 else "allow more `slack`"
+        yield Caution(
+            f"this repair does not use {group}. On held-out rows, it loses {given:.0%} of the information in the "
+            "features about the label (100% means one score for all rows). A repair that uses "
+            f"{group} loses {aware:.0%}: {remedy}",
+            "cost",
+        )
+
+
+# ---------------------------------------------------------------------- direction of scores and decisions
+
+
+def of_directions(table: Table, confidence: float, *, scored: bool = True) -> Iterator[Caution]:
+    """Yield that the scores of a table, if they are used, or its decisions point the wrong way, over everybody."""
+    reading = table.reading
+    if scored:
+        yield from of_direction(area_of(table, confidence), reading)
+    if table.rows.decision is None or not reading.binary:
+        return
+    counts = count_table(table).counts
+    every = confusion(counts, None)
+    assert every is not None
+    rates = {}
+    for name in EQUALIZED_ODDS:
+        one = proportions(*rate_sums(RATES[name], every.sum(axis=0, keepdims=True)), counts.weighted)
+        low, high = simultaneous_limits(one, 1.0 - confidence)
+        rates[name] = Value(float(one.value[0]), float(low[0]), float(high[0]))
+    yield from of_decisions(rates, reading)
+
+
+def area_of(table: Table, confidence: float) -> Value | None:
+    """Return the AUC of the rows' scores over everybody, from bins; None where there are no scores or 0/1 labels."""
+    if table.rows.score is None or not table.reading.binary:
+        return None
+    counts = count_table(table).counts
+    weights, squares = (part.sum(axis=0)[:, None] for part in (counts.weights, counts.square_weights))
+    areas = Areas.from_histograms(weights[1], weights[0], (squares[1], squares[0]))
+    low, high = simultaneous_limits(areas, 1.0 - confidence)
+    return Value(float(areas.area[0]), float(low[0]), float(high[0]))
+
+
+# ---------------------------------------------------------------------- small groups
+
+
+def of_small_groups(
+    metric: str,
+    fit: Table,
+    held: Table,
+    predictor: RepairedPredictor,
+    again: Callable[[Bools], RepairedPredictor],
+    cost: Callable[[Table, RepairedPredictor], float],
+    unit: str,
+) -> Iterator[Caution]:
+    """Yield what groups of few rows cost the others, if that is most of what the repair costs them.
+
+    ``again`` fits the repair to the rows of the fit in a mask; ``cost`` is what a repair costs rows, in units of
+    :data:`MATERIAL`, and ``unit`` what that is a share of, in words.
+    """
+    columns = fit.reading.columns
+    groups, names = fit.groups((*columns.strata, *columns.protected)), {}
+    small = np.zeros(len(groups.levels), dtype=bool)
+    for label in EVENTS.get(metric, ()):
+        inside, weight = _event(fit, label)
+        codes = groups.codes[inside]
+        mass, squares = (np.bincount(codes, w[inside], small.size) for w in (weight, fit.square_weight))
+        rows = np.bincount(codes, fit.stands_for[inside], small.size)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            few = np.nan_to_num(mass**2 / squares) < FEW
+        for k in np.flatnonzero(few & ~small):
+            names[k] = f"{groups.names[k]!r} ({int(rows[k]):,} {ROWS[label]})"
+        small |= few
+    if not small.any() or small.all():
+        return
+    gone = {groups.levels[k] for k in np.flatnonzero(small)}
+    theirs = held.groups(groups.columns)
+    others = held.take(np.flatnonzero([theirs.levels[c] not in gone for c in theirs.codes]))
+    if not len(others):
+        return
+    paid = cost(others, predictor)
+    if not paid >= MATERIAL:
+        return
+    kept = ~small[groups.codes]
+    if len({groups.levels[c] for c in np.unique(groups.codes[kept])}) < 2:
+        alone, why = 0.0, "then a single group is left, and there is nothing to repair"
+    else:
+        try:
+            with warnings.catch_warnings(action="ignore", category=FairfixWarning):
+                alone, why = cost(others, again(kept)), "fitted again without"
+        except FairfixError:
+            return  # the method cannot be fitted to the others
+    if paid - alone >= max(MATERIAL, paid / 2):
+        named = ", ".join(names[k] for k in sorted(names))
+        which, them = ("a group", "it") if len(names) == 1 else ("groups", "them")
+        yield Caution(
+            f"most of the cost comes from {which} with few rows, {named}: on held-out rows of the others, the "
+            f"repair costs {paid:.1%} of {unit}, and {alone:.1%} without {them} ({why}). Rates of few rows are mostly "
+            f"noise: merge {them} into another group, or allow more slack",
+            "small_group",
+        )
+
+
+def _event(table: Table, label: int | None) -> tuple[Bools, Floats]:
+    """Return which rows are those of a label, and the weight of every row."""
+    weight = table.weight
+    if label is None or table.rows.label is None:
+        return np.ones(len(table), dtype=bool), weight
+    return np.asarray(table.rows.label == label), weight

@@ -1,0 +1,227 @@
+"""Metrics of one's own: a quotient of sums has what a metric of the catalogue has, and anything else is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fairfix
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from fairfix.auditing.custom_metrics import ENTRIES, own_estimates, own_metrics, own_sums
+from fairfix.auditing.metrics import METRICS
+from fairfix.cli import run
+from fairfix.errors import UsageError
+from fairfix.tasks.audit import AuditResult
+from fairfix.tasks.result import Result
+from sklearn.metrics import f1_score
+
+Functions = Mapping[str, Callable[[Any], Any]]
+
+TWINS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "selection_rate": ("a", lambda c: c.selected / c.rows),
+    "base_rate": ("b", lambda c: 1 - c.negatives / c.rows),
+    "true_positive_rate": ("c", lambda c: c.true_positives / c.positives),
+    "false_positive_rate": ("d", lambda c: 1 + -c.true_negatives / (c.false_positives + c.true_negatives)),
+    "negative_predictive_value": ("e", lambda c: 2 * c.true_negatives / (c.rejected + c.rejected)),
+    "accuracy": ("f", lambda c: (c.rows - c.false_positives - c.false_negatives) / c.rows),
+}
+"""Metric of fairfix -> the same by another name."""
+
+OWN: Functions = {
+    "cost": lambda c: (5 * c.false_negatives + c.false_positives) / c.rows,
+    "f1": lambda c: 2 * c.true_positives / (2 * c.true_positives + c.false_positives + c.false_negatives),
+    "gain": lambda c: (c.true_positives - 3 * c.false_positives) / c.selected,
+    "missed": lambda c: 3 * c.false_negatives / c.positives - 1,
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    """Three groups, one of them without selected rows, with weights and strata."""
+    rng = np.random.default_rng(8)
+    race = rng.choice(["a", "b", "c"], 900, p=[0.5, 0.45, 0.05])
+    score = rng.random(900) * np.where(race == "a", 1.0, 0.8) * np.where(race == "c", 0.5, 1.0)
+    label = (rng.random(900) < score).astype(int)
+    town, weight = rng.choice(["n", "s"], 900), rng.lognormal(0, 0.5, 900)
+    return pd.DataFrame({"race": race, "town": town, "weight": weight, "label": label, "score": score})
+
+
+def audited(rows: pd.DataFrame, metrics: Functions, **more: Any) -> AuditResult:
+    """Return the audit by race."""
+    given = rows if "weight" in more else rows.drop(columns="weight")
+    return fairfix.audit(given, protected="race", metrics=metrics, **more)
+
+
+@pytest.mark.parametrize("more", [{}, {"weight": "weight"}, {"strata": "town", "reference": "a"}], ids=str)
+def test_a_rate_by_another_name_has_the_same_numbers(rows: pd.DataFrame, more: dict[str, Any]) -> None:
+    """Of every group, every comparison and every stratum, with limits."""
+    result = audited(rows, dict(TWINS.values()), **more)
+    groups = result.to_frame().set_index(["stratum", "group"])
+    gaps = result.to_frame("comparisons").set_index(["stratum", "comparison"])
+    numbers = ["value", "low", "high"]
+    for name, (twin, _) in TWINS.items():
+        one, other = (groups[groups.metric == metric][numbers] for metric in (name, twin))
+        pd.testing.assert_frame_equal(one, other)
+        mine = gaps[gaps.index.get_level_values(1).str.startswith(f"{name}.")]
+        mine = mine[~mine.index.get_level_values(1).str.contains("covariance")]
+        assert len(mine) > 5
+        for (stratum, comparison), line in mine.iterrows():
+            same = gaps.loc[(stratum, comparison.replace(name, twin))]
+            assert line.groups == same.groups
+            np.testing.assert_allclose(line[numbers].astype(float), same[numbers].astype(float), rtol=1e-12)
+
+
+def test_values_are_those_of_other_programs(rows: pd.DataFrame) -> None:
+    """F1 of scikit-learn, with and without weights, and a cost by hand."""
+    for more in ({}, {"weight": "weight"}):
+        frame = audited(rows, OWN, **more).to_frame().set_index(["group", "metric"]).value
+        for group, part in rows.groupby("race"):
+            decision, weight = (part.score >= 0.5).astype(int), part.weight if more else None
+            f1 = f1_score(part.label, decision, sample_weight=weight, zero_division=np.nan)
+            loss = np.where(part.label > decision, 5, np.where(part.label < decision, 1, 0))
+            np.testing.assert_allclose(frame[group, "f1"], f1)
+            np.testing.assert_allclose(frame[group, "cost"], np.average(loss, weights=weight))
+
+
+def test_undefined_is_not_zero(rows: pd.DataFrame) -> None:
+    """A group without selected rows has no gain from them, and no check on all groups passes."""
+    result = audited(rows, OWN, check=["gain.difference<=9", "cost.max<=9"])
+    gain = result.to_frame().set_index(["group", "metric"]).loc[("c", "gain")]
+    assert np.isnan(gain.value)
+    assert gain.reason == "no rows that its denominator counts"
+    assert [check["verdict"] for check in result.to_dict()["checks"]] == ["undecided", "pass"]
+
+
+def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: Path) -> None:
+    """By name, in every format, and after the audit nothing of it is left."""
+    result = audited(rows, OWN, check=["cost.difference<=0.05", "f1[race=a]>=0.99"], strata="town")
+    assert [check["verdict"] for check in result.to_dict()["checks"]][1] == "fail"
+    assert not set(OWN) & set(METRICS)
+    schema = Path(fairfix.__file__).parent / "report" / "audit.schema.json"
+    jsonschema.validate(json.loads(result.to_json()), json.loads(schema.read_text()))
+    (tmp_path / "r.json").write_text(result.to_json())
+    again = fairfix.load(str(tmp_path / "r.json"))
+    assert isinstance(again, Result)
+    for kind in ("text", "markdown", "html", "junit", "sarif", "github"):
+        assert again.render(kind) == result.render(kind)
+    page = result.to_html()
+    for words in ("cost difference", "(5 false_negatives + false_positives) / rows"):
+        assert words in page
+    assert run(["report", str(tmp_path / "r.json"), "--out", f"html={tmp_path / 'r.html'}"]) == 0
+    assert (tmp_path / "r.html").read_text() == page
+
+
+def test_an_earlier_result_may_have_it_or_not(rows: pd.DataFrame) -> None:
+    """Where both have it, its change is judged."""
+    old = audited(rows[:600], OWN)
+    both = audited(rows, OWN, baseline=old, check="change<=0.5").to_dict()
+    assert any(check["id"].startswith("cost") and check["of"] == "change" for check in both["checks"])
+    for one, other in ((old, {}), (audited(rows[:600], {}), OWN)):
+        checks = audited(rows, other, baseline=one, check="change<=0.5").to_dict()["checks"]
+        assert checks
+        assert not [check for check in checks if "cost" in check["id"]]
+
+
+@pytest.mark.parametrize("more", [{}, {"weight": "weight"}], ids=str)
+def test_changes_of_the_same_rows_are_paired(rows: pd.DataFrame, more: dict[str, Any]) -> None:
+    """With the limits of the twins; on another scale they are so many times as wide."""
+    rows = rows[rows["race"] != "c"].assign(person=range(int((rows["race"] != "c").sum())))
+    moved = np.random.default_rng(3).normal(0, 0.1, len(rows))
+    before = rows.assign(score=(rows["score"] + moved).clip(0, 1))
+    own = dict(TWINS.values()) | {"thrice": lambda c: 3 * c.selected / c.rows - 1} | OWN
+    limits = [f"{one}.difference.change<=0.5" for one in (*own, *TWINS)]
+    result = audited(rows, own, baseline=before, id="person", check=limits, **more).to_dict()
+    found = {check["id"].split(".")[0]: check for check in result["checks"]}
+
+    ends = {name: np.array([found[name][end] for end in ("value", "low", "high")]) for name in found}
+    for name, (twin, _) in TWINS.items():
+        np.testing.assert_allclose(ends[twin], ends[name], atol=1e-9)
+    np.testing.assert_allclose(ends["thrice"], 3 * ends["selection_rate"], atol=1e-9)
+    assert set(ends) == {*own, *TWINS}
+    changed = [one for one in result["baseline"]["changes"] if one["id"].split(".")[0] in own]
+    assert len(changed) == len(own)
+    assert not any("not_paired" in one for one in changed)
+
+
+REFUSED: Mapping[str, tuple[Any, str]] = {
+    "a product": (lambda c: c.selected * c.positives / c.rows, "multiplies counts"),
+    "a root": (lambda c: np.sqrt(c.selected) / c.rows, "sqrt"),
+    "a power": (lambda c: c.selected**2 / c.rows, "compares the size of a count"),
+    "a larger one": (lambda c: max(c.selected, c.rejected) / c.rows, "compares the size of a count"),
+    "a condition": (lambda c: c.selected / c.rows if c.rows else 0, "compares the size of a count"),
+    "odds": (lambda c: c.false_positives / c.false_negatives, "numerator counts rows"),
+    "two denominators": (lambda c: c.selected / c.rows + c.true_positives / c.positives, "different denominators"),
+    "a sum": (lambda c: c.selected, "returns no quotient"),
+    "a number": (lambda c: 0.5, "returns no quotient"),
+    "a constant": (lambda c: 2 * c.rows / c.rows, "is 2 whatever the counts"),
+    "a negative denominator": (lambda c: c.selected / (c.rows - 2 * c.rejected), "none of them negatively"),
+    "nothing": (lambda c: c.selected / (c.rows - c.rows), "must count some rows"),
+    "infinity": (lambda c: float("inf") * c.selected / c.rows, "must count some rows"),
+    "division by zero": (lambda c: c.selected / 0, "division by zero"),
+    "another word": (lambda c: c.fp / c.rows, "no attribute 'fp'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_interval_to_trust_is_refused(case: str, rows: pd.DataFrame) -> None:
+    """With the reason, what may be counted, and an example."""
+    function, reason = REFUSED[case]
+    with pytest.raises(UsageError, match=reason) as raised:
+        audited(rows, {"mine": function})
+    for word in ("`metrics`: 'mine'", "false_negatives", "lambda c"):
+        assert word in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"accuracy": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"dp": OWN["cost"]}, "is already a metric of fairfix"),
+        ({"my cost": OWN["cost"]}, "is not a name"),
+        ({"cost": 3}, "must be a function"),
+    ],
+)
+def test_names_and_functions_are_looked_at(rows: pd.DataFrame, metrics: Any, reason: str) -> None:
+    """Before any data is read."""
+    with pytest.raises(UsageError, match=reason):
+        fairfix.audit("no_such_file.csv", protected="race", metrics=metrics)
+
+
+WORLDS = (
+    [0.4, 0.1, 0.2, 0.3],
+    [0.05, 0.01, 0.3, 0.64],
+    [0.001, 0.004, 0.02, 0.975],
+    [0.5, 0.49, 0.005, 0.005],
+)
+"""Shares of the four entries."""
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [20, 100, 800])
+def test_intervals_hold_the_truth(size: int, weighted: bool) -> None:
+    """In worlds of known shares, rare entries among them; also with weights that go with the outcome.
+
+    A mean of three values with such weights and a handful of rows that carry it is held by its 95 % interval in 93 % of
+    samples, everything else in 95 %; allowed is three standard errors of the number of samples less.
+    """
+    rng, samples = np.random.default_rng(size + weighted), 1500
+    for shares in WORLDS:
+        heavier = np.array([1.0, 2.0, 1.0, 1.0]) if weighted else np.ones(4)
+        entries = rng.choice(4, size=(samples, size), p=shares)
+        weights = heavier[entries] * (rng.lognormal(0, 0.7, (samples, size)) if weighted else 1.0)
+        table = np.zeros((samples, 2, 2, 2))
+        for e, (label, decision) in enumerate(ENTRIES):
+            mine = weights * (entries == e)
+            table[:, label, decision] = np.stack([mine.sum(axis=1), (mine**2).sum(axis=1)], axis=-1)
+        mass = np.array(shares) * heavier
+        for metric in own_metrics(OWN):
+            truth = mass @ np.array(metric.above) / (mass @ np.array(metric.below))
+            low, high = own_estimates(metric, own_sums(metric, table), weighted).limits(0.05)
+            held = np.mean((low <= truth + 1e-12) & (truth <= high + 1e-12))
+            least = 0.925 if weighted and metric.interval != "rates" else 0.95
+            assert held > least - 3 * np.sqrt(0.05 * 0.95 / samples), (metric.name, shares, held)

@@ -1,0 +1,168 @@
+"""Minimax: the least largest error rate of a true group, against a cutting plane over whole joint distributions."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fairfix.noise.score_bin_bounds import (
+    Assumption,
+    Certified,
+    Identified,
+    Independent,
+    Radii,
+    Sensitive,
+    Soft,
+    rate_bounds,
+)
+from fairfix.noise.thresholds import solve_noisy
+from scipy.optimize import linprog
+
+Floats = npt.NDArray[np.float64]
+
+
+def world(seed: int, J: int = 2, K: int = 3, B: int = 4) -> tuple[Floats, Floats]:
+    """Return joint masses q (J, K, B, 2) of total 1, where higher bins have more of label 1, and those of the data."""
+    rng = np.random.default_rng(seed)
+    q = rng.random((J, K, B, 2)) ** 2
+    q[..., 1] *= np.linspace(0.2, 3.0, B)
+    q[..., 0] *= np.linspace(2.0, 0.3, B)
+    q /= q.sum()
+    return q, q.sum(0)
+
+
+def fits(n: Floats, table: Floats) -> tuple[Floats, Floats]:
+    """Return equations of joint masses q, flat, that fit data and table, shape (J, K) or by label (2, J, K)."""
+    J, shape = table.shape[-2], n.shape
+    rows, right = [], []
+    for at in np.ndindex(shape):
+        one = np.zeros((J, *shape))
+        one[(slice(None), *at)] = 1.0
+        rows.append(one.ravel())
+        right.append(n[at])
+    for j, k in product(range(J), range(shape[0])):
+        for y in range(2) if table.ndim == 3 else (slice(None),):
+            one = np.zeros((J, *shape))
+            one[j, k, :, y] = 1.0
+            rows.append(one.ravel())
+            right.append(table[y, j, k] if table.ndim == 3 else table[j, k])
+    return np.array(rows), np.array(right)
+
+
+def least_largest_error(n: Floats, table: Floats) -> float:
+    """Return the least largest error over nondecreasing F, by cuts at the worst joint masses of every group."""
+    J, (K, B, _) = table.shape[-2], n.shape
+    equal, right = fits(n, table)
+    size = table.sum(0).sum(-1) if table.ndim == 3 else table.sum(-1)
+    rising = np.zeros((0, K * B + 1))
+    for k, b in product(range(K), range(B - 1)):
+        one = np.zeros(K * B + 1)
+        one[k * B + b], one[k * B + b + 1] = 1.0, -1.0
+        rising = np.vstack([rising, one])
+    cuts, limits = [*rising], [0.0] * len(rising)
+    goal = np.append(np.zeros(K * B), 1.0)
+    while True:
+        found = linprog(goal, np.array(cuts), limits, bounds=[(0, 1)] * (K * B + 1))
+        F, value = found.x[:-1].reshape(K, B), found.x[-1]
+        wrong = np.stack([F, 1.0 - F], -1)
+        most = 0.0
+        for j in range(J):
+            cost = np.zeros((J, *n.shape))
+            cost[j] = wrong / size[j]
+            worst = linprog(-cost.ravel(), A_eq=equal, b_eq=right)
+            most = max(most, -worst.fun)
+            q = worst.x.reshape(J, *n.shape)[j] / size[j]
+            cuts.append(np.append((q[..., 0] - q[..., 1]).ravel(), -1.0))
+            limits.append(-q[..., 1].sum())
+        if most <= value + 1e-8:
+            return float(value)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_largest_error_is_the_least_there_is(seed: int) -> None:
+    """By the table, by label or not: what is found is what a cutting plane over all joint distributions finds."""
+    q, n = world(seed)
+    by_label = np.moveaxis(q.sum(2), -1, 0)
+    cases: list[tuple[Floats, Assumption]] = [
+        (by_label, Certified()),
+        (by_label.sum(0), Soft()),
+        (by_label, Sensitive(1.0)),
+    ]
+    for table, assumption in cases:
+        found = solve_noisy(n, table, "minimax", 0.0, assumption)
+        least = least_largest_error(n, table)
+
+        assert found.largest_error == pytest.approx(least, abs=1e-6)
+        assert found.least_largest_error == pytest.approx(least, abs=1e-6)
+        assert found.violation <= 1e-6
+        assert found.converged
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("blind", [True, False])
+def test_what_is_found_holds_under_every_assumption(seed: int, blind: bool) -> None:
+    """Worst rates of the rule are the errors that are told; weaker assumptions and fewer rules make them larger."""
+    q, n = world(seed, J=3, K=3, B=5)
+    by_label = np.moveaxis(q.sum(2), -1, 0)
+    rules = [0, 0, 0] if blind else None
+    cases: list[tuple[Floats, Assumption]] = [
+        (np.full(3, 0.1), Radii()),
+        (by_label.sum(0), Soft()),
+        (by_label, Certified()),
+        (by_label, Sensitive(0.6)),
+        (by_label, Identified(0.0)),
+        (by_label, Identified(1.0, 2000.0)),
+    ]
+    errors = []
+    for table, assumption in cases:
+        found = solve_noisy(n, table, "minimax", 0.0, assumption, rules=rules)
+        low, _ = rate_bounds(n, table, found.F, "accuracy", assumption)
+        free = solve_noisy(n, table, "minimax", 0.0, assumption)
+        errors.append(found.largest_error)
+
+        assert 1.0 - low.min() == pytest.approx(found.largest_error, abs=2e-6)
+        assert (np.diff(found.F, axis=1) >= 0).all()
+        assert found.largest_error >= free.largest_error - 1e-6
+        if blind:
+            assert (found.F[0] == found.F).all()
+    soft, certified, eps = errors[1:4]
+    assert soft >= certified - 1e-6
+    assert certified >= eps - 1e-6
+    assert errors[5] >= errors[4] - 1e-6  # a margin costs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_noise_it_is_the_minimax_of_the_recorded_groups(seed: int) -> None:
+    """Where recorded groups are true, all assumptions come to the program of known groups."""
+    _, n = world(seed, J=1, K=3, B=6)
+    diagonal = np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)])
+    least = least_largest_error(n, diagonal)
+    cases: list[tuple[Any, Assumption]] = [
+        (diagonal, Certified()),
+        (diagonal.sum(0), Soft()),
+        (np.zeros(3), Radii()),
+        (diagonal, Identified(0.0)),
+        (diagonal.sum(0), Identified(0.0)),
+        (np.stack([np.eye(3)[:, :, None, None] * n] * 2), Independent(0.0)),
+    ]
+    for table, assumption in cases:
+        assert solve_noisy(n, table, "minimax", 0.0, assumption).largest_error == pytest.approx(
+            least, abs=1e-6
+        )
+
+
+def test_of_all_rules_of_least_largest_error_the_least_error_is_taken() -> None:
+    """A group that is far from the largest error is decided as well as it can be."""
+    n = np.zeros((2, 2, 2))
+    n[0] = [[0.15, 0.1], [0.1, 0.15]]  # hard to tell
+    n[1] = [[0.25, 0.0], [0.0, 0.25]]  # easy
+    found = solve_noisy(
+        n, np.stack([np.diag(n[:, :, y].sum(1)) for y in (0, 1)]), "minimax", 0.0, Certified()
+    )
+
+    assert found.largest_error == pytest.approx(0.4)
+    assert found.error == pytest.approx(0.2, abs=1e-6)
+    np.testing.assert_allclose(found.F[1], [0.0, 1.0], atol=1e-6)
