@@ -1,4 +1,4 @@
-"""Specs: texts such as ``linear(l2=cv,basis=splines)``, a name with keys; and the rule that each value follows.
+"""Specs: texts such as ``linear(l2=cv,basis=splines)``, a name with keys; and the spec that each value follows.
 
 One grammar for every option that takes a name with settings of its own. The name stands alone or before brackets;
 entries ``KEY=VALUE`` stand between commas. A value with a comma is in double quotes, in which a double quote is
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -22,10 +22,11 @@ WHOLE = re.compile(r"([^()]*)(?:\((.*)\)\s*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Rule:
-    """The values that a parameter or a key may take, and its help."""
+class ParameterSpec:
+    """The values that a parameter or a key may take, its default, and its help."""
 
     help: str
+    default: Any = field(default=None, kw_only=True)
     above: float | None = None
     at_least: float | None = None
     at_most: float | None = None
@@ -86,19 +87,11 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Key:
-    """A key of a spec: its default and the rule of its values."""
-
-    default: Any
-    rule: Rule
-
-
-@dataclass(frozen=True)
 class Form:
     """A name that a spec may have: its help and its keys."""
 
     help: str
-    keys: Mapping[str, Key]
+    keys: Mapping[str, ParameterSpec]
 
 
 @dataclass(frozen=True)
@@ -120,9 +113,9 @@ class Spec:
         return f"{self.name}({','.join(entries)})" if entries else self.name
 
 
-def key(default: Any, help: str, **limits: Any) -> Key:  # noqa: A002  as click has it
-    """Return a key of a form; ``limits`` are fields of :class:`Rule`."""
-    return Key(default, Rule(help, **limits))
+def key(default: Any, help: str, **limits: Any) -> ParameterSpec:  # noqa: A002  as click has it
+    """Return a key of a form; ``limits`` are fields of :class:`ParameterSpec`."""
+    return ParameterSpec(help, default=default, **limits)
 
 
 def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
@@ -152,10 +145,9 @@ def parse_spec(parameter: str, text: str, forms: Mapping[str, Form]) -> Spec:
             raise error.proposing(*((text, text.replace(own, one, 1)) for one in nearest(own, tuple(keys))))
         if own in given:
             raise UsageError(f"{shown}: {own!r} is given twice; give it once")
-        rule = keys[own].rule
-        given[own] = rule.parse(f"{parameter} {name}", own, value)
+        given[own] = keys[own].parse(f"{parameter} {name}", own, value)
         try:
-            rule.check(f"{parameter} {name}", own, given[own])
+            keys[own].check(f"{parameter} {name}", own, given[own])
         except UsageError as error:
             raise error.proposing(
                 *((text, text.replace(old, new, 1)) for old, new in error.instead)

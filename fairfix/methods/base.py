@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any, ClassVar, final
 
@@ -21,7 +21,7 @@ from fairfix.data.choices import Asked
 from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
-from fairfix.data.spec import Rule
+from fairfix.data.spec import ParameterSpec
 from fairfix.data.table import Groups, Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.similar import Comparable
@@ -42,13 +42,15 @@ def param(
     help: str,  # noqa: A002  the word that click and argparse use for the same thing
     **limits: Any,
 ) -> Any:
-    """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`Rule`.
+    """Return a dataclass field that is a hyper-parameter; ``limits`` are fields of :class:`ParameterSpec`.
 
     ``choices`` are the texts it may be; ``words`` are texts it may be instead of a number. ``selectable``: several
     values may be given, of which the validation part chooses one. ``text``: any text, which the method reads itself;
     ``listed``: of entries with commas between, which programs may give as a list, or as a mapping of KEY=ENTRY.
     """
-    return field(default=default, metadata={"rule": Rule(help, **limits)}, kw_only=True)
+    return field(
+        default=default, metadata={"spec": ParameterSpec(help, default=default, **limits)}, kw_only=True
+    )
 
 
 def group_param(default: str, *others: str) -> Any:
@@ -153,8 +155,8 @@ class Repairer(Constrained):
     )
 
     def __post_init__(self) -> None:
-        for name, rule in self.rules():
-            rule.check(self.name, name, getattr(self, name))
+        for name, spec in self.specs().items():
+            spec.check(self.name, name, getattr(self, name))
         if self.criteria:
             self.take_limit()
         if self.solvers:
@@ -163,19 +165,14 @@ class Repairer(Constrained):
     # ------------------------------------------------------------------ parameters
 
     @classmethod
-    def parameter_fields(cls) -> Iterator[Field[Any]]:
-        """Yield the dataclass fields that are hyper-parameters."""
-        return (part for part in fields(cls) if "rule" in part.metadata)
-
-    @classmethod
-    def rules(cls) -> Iterator[tuple[str, Rule]]:
-        """Yield (name, rule) of every hyper-parameter."""
-        return ((part.name, part.metadata["rule"]) for part in cls.parameter_fields())
+    def specs(cls) -> dict[str, ParameterSpec]:
+        """Return the spec of every hyper-parameter, by its name."""
+        return {part.name: part.metadata["spec"] for part in fields(cls) if "spec" in part.metadata}
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Name -> value of every hyper-parameter, as JSON has it: infinity is the text ``inf``."""
-        given = {name: getattr(self, name) for name, _ in self.rules()}
+        given = {name: getattr(self, name) for name in self.specs()}
         return {name: "inf" if value == math.inf else title_of(value) for name, value in given.items()}
 
     def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
@@ -186,9 +183,9 @@ class Repairer(Constrained):
 
     def check_reads(self, solver: type[Solver]) -> None:
         """Raise a UsageError where a parameter has a value, other than its default, that a solver does not read."""
-        for part in self.parameter_fields():
-            name, value = part.name, getattr(self, part.name)
-            if name == "slack" or value == part.default or f"`{name}={value}`" == solver.option:
+        for name, spec in self.specs().items():
+            value = getattr(self, name)
+            if name == "slack" or value == spec.default or f"`{name}={value}`" == solver.option:
                 continue
             if name == "constraint" and not any(name in one.reads for one in self.solvers.values()):
                 continue

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fairfix.data.counts import Floats, Ints
-from fairfix.data.spec import Form, Rule, Spec, key, parse_spec, split_specs
+from fairfix.data.spec import Form, ParameterSpec, Spec, key, parse_spec, split_specs
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Accepts, Repairer
 from fairfix.methods.problem import RepairProblem, once_per_problem
@@ -67,7 +67,7 @@ LEARNERS: Mapping[str, Form] = {
 
 
 @dataclass(frozen=True)
-class LearnerRule(Rule):
+class LearnerSpec(ParameterSpec):
     """The learners of a method: names with keys, and in programs estimators or import paths as well."""
 
     forms: Mapping[str, Form] = field(default_factory=lambda: LEARNERS)
@@ -101,13 +101,14 @@ def learner_param(forms: Mapping[str, Form] = LEARNERS, default: str = "linear")
         for name, form in forms.items()
     )
     python = ". In Python also an estimator or its import path" if len(forms) > 1 else ""
-    rule = LearnerRule(
+    spec = LearnerSpec(
         f"model to learn, with its settings and their defaults: {listed}{python}",
         choices=tuple(forms),
         selectable=True,
         forms=forms,
+        default=default,
     )
-    return field(default=default, metadata={"rule": rule}, kw_only=True)
+    return field(default=default, metadata={"spec": spec}, kw_only=True)
 
 
 def named(*names: str) -> Accepts:
@@ -128,7 +129,7 @@ class Learning(Repairer):
     @cached_property
     def spec(self) -> Spec | None:
         """The learner by its name and keys; None of an estimator."""
-        return spec_of(self.learner, dict(self.rules())["learner"].forms)  # type: ignore[attr-defined]  # of its own kind
+        return spec_of(self.learner, self.specs()["learner"].forms)  # type: ignore[attr-defined]  # of its own kind
 
     @property
     def model(self) -> Learner:

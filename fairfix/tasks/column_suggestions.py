@@ -371,7 +371,7 @@ def _usual(method: str | None) -> dict[str, str]:
     """Return the parameters of a method with their defaults as texts, which the command line gives too."""
     from fairfix.methods import available  # an audit does without
 
-    return {one.name: str(one.default) for one in available()[method].parameter_fields()} if method else {}
+    return {name: str(spec.default) for name, spec in available()[method].specs().items()} if method else {}
 
 
 def _options(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -52,11 +52,11 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     if shared_ids:
         settings["duplicates"] = "share"
     settings["method"] = repairer.name
-    for part in repairer.parameter_fields():
-        value = getattr(repairer, part.name)
-        asked = part.name == "slack" and repairer.slack_of_all is not None
-        if (asked or value != part.default) and part.name not in settings:
-            settings[part.name] = value
+    for name, spec in repairer.specs().items():
+        value = getattr(repairer, name)
+        asked = name == "slack" and repairer.slack_of_all is not None
+        if (asked or value != spec.default) and name not in settings:
+            settings[name] = value
     if not isinstance(request.data, str):
         calls = {name: "inf" if value == math.inf else value for name, value in settings.items()}
         return (

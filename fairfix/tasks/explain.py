@@ -166,7 +166,8 @@ def _of_options(name: str) -> Iterator[tuple[str, str]]:
     from fairfix.methods import available
 
     for method in available().values():
-        helps |= {f"{method.name}: {rule.help}": None for one, rule in method.rules() if one == name}
+        if (spec := method.specs().get(name)) is not None:
+            helps[f"{method.name}: {spec.help}"] = None
     for text in helps:
         yield "option", f"`{name}`: {text}"
 
@@ -180,12 +181,13 @@ def _method(name: str, text: str) -> Explanation:
     if to := ours(METHODS).get(name.replace("_", "")) or others.get(name):
         return _other(text, to, "")
     if name not in methods:
-        options = {one for method in methods.values() for one, _ in method.rules()}
+        options = {one for method in methods.values() for one in method.specs()}
         hint = did_you_mean(name, sorted({*names(), *MEANINGS, *methods, *options}), 3)
         raise UsageError(
             f"no metric, option or term named {text!r}" + (hint or "; 'fairfix explain' lists them all")
         )
     method = methods[name]
+    own = method.specs()
     needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
     needs += ["labels"] * method().uses_labels + ["a description of noise (`noise`)"] * method.knows_noise
     lines = [
@@ -196,28 +198,23 @@ def _method(name: str, text: str) -> Explanation:
         ("strata", "each stratum is repaired separately" if method.knows_strata else "not supported"),
     ]
     if method.solvers:
-        lines.append(("solvers", ", ".join(dict(method.rules())["solver"].choices)))
-    own = {part.name: part for part in method.parameter_fields()}
+        lines.append(("solvers", ", ".join(own["solver"].choices)))
     lines.append(("options", ", ".join(f"`{one}`" for one in own if one not in SETTINGS)))
     if "learner" in own:
         lines += [
-            ("learner", f"`learner={title}({one}={of.default})`: {of.rule.help}")
-            for title, form in own["learner"].metadata["rule"].forms.items()
+            ("learner", f"`learner={title}({one}={of.default})`: {of.help}")
+            for title, form in own["learner"].forms.items()  # type: ignore[attr-defined]  # of its own kind
             for one, of in form.keys.items()
         ]
     if "similar" in own:
         from fairfix.individual.similar import FILE, FORMS
 
         lines += [
-            ("similar", f"`similar={title}({one}={of.default or 'NUMBER'})`: {of.rule.help}")
+            ("similar", f"`similar={title}({one}={of.default or 'NUMBER'})`: {of.help}")
             for title, form in {**FORMS, "pairs.csv": FILE}.items()
             for one, of in form.keys.items()
         ]
-    lines += [
-        ("set", f"`{one}={part.default}`: {part.metadata['rule'].help}")
-        for one, part in own.items()
-        if one in SETTINGS
-    ]
+    lines += [("set", f"`{one}={part.default}`: {part.help}") for one, part in own.items() if one in SETTINGS]
     lines.append(("try", f"fairfix repair DATA --method {method.name} --protected COLUMN"))
     return Explanation(method.name, tuple(lines))
 

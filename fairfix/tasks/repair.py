@@ -322,7 +322,7 @@ def chosen_method(
             *((str(name), one) for one in ([peer] if peer else nearest(str(name), list(methods))))
         )
     method = methods[name]
-    rules = dict(method.rules())
+    rules = method.specs()
     given = {one: value for one, value in parameters.items() if value is not None}
     for one in given.keys() - rules.keys():
         raise UsageError(f"`{one}` is not an option of {method.name}{did_you_mean(one, rules)}")
@@ -358,7 +358,7 @@ def chosen_method(
 def _parameters(request: RepairRequest, similar: Similar) -> Mapping[str, Any]:
     """Return the parameters of the method, with those that a request has for all methods."""
     method, spec = available().get(request.method or ""), request.noise_spec
-    names = {name for name, _ in method.rules()} if method is not None else set()
+    names = method.specs().keys() if method is not None else set()
     more: dict[str, Any] = {}
     if spec.membership and "noise" in names:
         if spec.assume.word not in ("", "independent"):
@@ -580,7 +580,7 @@ def hyper_parameters() -> dict[str, str]:
     """Return the help of every parameter of a method that is not one of every repair."""
     users: dict[str, dict[str, list[str]]] = {}
     for name, method in available().items():
-        for one, rule in method.rules():
+        for one, rule in method.specs().items():
             if one not in RepairRequest.__dataclass_fields__:
                 users.setdefault(one, {}).setdefault(rule.help, []).append(name)
     return {

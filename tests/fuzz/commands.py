@@ -26,9 +26,9 @@ from fairfix.cli import COMMANDS
 from fairfix.data.choices import Keep, Probabilities
 from fairfix.data.names import quoted_name
 from fairfix.data.noise_spec import NEEDS
-from fairfix.data.spec import Rule
+from fairfix.data.spec import ParameterSpec
 from fairfix.methods import available as found_methods
-from fairfix.methods.learned import LearnerRule
+from fairfix.methods.learned import LearnerSpec
 from fairfix.report import FORMATS
 from fairfix.report.words import SETTINGS
 from fairfix.tasks.request import EXCLUDES, MULTICLASS, REQUIRES
@@ -164,27 +164,27 @@ class Drawer:
         rules = [rule for method, rule in every.get(name, []) if method == self.method]
         return f"{name}={self.hyper(rules) if rules else '1'}"
 
-    def hyper(self, rules: list[Rule]) -> str:
+    def hyper(self, rules: list[ParameterSpec]) -> str:
         """Return a value of a hyper-parameter, or several."""
         rule = self.draw.choice(rules)
         if self.wild():
             return self.draw.choice(("", "nan", "-1", "inf", "x", "0", "a=b", "1e308", *NAMES[:3]))
-        if isinstance(rule, LearnerRule):
+        if isinstance(rule, LearnerSpec):
             return self._learner(rule)
         usual = (*rule.choices, *rule.words, *(() if rule.choices else self._numbers(rule)))
         many = 2 if rule.selectable and self.draw.random() < 0.2 else 1
         return ",".join(self.draw.choice(usual) for _ in range(many))
 
-    def _learner(self, rule: LearnerRule) -> str:
+    def _learner(self, rule: LearnerSpec) -> str:
         """Return a learner, perhaps with a value for one of its keys."""
         name = self.draw.choice(list(rule.forms))
         keys = rule.forms[name].keys
         if not keys or self.draw.random() < 0.5:
             return name
         key = self.draw.choice(list(keys))
-        return f"{name}({key}={self.hyper([keys[key].rule])})"
+        return f"{name}({key}={self.hyper([keys[key]])})"
 
-    def _numbers(self, rule: Rule) -> tuple[str, ...]:
+    def _numbers(self, rule: ParameterSpec) -> tuple[str, ...]:
         low = rule.at_least or 0.0
         return tuple(
             f"{one:g}"
@@ -551,13 +551,13 @@ def entry_of(param: click.Parameter) -> Callable[[Drawer], str] | None:
 
 
 @cache
-def rules_of() -> dict[str, list[tuple[str, Rule]]]:
+def rules_of() -> dict[str, list[tuple[str, ParameterSpec]]]:
     """Return (method, rule) of every hyper-parameter that has no text of its own form, by its name."""
-    out: dict[str, list[tuple[str, Rule]]] = {}
+    out: dict[str, list[tuple[str, ParameterSpec]]] = {}
     for method, kind in available().items():
-        for part in kind.parameter_fields():
-            if not part.metadata["rule"].text or part.name in SETTINGS:
-                out.setdefault(part.name, []).append((method, part.metadata["rule"]))
+        for name, spec in kind.specs().items():
+            if not spec.text or name in SETTINGS:
+                out.setdefault(name, []).append((method, spec))
     return out
 
 
@@ -626,10 +626,8 @@ def line(command: str, d: Drawer, given: dict[str, str] | None = None, *, more: 
     if "method" in chosen:
         d.method = chosen["method"] or BY_NAME["method"](d)
         chosen["method"] = d.method
-    every = {part.name for method in available().values() for part in method.parameter_fields()}
-    own = (
-        {part.name for part in available()[d.method].parameter_fields()} if d.method in available() else set()
-    )
+    every = {name for method in available().values() for name in method.specs()}
+    own = set(available()[d.method].specs()) if d.method in available() else set()
     if command == "repair" and (d.method == "robust") and draw.random() < 0.9:
         chosen["noise"] = ""
         chosen |= {"assume": ""} if draw.random() < 0.5 else {}

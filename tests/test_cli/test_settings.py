@@ -15,7 +15,7 @@ from fairfix.report.words import SETTINGS, as_options, option_words
 from tests.data import people
 
 METHODS = [
-    (method, name) for method, kind in available().items() for name, _ in kind.rules() if name in SETTINGS
+    (method, name) for method, kind in available().items() for name in kind.specs() if name in SETTINGS
 ]
 
 
@@ -44,8 +44,8 @@ def test_a_setting_is_read_and_checked_by_its_method(
     method: str, name: str, line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its default changes nothing; a value that it cannot have is refused, and so is another method's setting."""
-    default = next(part.default for part in available()[method].parameter_fields() if part.name == name)
-    rule = dict(available()[method].rules())[name]
+    rule = available()[method].specs()[name]
+    default = rule.default
     more = ["--noise", str(Path(line[1]).with_name("no.csv"))] if method == "robust" else []
 
     run([*line, "--method", method, *more, "--set", f"{name}={default}", "--dry-run"])
@@ -53,7 +53,7 @@ def test_a_setting_is_read_and_checked_by_its_method(
     if not rule.text:
         assert run([*line, "--method", method, *more, "--set", f"{name}=none of these"]) == 2
         assert name in capsys.readouterr().err
-    other = next(one for one, kind in available().items() if name not in dict(kind.rules()))
+    other = next(one for one, kind in available().items() if name not in kind.specs())
     assert run([*line, "--method", other, "--set", f"{name}={default}"]) == 2
 
 

@@ -154,13 +154,13 @@ def test_a_flag_is_true_or_false(name: str, here: Path) -> None:
             assert configured(name, flag, text) == 2, (flag, text)
 
 
-METHODS = [(method, name) for method, kind in available().items() for name, _ in kind.rules()]
+METHODS = [(method, name) for method, kind in available().items() for name in kind.specs()]
 
 
 @pytest.mark.parametrize(("method", "key"), METHODS)
 def test_parameters_of_methods_are_asked_too(method: str, key: str, here: Path) -> None:
     """Also in the table of the method; infinity is among the numbers of some, so that only no bug may come of it."""
-    rule = dict(available()[method].rules())[key]
+    rule = available()[method].specs()[key]
     line = ["repair", "d.parquet", "--protected", "race", "--method", method, "-q", "-o", "new.fairfix"]
     for text in ("nan", "true", "2020-01-01", '"\\u00e9"', "[true]", "[nan]", "[[1]]", "{a = 1}"):
         for table in (() if key in SETTINGS else ("repair",)) + (f"repair.{method}",):

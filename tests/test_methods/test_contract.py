@@ -30,7 +30,7 @@ from fairfix.errors import DataError, UsageError
 from fairfix.methods import available
 from fairfix.methods.base import Repairer, expected_accuracy, param
 from fairfix.methods.fair_regression import FairRegression
-from fairfix.methods.learned import LearnerRule, learner_param
+from fairfix.methods.learned import LearnerSpec, learner_param
 from fairfix.methods.logloss import LINEAR, LogLoss
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp import Ramp
@@ -149,13 +149,14 @@ class Quantile(FairRegression):
     loss: str = param("quantile", "", choices=("square", "quantile"))
 
 
+TREE = DecisionTreeClassifier(max_depth=3)
+
+
 @dataclass(frozen=True)
 class OwnLearner(FairRegression):
     """Fair regression whose models are fitted by an estimator of the user's own."""
 
-    learner: Any = field(
-        default=DecisionTreeClassifier(max_depth=3), metadata={"rule": LearnerRule("", choices=("linear",))}
-    )
+    learner: Any = field(default=TREE, metadata={"spec": LearnerSpec("", default=TREE, choices=("linear",))})
 
 
 VARIANTS = [
@@ -424,7 +425,7 @@ def test_infinite_slack_is_the_unconstrained_fit(method: type[Repairer]) -> None
 def test_nothing_but_a_slack_may_be_infinite(method: type[Repairer]) -> None:
     """A number without end is no number of a solver: it is refused by its name before anything is fitted."""
     law("infinite numbers")(method)
-    for name, rule in method.rules():
+    for name, rule in method.specs().items():
         if not (name == "slack" or rule.choices or rule.text):
             with pytest.raises(UsageError, match=name):
                 method(**{name: math.inf})
@@ -573,7 +574,7 @@ def test_unseen_groups_are_not_decided(method: type[Repairer]) -> None:
 
 def test_parameters_out_of_range_are_named(method: type[Repairer]) -> None:
     """Every numeric parameter refuses NaN, naming method and parameter."""
-    for name, rule in method.rules():
+    for name, rule in method.specs().items():
         if not rule.choices:
             with pytest.raises(UsageError, match=f"{method.name}: {name}"):
                 method(**{name: float("nan")})

@@ -212,7 +212,7 @@ def test_a_method_is_explained(name: str) -> None:
     assert ("noise" in words["needs"]) == method.knows_noise
     options = [part.strip("`") for part in words["options"].split(", ")]
     settings = [text.strip("`").partition("=")[0] for word, text in explain(name).lines if word == "set"]
-    assert sorted(options + settings) == sorted(one for one, _ in method.rules())
+    assert sorted(options + settings) == sorted(method.specs())
     assert set(settings) <= SETTINGS
 
 

@@ -61,9 +61,9 @@ def _check_ungrouped(method: Ramp) -> None:
     accepted: list[tuple[str, object]] = [("calibrate", "none")]
     accepted += [("constraint", one) for one in CRITERIA]
     accepted += [("calibrate", "isotonic")] if method.membership and method.about_labels else []
-    for part in method.parameter_fields():
-        name, value = part.name, getattr(method, part.name)
-        usual = value == part.default or name in ("slack", "shape", own.partition("=")[0])
+    for name, spec in method.specs().items():
+        value = getattr(method, name)
+        usual = value == spec.default or name in ("slack", "shape", own.partition("=")[0])
         if usual or (name == "gamma" and value > 0) or (name, value) in accepted:
             continue
         remedy = "use a `gamma` above 0" if name == "gamma" else f"leave out `{name}`"
