@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from fairfix.cli import run
 from fairfix.data.container import read
+from fairfix.data.counts import Floats
 from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
@@ -307,6 +308,78 @@ def test_a_game_tells_its_gap_and_warns_where_it_is_cut_short() -> None:
     assert short.trace.fitted is None
     away = [one.value for one in short.trace.quantities if one.name == "distance"]
     assert max(away) <= 0.05 + 1e-9
+
+
+def noisy(many: int = 120, columns: int = 40) -> Table:
+    """Return few rows of many columns, so that a linear model is much better on the rows that it is fitted to."""
+    rng = np.random.default_rng(7)
+    names = [f"x{j}" for j in range(columns)]
+    X = rng.normal(size=(many, columns))
+    y = X[:, 0] + rng.normal(size=many)
+    data = {"sex": np.array(["f", "m"])[np.arange(many) % 2], "y": y, **dict(zip(names, X.T, strict=True))}
+    return read_table(pa.table(data), Reading(Columns(("sex",), label="y"), task="regression"), names)
+
+
+def losses_of(predictor: RepairedPredictor, table: Table) -> Floats:
+    """Return the mean square loss of each group, shape (2,), and the values out of the predictor."""
+    each = (predictor.predict(table) - table.rows.label) ** 2
+    codes = table.groups().codes
+    return np.bincount(codes, each) / np.bincount(codes)
+
+
+def of_groups(predictor: RepairedPredictor, name: str) -> list[float]:
+    """Return the numbers of a name in the trace, one for each group."""
+    return [one.value for one in predictor.trace.quantities if one.name == name]
+
+
+def test_algorithm_2_holds_the_bounds_that_the_direct_solver_holds() -> None:
+    """On the training rows, as the paper does, near its loss; what rows out of fold lose is shown and is more."""
+    table = noisy()
+    names = table.features.column_names
+    problem = RepairProblem(table, None, None, tuple(names), False)
+
+    def fitted(**parameters: Any) -> RepairedPredictor:
+        return FairRegression(**parameters).fit(problem, rng=np.random.default_rng(0))
+
+    free = losses_of(fitted(constraint="bounded_group_loss<=9"), table)
+    bound = f"bounded_group_loss<={free.max() - 0.1 * np.ptp(free)}"
+    direct = fitted(constraint=bound)
+    played = fitted(constraint=bound, search="exponentiated-gradient")
+    asked = float(bound.split("<=")[1])
+
+    assert free.max() > asked
+    for rule in (direct, played):
+        assert losses_of(rule, table).max() <= asked * (1 + 1e-6)
+    assert played.trace.objective <= losses_of(direct, table).mean() * 1.01
+    np.testing.assert_allclose(of_groups(played, "loss"), losses_of(played, table), rtol=1e-6)
+    assert min(of_groups(played, "loss out of fold")) > 1.2 * asked
+    trees = fitted(constraint="bounded_group_loss<=9", learner="trees")
+    np.testing.assert_allclose(of_groups(trees, "loss in sample"), losses_of(trees, table), rtol=1e-6)
+    assert min(of_groups(trees, "loss")) > max(of_groups(trees, "loss in sample"))
+
+
+@pytest.mark.parametrize("search", ["auto", "exponentiated-gradient"])
+@pytest.mark.parametrize("learner", ["linear", "trees"])
+def test_a_reduction_counts_rows_as_it_says(search: str, learner: str) -> None:
+    """The least-squares oracle's mixture holds the slack on the rows it names; the others' distance is beside it."""
+    table = noisy()
+    problem = RepairProblem(table, None, None, tuple(table.features.column_names), False)
+    settings: dict[str, Any] = {"nu": 1.0} if search != "auto" else {}
+    rule = FairRegression(
+        solver="reduction", oracle="least-squares", slack=0.05, learner=learner, search=search, **settings
+    ).fit(problem, rng=np.random.default_rng(0))
+    assert isinstance(rule, ModelMixture)
+    seen = learner == "linear" or search != "auto"
+    scores = np.array([model(table) for model in rule.models])
+    weights = np.repeat(rule.weights, len(table)) / len(table)
+    codes = np.tile(table.groups().codes, len(scores))
+    in_sample = ks_to_overall(scores.ravel(), codes, weights, 2)
+
+    assert (rule.trace.fitted is None) == seen
+    assert max(of_groups(rule, "distance")) <= 0.05 + 1e-6
+    name = "distance" if seen else "distance in sample"
+    np.testing.assert_allclose(of_groups(rule, name), in_sample, atol=1e-9)
+    assert len(of_groups(rule, "distance out of fold")) == (2 if seen else 0)
 
 
 def test_rows_count_by_their_weights() -> None:

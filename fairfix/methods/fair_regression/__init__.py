@@ -58,7 +58,7 @@ from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import Promised
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.search import Searched
-from fairfix.methods.learned import Learning, label_of, learner_param
+from fairfix.methods.learned import label_of, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
@@ -90,7 +90,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Learning, Searched, Promised):
+class FairRegression(Searched, Promised):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"

@@ -6,7 +6,7 @@ The mathematics is in :mod:`fairfix.solvers.group_loss`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,9 +16,9 @@ from fairfix.data.counts import Floats, Ints
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
-from fairfix.methods.fair_regression.search import game_quantities
+from fairfix.methods.fair_regression.search import SEEN, UNSEEN, game_quantities
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
-from fairfix.methods.problem import RepairProblem
+from fairfix.methods.problem import RepairProblem, group_masses
 from fairfix.models.estimators import Learner, makes
 from fairfix.models.learners import out_of_fold
 from fairfix.models.members import LinearMember, Link, Member
@@ -117,23 +117,36 @@ class GroupLoss(Solver):
         groups, design = problem.cells, design_of(problem, learner)
         weight, bounds = problem.table.rows.weight, bounds_of(problem, loss)
         y, level, unit = standardised(label_of(problem), weight, loss)
+        low, high = ((end - level) / unit for end in bounds or (-math.inf, math.inf))
+        crossed = self.method.cross_fitted
 
-        def fit(row_weight: Floats) -> tuple[Member, Floats]:
+        def fit(row_weight: Floats) -> tuple[tuple[Member, Floats], Floats]:
+            member = fitted(row_weight)(np.arange(y.size))
+            one = member, row_weight
+            return one, predicted(one)
+
+        def fitted(row_weight: Floats) -> Callable[[Ints], Member]:
+            return fitting(design.matrix, y, row_weight, learner=learner, loss=own_loss, l2=l2, seed=seed)
+
+        def seen(one: tuple[Member, Floats]) -> Floats:
+            return np.clip(one[0].predict(design.matrix), low, high)
+
+        def unseen(one: tuple[Member, Floats]) -> Floats:
+            """Return what models like this one predict for rows that they are not fitted to."""
+            member, row_weight = one
+
             def usable(rows: Ints) -> bool:
                 return bool((row_weight[rows] > 0).any())
 
-            member_of = fitting(
-                design.matrix, y, row_weight, learner=learner, loss=own_loss, l2=l2, seed=seed
+            return np.clip(
+                out_of_fold(fitted(row_weight), design.matrix, design.folds, member, usable), low, high
             )
-            member = member_of(np.arange(y.size))
-            predicted = out_of_fold(member_of, design.matrix, design.folds, member, usable)
-            if bounds is not None:
-                predicted = np.clip(predicted, (bounds[0] - level) / unit, (bounds[1] - level) / unit)
-            return member, predicted
 
         def losses(u: Floats) -> tuple[Floats, Floats]:
             return own.value(y, u), own.slope(y, u)
 
+        ways = ((SEEN, "in sample", seen), (UNSEEN, "out of fold", unseen))
+        (rows, _, predicted), (other_rows, way, otherwise) = ways[::-1] if crossed else ways
         own_loss = in_units(loss, unit)
         own, scale = row_loss(own_loss), unit ** row_loss(loss).power
         # to 12 digits as labels are rounded: equal in any unit
@@ -143,10 +156,13 @@ class GroupLoss(Solver):
         many = solve_members(fit, losses, groups.codes, weight, zeta, game=game)
         if isinstance(many, Infeasible):
             many = replace(many, losses=many.losses * scale)
-            raise _refused(many, limits, groups, f"average of {makes(learner)} ({row_loss(loss).title})")
-        members = (member.rescaled(level, unit) for member in many.models)
+            what = f"average of {makes(learner)} ({row_loss(loss).title})"
+            raise _refused(many, limits, groups, what, rows=rows)
+        each = problem.weight * losses(many.weights @ [otherwise(one) for one in many.models])[0]
+        other = np.bincount(groups.codes, each) / group_masses(problem) * scale
+        members = (member.rescaled(level, unit) for member, _ in many.models)
         scorers = tuple(Scorer(design.features, member, bounds) for member in members)
-        learned = learned_of(problem, learner, loss, l2, seed)
+        learned = learned_of(problem, learner, loss, l2, seed) if crossed else None
         value, bound = many.objective * scale, many.bound * scale
         if many.saddle is None:
             left = Quantity(
@@ -164,18 +180,25 @@ class GroupLoss(Solver):
             value,
             bound,
             f"averages within the bounds of the {many.rounds} models that were fitted",
-            "the training rows, each predicted by models not fitted to it",
+            rows,
         )
         trace = FitTrace(
             many.converged,
             many.rounds,
             value,
             value - bound,
-            base=Unrepaired(learned.scorer),
-            base_fitted=learned.scores,
-            fitted=level + unit * many.scores,
+            base=Unrepaired(learned.scorer if learned else model_of(problem, learner, loss, l2, seed)),
+            base_fitted=learned.scores if learned else None,
+            fitted=level + unit * many.scores if learned else None,
             certificates=(proven,),
-            quantities=(*of_search, *_quantities(many.losses * scale, limits, many.multipliers, groups)),
+            quantities=(
+                *of_search,
+                *_quantities(many.losses * scale, limits, many.multipliers, groups, rows),
+                *(
+                    Quantity(f"loss {way}", loss, f"mean loss on {other_rows}", name)
+                    for name, loss in zip(groups.names, other, strict=True)
+                ),
+            ),
         )
         return ModelMixture(scorers, many.weights, averaged=True, trace=trace)
 
@@ -212,7 +235,7 @@ def bounded_losses(
 
 
 def _refused(
-    best: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False
+    best: Infeasible, limits: Floats, groups: Groups, what: str, *, moved: bool = False, rows: str = SEEN
 ) -> DataError:
     """Return the refusal of bounds that were not held: what is proven of which models, and what was best."""
     least = ""
@@ -237,7 +260,7 @@ def _refused(
     )
     before = f"; without moving values into [0, 1] there is none: {least}" if least else ""
     return DataError(
-        f"no {what} was found that meets `constraint` on the training rows, which does not prove that there is none: "
+        f"no {what} was found that meets `constraint` on {rows}, which does not prove that there is none: "
         f"{reached}{before}; raise it"
     )
 
@@ -250,10 +273,12 @@ def _above(number: float) -> str:
     return f"{math.ceil(number * (1 + SURE) / grain) * grain:.6g}"
 
 
-def _quantities(losses: Floats, limits: Floats, multipliers: Floats, groups: Groups) -> Iterator[Quantity]:
+def _quantities(
+    losses: Floats, limits: Floats, multipliers: Floats, groups: Groups, rows: str = SEEN
+) -> Iterator[Quantity]:
     """Yield loss, bound and multiplier of each group."""
     for name, loss, limit, price in zip(groups.names, losses, limits, multipliers, strict=True):
-        yield Quantity("loss", loss, "mean loss on the training rows", name)
+        yield Quantity("loss", loss, f"mean loss on {rows}", name)
         if math.isfinite(limit):
             yield Quantity("bound", limit, "largest allowed mean loss", name)
             yield Quantity("multiplier", price, "saving in the objective per unit of the bound", name)

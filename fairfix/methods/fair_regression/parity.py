@@ -17,8 +17,17 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Groups, Table
 from fairfix.errors import UsageError
 from fairfix.methods.base import Solver, anything, only
-from fairfix.methods.fair_regression.search import game_quantities
-from fairfix.methods.learned import Scored, design_of, fitting, groups_of, label_of, learned_of, mean_of
+from fairfix.methods.fair_regression.search import SEEN, UNSEEN, game_quantities
+from fairfix.methods.learned import (
+    Scored,
+    design_of,
+    fitting,
+    groups_of,
+    label_of,
+    learned_of,
+    mean_of,
+    model_of,
+)
 from fairfix.methods.problem import RepairProblem, once_per_problem
 from fairfix.models.estimators import Learner
 from fairfix.models.learners import out_of_fold
@@ -40,7 +49,16 @@ from fairfix.solvers.quantile_matching import (
     side_by_side,
     with_outputs,
 )
-from fairfix.solvers.reduction import CostSensitive, Direct, Heuristic, LinearModel, Mixture, Oracle, reduce
+from fairfix.solvers.reduction import (
+    CostSensitive,
+    Direct,
+    Heuristic,
+    LinearModel,
+    Mixture,
+    Oracle,
+    mixture_distances,
+    reduce,
+)
 
 if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
@@ -370,20 +388,34 @@ class Reduction(Solver):
         link: Link = links.get(loss, "identity")
         scaled = np.round((y - low) / span / GRAIN) * GRAIN
 
-        def fitted(target: Floats) -> tuple[Member, Floats]:
+        def fit_to(target: Floats) -> Callable[[Ints], Member]:
             of = "logistic" if logistic else "square"
-            fit = fitting(design.matrix, target, weight, learner=learner, loss=of, l2=l2, seed=seed)
-            member = fit(np.arange(y.size))
-            return member, out_of_fold(fit, design.matrix, design.folds, member)
+            return fitting(design.matrix, target, weight, learner=learner, loss=of, l2=l2, seed=seed)
+
+        def fitted(target: Floats) -> tuple[Any, Floats]:
+            model = fit_to(target)(np.arange(y.size)), target
+            return model, scores_of(model, crossed)
+
+        def scores_of(model: Any, unseen: bool) -> Floats:
+            """Return scores of a model; ``unseen``: of models like it that were not fitted to the row."""
+            if isinstance(model, float):
+                return np.full(y.size, model)
+            member, target = model
+            if not unseen:
+                return np.asarray(member.predict(design.matrix))
+            return out_of_fold(fit_to(target), design.matrix, design.folds, member)
 
         def member_of(model: Any) -> Member:
             if isinstance(model, float):
                 model = ConstantMember(np.array([model]))
+            elif isinstance(model, tuple):
+                model = model[0]
             elif isinstance(model, LinearModel):
                 model = LinearMember(model.coef[:, None], np.array([model.intercept]), link)
             assert isinstance(model, Member)
             return model.rescaled(low, span)
 
+        crossed = method.cross_fitted
         oracle = self._oracle(loss, link, design.matrix, fitted)
         slacks = method.slacks(groups)
 
@@ -403,18 +435,23 @@ class Reduction(Solver):
         )
         scorers = tuple(Scorer(design.features, member_of(model), bounds) for model in mixture.models)
         rule = ModelMixture(scorers, mixture.weights, averaged=method.mixture == "averaged")
-        base = learned_of(problem, *recipe)
-        learned = isinstance(oracle, Heuristic)
+        learned = learned_of(problem, *recipe) if crossed else None
+        other: tuple[Quantity, ...] = ()
+        if isinstance(oracle, Heuristic):
+            scores = np.clip([scores_of(model, not crossed) for model in mixture.models], 0.0, 1.0)
+            far = mixture_distances(scores, mixture.weights, groups.codes, problem.weight, len(groups.names))
+            way, of_rows = ("in sample", SEEN) if crossed else ("out of fold", UNSEEN)
+            other = tuple(_distances(far, groups, of_rows, f"distance {way}"))
         unit = span ** row_loss(loss).power
         trace = FitTrace(
             mixture.converged,
             mixture.calls,
             mixture.loss * unit,
             notes=tuple(_notes_on_mixture(mixture, span, rule.averaged)),
-            base=Unrepaired(base.scorer),
+            base=Unrepaired(learned.scorer if learned else model_of(problem, *recipe)),
             fitted=rule.of_scores(problem.table, low + span * mixture.scores) if learned else None,
-            base_fitted=base.scores if learned else None,
-            quantities=tuple(_quantities(mixture, unit, groups)),
+            base_fitted=learned.scores if learned else None,
+            quantities=(*_quantities(mixture, unit, groups, UNSEEN if crossed else SEEN), *other),
         )
         return replace(rule, trace=trace)
 
@@ -435,7 +472,13 @@ class Reduction(Solver):
         return Heuristic(fit)
 
 
-def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quantity]:
+def _distances(distances: Floats, groups: Groups, rows: str, name: str = "distance") -> Iterator[Quantity]:
+    """Yield the distance of each group on some rows."""
+    for group, distance in zip(groups.names, distances, strict=True):
+        yield Quantity(name, distance, f"of the group to all rows, over the draws, on {rows}", group)
+
+
+def _quantities(mixture: Mixture, unit: float, groups: Groups, rows: str) -> Iterator[Quantity]:
     """Yield what is known of a mixture, which is no certificate."""
     yield Quantity(
         "oracle gap",
@@ -446,10 +489,7 @@ def _quantities(mixture: Mixture, unit: float, groups: Groups) -> Iterator[Quant
     yield Quantity("nu", mixture.nu * unit, "oracle gap at which the search converges")
     if mixture.saddle is not None:
         yield from game_quantities(mixture.saddle, unit, "distance beyond the slack, at 40 thresholds")
-    for name, distance in zip(groups.names, mixture.ks, strict=True):
-        yield Quantity(
-            "distance", distance, "of the group to all rows, over the draws, on the training rows", name
-        )
+    yield from _distances(mixture.ks, groups, rows)
     for i, weight in enumerate(mixture.weights):
         yield Quantity("weight", weight, f"of model {i + 1} in the mixture")
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fairfix.errors import UsageError
-from fairfix.methods.base import Repairer
+from fairfix.methods.learned import Learning
 from fairfix.models.trace import Quantity
 from fairfix.solvers.exponentiated_gradient import Game, Saddle
 
 OF_GAME = ("nu", "rounds")
 """Parameters of exponentiated gradient."""
 
+SEEN = "the training rows"
+UNSEEN = "the training rows, each predicted by models not fitted to it"
+"""``SEEN`` and ``UNSEEN``: the rows on which a constraint holds."""
 
-class Searched(Repairer):
+
+class Searched(Learning):
     """A method whose prices exponentiated gradient can find."""
 
     search: str
@@ -34,6 +38,15 @@ class Searched(Repairer):
                     )
         if self.rounds != int(self.rounds):
             raise UsageError(f"fair-regression: rounds must be a whole number, got {self.rounds:g}")
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether a model counts on a training row by the prediction of a model that was not fitted to it.
+
+        Linear models, and all models of the paper's algorithms, count as they are fitted. Others may repeat the labels
+        of their training rows, so that a constraint on these says little.
+        """
+        return self.search == "auto" and self.model != "linear"
 
     def game(self, bound: float, nu: float) -> Game:
         """Return how exponentiated gradient is played, with the largest sum of prices and the last gap."""
