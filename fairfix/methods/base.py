@@ -22,17 +22,17 @@ from fairfix.data.counts import Floats
 from fairfix.data.names import attribute_name
 from fairfix.data.reading import Reading
 from fairfix.data.spec import ParameterSpec
-from fairfix.data.table import Groups, Table
+from fairfix.data.table import Table
 from fairfix.errors import ConvergenceWarning, DataError, UsageError
 from fairfix.individual.similar import Comparable
 from fairfix.methods.constraint import Constrained
+from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.problem import RepairProblem, only_label, require_rows
 from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
-from fairfix.noise.dual_certificates import Behind
 
 # ---------------------------------------------------------------------- parameters
 
@@ -149,6 +149,8 @@ class Repairer(Constrained):
     """Whether it can learn from feature columns."""
     draws: ClassVar[bool] = False
     """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
+    guarantee_adapter: ClassVar[type[GuaranteeAdapter]] = GuaranteeAdapter
+    """Its limits, for a guarantee about the population."""
 
     slack: float = param(
         0.0, "largest allowed gap between two groups, measured by the method's criterion", at_least=0.0
@@ -249,48 +251,6 @@ class Repairer(Constrained):
     def heeding_copies(self) -> Repairer:
         """Return the repairer of a problem with counterfactual copies, whose slack may bound something else."""
         return self
-
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of people who are not in the data, and what could be; empty where it is."""
-        return ""
-
-    def largest_gaps(self, groups: Groups) -> Floats | None:
-        """Return the gaps asked, or what ratios lack to 1, (1,) or of each (K,); None if no fit hangs on them."""
-        return None if self.slack_of_all is None else np.array([self.slack_of_all])
-
-    @property
-    def granted(self) -> str:
-        """What a promise takes for granted beside the rows, as the end of a sentence; empty where nothing."""
-        return ""
-
-    @property
-    def asked_by(self) -> str:
-        """Name of the parameter that asks for these gaps."""
-        return "slack"
-
-    def tighter(self, by: Floats) -> Repairer:
-        """Return the repairer that leaves gaps which are smaller by so much, in the shape of :meth:`largest_gaps`."""
-        return replace(self, slack=max(self.slack - float(by[0]), 0.0))
-
-    def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
-        """Return a rule as something can be promised of it to people who are not among the rows of the fit."""
-        return rule
-
-    def losses_of(
-        self, rule: RepairedPredictor, fitted: Table, table: Table
-    ) -> tuple[str, Floats, float] | None:
-        """Return the name of the loss whose group means are bounded, that of each row, (n,), and the largest there is.
-
-        None where no losses are bounded. ``fitted``: the rows of the fit.
-        """
-        return None
-
-    def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind | None:
-        """Return the true groups that may be behind recorded ones, ``names`` of ``column``; None where none are held.
-
-        ``alpha``: chance that limits of a survey may be wrong with.
-        """
-        return None
 
     @property
     def demands(self) -> tuple[tuple[str, float], ...]:

@@ -36,6 +36,7 @@ from fairfix.data.names import attribute_name
 from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
+from fairfix.methods.guarantee import GuaranteeAdapter, adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
 from fairfix.noise.dual_certificates import Behind
@@ -96,6 +97,11 @@ class Promise:
     noise: Noise | None = None
     """What is known of the recorded groups, where true ones are held alike."""
 
+    @property
+    def adapter(self) -> GuaranteeAdapter:
+        """The limits of the repairer."""
+        return adapter_of(self.repairer)
+
     @cached_property
     def of(self) -> Comparison:
         """The criterion, read."""
@@ -119,7 +125,7 @@ class Promise:
         if self.noise is None:
             return None
         names, column = self.table.groups().names, attribute_name(self.table.reading.columns.protected)
-        return self.repairer.behind(self.noise, names, column, self.alpha * SURVEY)
+        return self.adapter.true_groups(self.noise, names, column, self.alpha * SURVEY)
 
     @property
     def alpha(self) -> float:
@@ -129,7 +135,7 @@ class Promise:
     @cached_property
     def _asked(self) -> Floats:
         """The largest gaps that are asked, of all groups alike, (1,), or of each, (K,)."""
-        asked = self.repairer.largest_gaps(self.table.groups())
+        asked = self.adapter.gaps(self.table.groups())
         return np.array([self.repairer.slack]) if asked is None else asked
 
     @cached_property
@@ -146,7 +152,7 @@ class Promise:
         """Return the repairer that leaves gaps which are smaller by so much, (m,)."""
         every = np.zeros(self._asked.size)
         every[self._bounded] = np.minimum(by, self.gaps)
-        return self.repairer.tighter(every)
+        return self.adapter.tightened(every)
 
     def _witness(self, alpha: float) -> Witness:
         return Witness(self.of, alpha, self.table, self.repairer, self.attributes, self._bounded, self.behind)
@@ -207,11 +213,11 @@ class Promise:
         """
 
         def made_by(repairer: Repairer) -> RepairedPredictor:
-            return repairer.promisable(fit(repairer), fitted)
+            return adapter_of(repairer).restricted(fit(repairer), fitted)
 
         made = replace(self.repairer)
         rule = made_by(made)
-        if self._constant(rule) or made.largest_gaps(self.table.groups()) is None:
+        if self._constant(rule) or adapter_of(made).gaps(self.table.groups()) is None:
             return made, rule
         if not self._uniform(rule):
             return self._tested(made_by, fitted, held, made, rule)
@@ -316,7 +322,7 @@ class Promise:
         used = np.array([len(self.table)]) if evidence is None else evidence.rows
         share = kept / len(self.table)
         names = ("everybody",) if evidence is None else evidence.names
-        losses = self.repairer.losses_of(rule, fitted, held)
+        losses = self.adapter.losses(rule, fitted, held)
         groups = " and ".join(map(attribute_name, self.attributes))
         if self.behind is not None:
             groups = f"the true groups behind {groups}"
@@ -324,18 +330,18 @@ class Promise:
             self.confidence,
             self.criterion,
             groups if len(self.attributes) == 1 else f"{groups}, each alone",
-            self.of.title if losses is None else f"mean {losses[0]}",
+            self.of.title if losses is None else f"mean {losses.name}",
             way,
             "" if evidence is None else evidence.tail,
             _limits(self, made, evidence, way),
-            self.repairer.asked_by,
+            self.adapter.parameter,
             tuple(zip(names, map(int, used), strict=True)),
             kept,
             share,
             None if evidence is None else self._needed(made, rule, fitted, held, way),
             sum(self.table.rows.excluded.values()),
             not rule.needs_score,
-            self.repairer.granted if self.behind is None else self.behind.words,
+            self.adapter.assumptions if self.behind is None else self.behind.words,
         )
 
     def _needed(
@@ -356,7 +362,7 @@ class Promise:
             evidence = self._of_held(rule, fitted, held)
             if way == "held-out" and self._within(evidence.bounds):
                 return None
-            planned, inner = self._planned(rule, fitted, UNLUCKY), made.largest_gaps(self.table.groups())
+            planned, inner = self._planned(rule, fitted, UNLUCKY), adapter_of(made).gaps(self.table.groups())
             # less slack leaves less of a gap, but no bound on losses leaves less of a loss
             slack = 0.0 if inner is None or self.of.kind == "max" else inner[self._bounded]
 
@@ -377,7 +383,7 @@ class Promise:
 
 def _limits(promise: Promise, made: Repairer, evidence: Evidence | None, way: Way) -> tuple[Limit, ...]:
     """Return what was asked with what is known of it."""
-    given = made.largest_gaps(promise.table.groups())
+    given = adapter_of(made).gaps(promise.table.groups())
     names = promise.table.groups().names if promise._asked.size > 1 else ("",)
     zero = np.zeros(promise.gaps.size)
     bounds, seen = (
@@ -501,7 +507,7 @@ def promise_of(
     ``features`` are those that the repair learns from; None for a score.
     """
     require_plain(table)
-    why = repairer.without_guarantee(table.reading)
+    why = adapter_of(repairer).refusal(table.reading)
     flips = Comparison.parse(criterion).scope == "under_flips"
     if flips and features is None and not repairer.solver_in_force.averages:
         why = (
@@ -519,7 +525,7 @@ def promise_of(
 
 def _impossible(promise: Promise) -> str:
     """Why no number of rows shows what is asked, or why it is no promise; empty where neither is so."""
-    name, of_ratio = promise.repairer.asked_by, promise.of.kind == "ratio"
+    name, of_ratio = promise.adapter.parameter, promise.of.kind == "ratio"
     finite = promise.gaps[np.isfinite(promise.gaps)]
     if not finite.size:
         return f"a gap of at most inf is no guarantee; {NAME_IT[name]}"

@@ -21,6 +21,7 @@ from fairfix.data.scales import scaled
 from fairfix.data.table import Groups, Table
 from fairfix.individual.by_model import decisions_that_change
 from fairfix.methods.base import Repairer
+from fairfix.methods.guarantee import adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import GroupTube
 from fairfix.noise.dual_certificates import Behind
@@ -213,21 +214,21 @@ class Witness:
 
     def _losses(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Losses | None:
         """Return the losses of groups, of which stakes are set by the rows of the fit; None where none are bounded."""
-        if (seen := self.repairer.losses_of(rule, fitted, held)) is None:
+        if (seen := adapter_of(self.repairer).losses(rule, fitted, held)) is None:
             return None
-        before = self.repairer.losses_of(rule, fitted, fitted)
+        before = adapter_of(self.repairer).losses(rule, fitted, fitted)
         assert before is not None
         groups = self.table.groups()
         code, was = (one.codes(groups.columns, groups.levels) for one in (held, fitted))
-        losses = tuple(seen[1][code == k] for k in self.asked)
+        losses = tuple(seen.loss[code == k] for k in self.asked)
         return Losses(
             names=tuple(groups.names[k] for k in self.asked),
             rows=np.array([own.size for own in losses]),
             alpha=self.alpha,
             tail=BETS,
-            most=seen[2],
+            most=seen.upper,
             losses=losses,
-            spread=np.array([before[1][was == k].std() for k in self.asked]),
+            spread=np.array([before.loss[was == k].std() for k in self.asked]),
         )
 
     def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:

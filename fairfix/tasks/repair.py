@@ -28,6 +28,7 @@ from fairfix.individual.similar import Similar, SimilarFiles, files_of
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.constraint import two_limits
+from fairfix.methods.guarantee import adapter_of
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
@@ -460,7 +461,7 @@ def _from_stream(
     settings: Settings,
 ) -> tuple[Outcome, Mapping[str, Any], str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
-    if request.guarantee is not None and (why := repairer.without_guarantee(data.reading)):
+    if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.reading)):
         raise UsageError(f"`guarantee`: {why}")
     if choices:
         raise UsageError(

@@ -55,7 +55,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Solver, group_param, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
-from fairfix.methods.fair_regression.guarantee import Promised
+from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
 from fairfix.methods.fair_regression.search import Searched
 from fairfix.methods.learned import label_of, learner_param
@@ -90,7 +90,7 @@ class Auto(Solver):
 
 
 @dataclass(frozen=True)
-class FairRegression(Searched, Promised):
+class FairRegression(Searched):
     """Scores with statistical parity at every threshold, or bounded loss in every group; see the module's docstring."""
 
     name: ClassVar[str] = "fair-regression"
@@ -100,6 +100,7 @@ class FairRegression(Searched, Promised):
     criterion: ClassVar[str] = "ks.to_overall"
     learns: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    guarantee_adapter: ClassVar = RegressionGuarantee
     knows_strata: ClassVar[bool] = True
     tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression")
     solvers: ClassVar = {
@@ -208,7 +209,7 @@ class FairRegression(Searched, Promised):
                     f"leave out `loss={self.loss}`"
                 )
             object.__setattr__(self, "loss", LOSSES[wanted.metric])
-        _ = self.label_ends
+        label_range(self.label_range)
         if self.quantile_level == 1.0:
             raise UsageError("fair-regression: quantile_level must be below 1, got 1")
         if self.loss != "quantile" and self.quantile_level != type(self).quantile_level:
@@ -273,9 +274,8 @@ class FairRegression(Searched, Promised):
 
     def loss_of(self, reading: Reading) -> str:
         """Return the name of the loss in force."""
-        if self.loss != "auto":
-            return self.loss
-        return "square" if reading.task == "regression" else "logistic"
+        usual = "square" if reading.task == "regression" else "logistic"
+        return usual if self.loss == "auto" else self.loss
 
     def loss_on(self, table: Table) -> str:
         """Return the loss in force with its number, a name of :mod:`fairfix.solvers.losses`."""
@@ -371,7 +371,7 @@ class FairRegression(Searched, Promised):
                     f"label column {reading.columns.label!r} goes from {y.min():g} to {y.max():g}; the "
                     "logistic loss needs labels in [0, 1]: use `loss=square`, or rescale it"
                 )
-        self.check_ends(problem.table)
+        check_labels(self.label_range, problem.table)
         of_numbers = self.loss in ("quantile", "huber", "poisson", "absolute")
         if of_numbers and not regression and (self.loss, self.solver) != ("absolute", "reduction"):
             raise UsageError(

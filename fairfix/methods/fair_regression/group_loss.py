@@ -17,6 +17,7 @@ from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.fair_regression.search import SEEN, UNSEEN, game_quantities
+from fairfix.methods.guarantee import RowLosses
 from fairfix.methods.learned import bounds_of, design_of, fitting, label_of, learned_of, model_of
 from fairfix.methods.problem import RepairProblem, group_masses
 from fairfix.models.estimators import Learner, makes
@@ -215,13 +216,13 @@ def kept_within(rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
     return replace(rule, models=models)
 
 
-def bounded_losses(
+def losses_within(
     loss: RowLoss, rule: RepairedPredictor, fitted: Table, table: Table, labels: tuple[float, float]
-) -> tuple[str, Floats, float]:
-    """Return the name of a loss, that of each row of a table, (n,), and the largest of any label and value.
+) -> RowLosses:
+    """Return the losses of a table's rows under a rule that :func:`kept_within` bounds.
 
-    The rows of the fit count with values by models that have not seen them, where there are such. ``labels``: least and
-    largest that there can be. Losses are convex in both arguments, so they are largest at ends.
+    Training rows have the predictions of models that have not seen them, where there are such. ``labels``: smallest and
+    largest possible label. Losses are convex in both arguments, so the largest is at the ends.
     """
     assert isinstance(rule, ModelMixture)
     assert table.rows.label is not None
@@ -231,7 +232,8 @@ def bounded_losses(
     )
     value = np.clip(rule.predict(table) if unseen is None else unseen, low, high)
     corners = [loss.value(np.array(y), np.array(u)) for y in labels for u in (low, high)]
-    return loss.title, loss.value(table.rows.label.astype(np.float64), value), float(max(corners))
+    each = loss.value(table.rows.label.astype(np.float64), value)
+    return RowLosses(loss.title, each, float(max(corners)))
 
 
 def _refused(

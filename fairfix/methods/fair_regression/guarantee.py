@@ -1,19 +1,18 @@
-"""What fair regression promises of people who are not in the data: its part of :mod:`fairfix.tasks.guarantee`."""
+"""Guarantees of fair regression: bounds on losses, and slacks of all groups or of single ones."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from fairfix.data.counts import Floats
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
-from fairfix.methods.fair_regression.group_loss import bounded_losses, kept_within
+from fairfix.methods.fair_regression.group_loss import kept_within, losses_within
+from fairfix.methods.guarantee import GuaranteeAdapter, RowLosses
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.solvers.losses import row_loss
 
@@ -21,35 +20,14 @@ if TYPE_CHECKING:
     from fairfix.methods.fair_regression import FairRegression
 
 
-class Promised(Repairer):
-    """Bounds on losses, and slacks of all or of single groups, as something that can be promised."""
+class RegressionGuarantee(GuaranteeAdapter):
+    """Limits of each group, where the constraint sets such."""
 
-    label_range: str
+    method: FairRegression
 
-    @property
-    @abstractmethod
-    def bounds_losses(self) -> bool:
-        """Whether losses of groups are bounded."""
-
-    @abstractmethod
-    def loss_of(self, reading: Reading) -> str:
-        """Return the name of the loss in force."""
-
-    @abstractmethod
-    def loss_on(self, table: Table) -> str:
-        """Return the loss in force with its number."""
-
-    @abstractmethod
-    def limits(self, groups: Groups) -> Floats:
-        """Return the bound on the loss of each group, shape (K,)."""
-
-    @abstractmethod
-    def slacks(self, groups: Groups) -> Floats:
-        """Return the slack of each group, shape (K,)."""
-
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: losses without an end."""
-        if self.bounds_losses and self.ends_on(reading) is None:
+    def refusal(self, reading: Reading) -> str:
+        """Return why nothing can be guaranteed: labels, and so losses, are unbounded."""
+        if self.method.bounds_losses and self._label_range(reading) is None:
             return (
                 "the mean loss in the population has a bound only if labels have one; give the range of all labels in "
                 "the population, such as `label_range=0,100`; use possible values, not those of these rows"
@@ -57,81 +35,75 @@ class Promised(Repairer):
         return ""
 
     @property
-    def granted(self) -> str:
-        """Where labels lie."""
-        if self.label_ends is None:
-            return ""
-        low, high = self.label_ends
-        return f", and that every label is between {low:g} and {high:g}"
+    def _by_group(self) -> bool:
+        return self.method.bounds_losses or bool(self.method.wanted.limits)
 
     @property
-    def asked_by(self) -> str:
-        """Name of the parameter in force."""
-        return "constraint" if self.bounds_losses or self.wanted.limits else "slack"
+    def parameter(self) -> str:
+        """Name of the parameter that sets the limit."""
+        return "constraint" if self._by_group else "slack"
 
-    def largest_gaps(self, groups: Groups) -> Floats | None:
-        """Return the bounds on losses, or the slacks, of each group; the one slack where there is one."""
-        if self.bounds_losses:
-            return self.limits(groups)
-        return self.slacks(groups) if self.wanted.limits else super().largest_gaps(groups)
+    @property
+    def assumptions(self) -> str:
+        """The range of labels."""
+        ends = label_range(self.method.label_range)
+        return "" if ends is None else f", and that every label is between {ends[0]:g} and {ends[1]:g}"
 
-    def tighter(self, by: Floats) -> Repairer:
-        """Return the repairer with so much less of each."""
-        return (
-            super().tighter(by)
-            if self.asked_by == "slack"
-            else replace(cast("FairRegression", self), margin=tuple(by.tolist()))
-        )
+    def gaps(self, groups: Groups) -> Floats | None:
+        """Return the largest loss or distance of each group, or the slack of all."""
+        if self.method.bounds_losses:
+            return self.method.limits(groups)
+        return self.method.slacks(groups) if self._by_group else super().gaps(groups)
 
-    def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
-        """Return a rule of bounded losses with its values kept where they are on the rows of the fit."""
-        return kept_within(rule, fitted) if self.bounds_losses else rule
+    def tightened(self, by: Floats) -> Repairer:
+        """Return the method with smaller limits."""
+        return replace(self.method, margin=tuple(by.tolist())) if self._by_group else super().tightened(by)
 
-    def losses_of(
-        self, rule: RepairedPredictor, fitted: Table, table: Table
-    ) -> tuple[str, Floats, float] | None:
-        """Return the loss that is bounded, that of each row, and the largest there is; None where none is bounded."""
-        if not self.bounds_losses:
+    def restricted(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+        """Return a rule of bounded losses with its predictions kept in their range on the training rows."""
+        return kept_within(rule, fitted) if self.method.bounds_losses else rule
+
+    def losses(self, rule: RepairedPredictor, fitted: Table, table: Table) -> RowLosses | None:
+        """Return the bounded loss of a table's rows."""
+        if not self.method.bounds_losses:
             return None
-        ends = self.ends_on(table.reading)
-        assert ends is not None
-        self.check_ends(table)
-        return bounded_losses(row_loss(self.loss_on(fitted)), rule, fitted, table, ends)
+        labels = self._label_range(table.reading)
+        assert labels is not None
+        check_labels(self.method.label_range, table)
+        return losses_within(row_loss(self.method.loss_on(fitted)), rule, fitted, table, labels)
 
-    @cached_property
-    def label_ends(self) -> tuple[float, float] | None:
-        """The ends of `label_range`; None where there is none."""
-        if not self.label_range:
-            return None
-        parts = self.label_range.split(",")
-        try:
-            low, high = map(float, parts)
-        except ValueError:
-            low = high = math.nan
-        if not -math.inf < low < high < math.inf:
-            raise UsageError(
-                f"`label_range={self.label_range}`: write two numbers, LOW,HIGH, the smaller one first"
-            )
-        return low, high
-
-    def ends_on(self, reading: Reading) -> tuple[float, float] | None:
-        """Return where all labels lie; None where nobody knows."""
-        if reading.task == "classification" or self.loss_of(reading) == "logistic":
+    def _label_range(self, reading: Reading) -> tuple[float, float] | None:
+        """Return the range of all labels; None where it is unknown."""
+        if reading.task == "classification" or self.method.loss_of(reading) == "logistic":
             return 0.0, 1.0
-        return self.label_ends
+        return label_range(self.method.label_range)
 
-    def check_ends(self, table: Table) -> None:
-        """Raise where labels lie where none was said to lie."""
-        reading, label = table.reading, table.rows.label
-        if self.label_ends is None or label is None:
-            return
-        if reading.task == "classification":
-            raise UsageError(
-                "fair-regression: `label_range` is for real-valued labels, and these are 0 and 1; leave it out"
-            )
-        (low, high), least, most = self.label_ends, float(label.min()), float(label.max())
-        if least < low or most > high:
-            raise DataError(
-                f"label column {reading.columns.label!r} goes from {least:g} to {most:g}, which is not within "
-                f"`label_range={self.label_range}`; give the range of all possible labels"
-            )
+
+def label_range(text: str) -> tuple[float, float] | None:
+    """Read the parameter ``label_range``; None where it is empty."""
+    if not text:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise UsageError(f"`label_range={text}`: write two numbers, LOW,HIGH, the smaller one first")
+    return low, high
+
+
+def check_labels(text: str, table: Table) -> None:
+    """Raise where labels are outside ``label_range``."""
+    ends, label, reading = label_range(text), table.rows.label, table.reading
+    if ends is None or label is None:
+        return
+    if reading.task == "classification":
+        raise UsageError(
+            "fair-regression: `label_range` is for real-valued labels, and these are 0 and 1; leave it out"
+        )
+    low, high = float(label.min()), float(label.max())
+    if low < ends[0] or high > ends[1]:
+        raise DataError(
+            f"label column {reading.columns.label!r} goes from {low:g} to {high:g}, which is not within "
+            f"`label_range={text}`; give the range of all possible labels"
+        )

@@ -61,14 +61,13 @@ import numpy as np
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
 from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
-from fairfix.data.counts import Floats
 from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.data.reading import Reading
-from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer, param
 from fairfix.methods.problem import RepairProblem
-from fairfix.methods.ramp.exact import Exact, only_fitted
+from fairfix.methods.ramp.exact import Exact
+from fairfix.methods.ramp.guarantee import RampGuarantee
 from fairfix.methods.ramp.stream import Stream
 from fairfix.methods.ramp.validation import check_parameters, check_rows
 from fairfix.models.predictors import RepairedPredictor
@@ -89,6 +88,7 @@ class Ramp(Repairer):
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     knows_strata: ClassVar[bool] = True
     knows_unlabelled: ClassVar[bool] = True
+    guarantee_adapter: ClassVar = RampGuarantee
     solvers: ClassVar = {"exact": Exact, "sgd": Stream}
     rivals: ClassVar = {
         "": {},
@@ -197,40 +197,6 @@ class Ramp(Repairer):
         """The slack; None where a ratio takes its place."""
         return None if self.wanted.least else self.slack
 
-    def largest_gaps(self, groups: Groups) -> Floats | None:
-        """Return what is asked: what the least ratio lacks to 1, or the slack."""
-        least = self.wanted.least
-        return np.array([1.0 - least]) if least else super().largest_gaps(groups)
-
-    @property
-    def asked_by(self) -> str:
-        """Name of the parameter in force."""
-        return "constraint" if self.wanted.least else "slack"
-
-    def promisable(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
-        """Return a rule without what it adds up for groups that no row of the fit has, which nothing is shown of."""
-        return only_fitted(rule, fitted) if self.wanted.each else rule
-
-    def tighter(self, by: Floats) -> Repairer:
-        """Return the repairer with a larger least ratio, or less slack."""
-        if not (least := self.wanted.least):
-            return super().tighter(by)
-        return replace(self, constraint=self.wanted.with_least(min(least + float(by[0]), 1.0)))
-
-    @property
-    def granted(self) -> str:
-        """That probabilities of membership are right, or how numbers are counted; nothing of recorded groups."""
-        if self.membership:
-            what = "decisions and labels" if self.about_labels else "decisions"
-            own = "that the membership probabilities are right"
-            return f", {own}, and that {what} are independent of the true group given them"
-        if self.numbers:
-            return (
-                ", and that the ends and the standard deviations of numbers on the training rows are those of "
-                "the population"
-            )
-        return ""
-
     @property
     def about_labels(self) -> bool:
         """Whether the constraint is about rates among the rows of one label."""
@@ -267,10 +233,6 @@ class Ramp(Repairer):
         if self.goal == "covariance":
             return "selection_rate.covariance.to_overall"
         return between_groups(self.goal, "ratio" if self.wanted.least else "difference")
-
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: sgd keeps no rows."""
-        return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if self.solver == "sgd" else ""
 
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.

@@ -12,7 +12,6 @@ import numpy as np
 from fairfix.auditing.comparisons import Comparison
 from fairfix.data.counts import Bools, Floats
 from fairfix.data.names import attribute_name
-from fairfix.data.table import Table
 from fairfix.methods.base import Solver, anything
 from fairfix.methods.cells import Cells, Points, ScoredCell, cells_of, points_of
 from fairfix.methods.problem import RepairProblem
@@ -206,17 +205,6 @@ def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], Cell
         return replace(predictor, levels=named, offsets=offsets, remainders=remainders)
     curves = (*predictor.curves, *(rule.piecewise for rule in more.values()))
     return replace(predictor, levels=named, curves=tuple(curves[k] for k in order))
-
-
-def only_fitted(predictor: RepairedPredictor, fitted: Table) -> RepairedPredictor:
-    """Return a predictor with the rules of groups that rows of the fit have."""
-    assert isinstance(predictor, GroupwiseRamp | GroupwiseCurve)
-    kept = np.unique(fitted.codes(predictor.columns, predictor.levels))
-    levels = tuple(predictor.levels[k] for k in kept)
-    if isinstance(predictor, GroupwiseRamp):
-        offsets, remainders = predictor.offsets[kept], predictor.remainders[kept]
-        return replace(predictor, levels=levels, offsets=offsets, remainders=remainders)
-    return replace(predictor, levels=levels, curves=tuple(predictor.curves[k] for k in kept))
 
 
 def _quantities(

@@ -28,7 +28,7 @@ protected groups* (2020).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
@@ -38,12 +38,11 @@ from fairfix.errors import UsageError
 from fairfix.methods.base import Repairer, group_param, param
 from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.gradient_training import Dro, SoftGroups
-from fairfix.methods.robust.guarantee import behind
+from fairfix.methods.robust.guarantee import RobustGuarantee
 from fairfix.methods.robust.model_mixture import OracleMixture
 from fairfix.methods.robust.postprocessed import Ideal, Thresholds
 from fairfix.models.estimators import Learner
 from fairfix.noise.description import Noise
-from fairfix.noise.dual_certificates import Behind
 from fairfix.noise.rates import DEMANDS, Parity
 
 COMPARISONS = {
@@ -71,6 +70,7 @@ class Robust(Learning):
     grammar: ClassVar = {"without_limit": ("minimax",), "one_sided": True}
     learns: ClassVar[bool] = True
     knows_noise: ClassVar[bool] = True
+    guarantee_adapter: ClassVar = RobustGuarantee
     solvers: ClassVar = {
         "thresholds": Thresholds,
         "ideal": Ideal,
@@ -159,22 +159,12 @@ class Robust(Learning):
         """The slack; none of the least largest error."""
         return None if self.goal == "minimax" else self.slack
 
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return that no number is known before the fit that the least largest error could be promised to keep."""
-        if self.goal == "minimax":
-            return "`constraint=minimax` sets no bound; use another `constraint`"
-        return ""
-
     def bounds_of(self, reading: Reading) -> str:
         """Return the identifier of the audit comparison that ``slack`` bounds, were it made among the true groups.
 
         With ``worse_than_overall`` that counts both directions, and the slack bounds one of them.
         """
         return COMPARISONS[self.goal]
-
-    def behind(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
-        """Return the true groups that the assumption in force allows."""
-        return behind(self, noise, names, column, alpha)
 
     @property
     def parity(self) -> Parity:

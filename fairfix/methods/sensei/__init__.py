@@ -52,6 +52,7 @@ from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import check_comparable
 from fairfix.individual.similar import Comparable, Similar
 from fairfix.methods.base import Repairer, Solver, group_param, param
+from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.sensei.equal_rates import EqualRates
@@ -89,6 +90,18 @@ LEARNED: Mapping[str, Form] = {
 """Learner by its name -> what it is, and its keys."""
 
 
+class SenseiGuarantee(GuaranteeAdapter):
+    """The fraction of decisions that depend on the group; changes of real values have no upper bound."""
+
+    method: Sensei
+
+    def refusal(self, reading: Reading) -> str:
+        """Return why nothing can be guaranteed."""
+        if reading.task == "regression" and self.method.solver != "merge":
+            return "changes of real values are unbounded; use `solver=merge`, which allows none"
+        return ""
+
+
 @dataclass(frozen=True)
 class Sensei(Learning):
     """Individual fairness; see the module's docstring."""
@@ -99,6 +112,7 @@ class Sensei(Learning):
     )
     criterion: ClassVar[str] = "decision_flips.under_flips"
     learns: ClassVar[bool] = True
+    guarantee_adapter: ClassVar = SenseiGuarantee
     tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression", "multiclass")
     solvers: ClassVar = {
         "merge": Merge,
@@ -199,12 +213,6 @@ class Sensei(Learning):
     def heeding_copies(self) -> Sensei:
         """Return the repairer with a slack of decisions that change with copies, as well as with flips."""
         return replace(self, copied=True)
-
-    def without_guarantee(self, reading: Reading) -> str:
-        """Return why nothing is promised of other people: changes of real values have no end."""
-        if reading.task == "regression" and self.solver != "merge":
-            return "changes of real values are unbounded; use `solver=merge`, which allows none"
-        return ""
 
     @property
     def slack_of_all(self) -> float | None:

@@ -1,0 +1,93 @@
+"""GuaranteeAdapter: what :mod:`fairfix.tasks.guarantee` needs to know of a method, by default from its constraint.
+
+A method that differs has a subclass, which its attribute ``guarantee_adapter`` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fairfix.data.counts import Floats
+from fairfix.data.reading import Reading
+from fairfix.data.table import Groups, Table
+from fairfix.models.predictors import RepairedPredictor
+from fairfix.noise.description import Noise
+from fairfix.noise.dual_certificates import Behind
+
+if TYPE_CHECKING:
+    from fairfix.methods.base import Repairer
+
+
+class RowLosses(NamedTuple):
+    """The loss whose group means are bounded."""
+
+    name: str
+    loss: Floats
+    """Of each row, shape (n,)."""
+    upper: float
+    """The largest loss of any label and prediction."""
+
+
+class GuaranteeAdapter:
+    """A method's limits, and how to tighten them for a fit."""
+
+    method: Any
+    """A :class:`~fairfix.methods.base.Repairer`."""
+
+    def __init__(self, method: Repairer) -> None:
+        self.method = method
+
+    def refusal(self, reading: Reading) -> str:
+        """Return why nothing can be guaranteed about such data, and a remedy; empty where it can."""
+        return ""
+
+    @property
+    def parameter(self) -> str:
+        """Name of the parameter that sets the limit."""
+        return "constraint" if self.method.least_ratio else "slack"
+
+    @property
+    def assumptions(self) -> str:
+        """Assumptions besides independent rows, as the end of a sentence."""
+        return ""
+
+    def gaps(self, groups: Groups) -> Floats | None:
+        """Return the largest allowed gap of all groups, (1,), or of each, (K,); None if it does not change the fit.
+
+        The gap of a ratio is one minus the ratio.
+        """
+        limit = 1.0 - self.method.least_ratio if self.method.least_ratio else self.method.slack_of_all
+        return None if limit is None else np.array([limit])
+
+    def tightened(self, by: Floats) -> Repairer:
+        """Return the method with smaller limits, by ``by`` in the shape of :meth:`gaps`."""
+        if least := self.method.least_ratio:
+            ratio = min(least + float(by[0]), 1.0)
+            tightened: Repairer = replace(self.method, constraint=self.method.wanted.with_least(ratio))
+        else:
+            tightened = replace(self.method, slack=max(self.method.slack - float(by[0]), 0.0))
+        return tightened
+
+    def restricted(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+        """Return the part of a rule that the training rows support."""
+        return rule
+
+    def losses(self, rule: RepairedPredictor, fitted: Table, table: Table) -> RowLosses | None:
+        """Return the bounded loss of a table's rows; None where no loss is bounded. ``fitted``: the training rows."""
+        return None
+
+    def true_groups(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind | None:
+        """Return the possible true groups behind the recorded groups ``names`` of ``column``; None for recorded ones.
+
+        ``alpha``: probability that the limits of a survey are wrong.
+        """
+        return None
+
+
+def adapter_of(method: Repairer) -> GuaranteeAdapter:
+    """Return the adapter of a method."""
+    return method.guarantee_adapter(method)

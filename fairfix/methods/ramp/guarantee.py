@@ -1,0 +1,52 @@
+"""Guarantees of the ramp: rules of group and score, groups by probabilities, and protected numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairfix.data.reading import Reading
+from fairfix.data.table import Table
+from fairfix.methods.guarantee import GuaranteeAdapter
+from fairfix.models.predictors import GroupwiseCurve, GroupwiseRamp, RepairedPredictor
+
+if TYPE_CHECKING:
+    from fairfix.methods.ramp import Ramp
+
+
+class RampGuarantee(GuaranteeAdapter):
+    """A slack, or a smallest ratio, of rates or covariances."""
+
+    method: Ramp
+
+    def refusal(self, reading: Reading) -> str:
+        """Return why nothing can be guaranteed: sgd keeps no rows."""
+        streams = self.method.solver == "sgd"
+        return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if streams else ""
+
+    @property
+    def assumptions(self) -> str:
+        """The assumptions about membership probabilities, or about the scales of numbers."""
+        if self.method.membership:
+            what = "decisions and labels" if self.method.about_labels else "decisions"
+            own = "that the membership probabilities are right"
+            return f", {own}, and that {what} are independent of the true group given them"
+        if self.method.numbers:
+            return (
+                ", and that the ends and the standard deviations of numbers on the training rows are those of "
+                "the population"
+            )
+        return ""
+
+    def restricted(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
+        """Return a rule without the sums of multipliers of groups that no training row is in."""
+        if not self.method.wanted.each:
+            return rule
+        assert isinstance(rule, GroupwiseRamp | GroupwiseCurve)
+        kept = np.unique(fitted.codes(rule.columns, rule.levels))
+        levels = tuple(rule.levels[k] for k in kept)
+        if isinstance(rule, GroupwiseRamp):
+            return replace(rule, levels=levels, offsets=rule.offsets[kept], remainders=rule.remainders[kept])
+        return replace(rule, levels=levels, curves=tuple(rule.curves[k] for k in kept))
