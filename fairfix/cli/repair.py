@@ -38,11 +38,11 @@ LONG = 40
 
 
 OF_SOME: Mapping[str, Callable[[type[Repairer]], bool]] = {
-    "strata": lambda method: method.knows_strata,
-    "unlabelled": lambda method: method.knows_unlabelled,
+    "strata": lambda method: "strata" in method.uses,
+    "unlabelled": lambda method: "unlabelled" in method.uses,
     "similar": lambda method: "similar" in method.specs(),
-    "noise": lambda method: method.knows_noise or "noise" in method.specs(),
-    "assume": lambda method: method.knows_noise,
+    "noise": lambda method: "noise" in method.uses or "noise" in method.specs(),
+    "assume": lambda method: "noise" in method.uses,
 }
 """Options that not all methods know: whether one does."""
 

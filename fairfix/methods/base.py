@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from itertools import product
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
@@ -31,8 +30,8 @@ from fairfix.methods.problem import RepairProblem, only_label, require_rows
 from fairfix.models.estimators import title_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.threads import limited
-from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
+from fairfix.noise.repair_evaluation import RobustnessClaim
 
 # ---------------------------------------------------------------------- parameters
 
@@ -94,12 +93,6 @@ class Solver:
     tasks: ClassVar[tuple[Asked, ...]] = ()
     """Labels it knows, where they are fewer than the method's."""
     uses_labels: ClassVar[bool] = False
-    averages: ClassVar[bool] = False
-    """Whether it takes the mean of a model file's scores over flips, which is done where the scores are made."""
-    streams: ClassVar[bool] = False
-    """Whether it learns from rows that come in pieces, which need not fit into memory."""
-    counts_as_groups: ClassVar[bool] = False
-    """Whether a fit to counts takes their protected columns as features, as a rule of score and group."""
     needs_rows: ClassVar[str] = "it learns from individual rows"
     """Why counts do not do for rows, with what to do instead; empty where a fit to weighted rows, one for each group,
     label and score bin, is that to the rows up to what bins cannot tell."""
@@ -112,17 +105,32 @@ class Solver:
         """Return the predictor with its trace; the inputs are valid."""
         raise NotImplementedError
 
-    def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
-        """Return how much a rule of exact scores may be better than the fit to score bins, beyond its certified gap.
+    def check_parameters(self) -> None:
+        """Raise a UsageError where a parameter has a value, other than its default, that this solver does not read."""
+        method, solvers = self.method, self.method.solvers.values()
+        for name, spec in method.specs().items():
+            value = getattr(method, name)
+            if name == "slack" or value == spec.default or f"`{name}={value}`" == self.option:
+                continue
+            if name == "constraint" and not any(name in one.reads for one in solvers):
+                continue
+            users = {one.option for one in solvers if one.reads.get(name, only())(value)}
+            if self.option not in users:
+                users -= {"`solver=auto`"}  # which takes the place of others
+                shown = f"{value:g}" if isinstance(value, float) else value
+                remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
+                raise UsageError(f"{method.name}: `{name}={shown}` conflicts with {self.option}; {remedy}")
 
-        ``chance`` is what the rule gives each row, (n,), ``reach`` how far its exact ``2 p - 1`` may be from that at
-        the middle of its bin, (n,), None where there is none. None: nothing is proven.
-        """
-        return None
+
+class StreamSolver(Solver):
+    """A solver that also learns from rows that come in pieces, which need not fit into memory."""
 
     def learn(self, tables: Callable[[], Iterator[Table]], rng: np.random.Generator) -> RepairedPredictor:
-        """Return the predictor of rows that come in pieces; only called where ``streams``."""
+        """Return the predictor of a stream; ``tables`` starts it again at each call, with equal pieces in order."""
         raise NotImplementedError
+
+
+Use = Literal["features", "strata", "noise", "unlabelled", "row_id"]
 
 
 @dataclass(frozen=True)
@@ -137,18 +145,13 @@ class Repairer(Constrained):
     """Identifier of the audit comparison that ``slack`` bounds on the rows of the fit, by default."""
     solvers: ClassVar[Mapping[str, type[Solver]]] = {}
     """The algorithms that the parameter ``solver`` chooses from, where there are several."""
-    rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
+    _rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
     """Variants that `compare` shows side by side, by what their title adds: the parameters of each."""
     tasks: ClassVar[tuple[Asked, ...]] = ("classification",)
     """Labels it knows: 0/1 (classification), real numbers (regression), many classes (multiclass)."""
-    knows_strata: ClassVar[bool] = False
-    knows_unlabelled: ClassVar[bool] = False
-    knows_noise: ClassVar[bool] = False
-    """Whether it repairs true groups that are seen through noise, and so needs a table of the noise."""
-    learns: ClassVar[bool] = False
-    """Whether it can learn from feature columns."""
-    draws: ClassVar[bool] = False
-    """Whether values of its predictors may hang on chance, so that rows of the fit need an identity."""
+    uses: ClassVar[tuple[Use, ...]] = ()
+    """Parts of a problem beyond scores, labels and groups that it can use. A method with ``noise`` repairs true groups
+    behind recorded ones and needs a description of the noise; ``row_id``: its values may be randomized in the fit."""
     guarantee_adapter: ClassVar[type[GuaranteeAdapter]] = GuaranteeAdapter
     """Its limits, for a guarantee about the population."""
 
@@ -162,7 +165,7 @@ class Repairer(Constrained):
         if self.criteria:
             self.take_limit()
         if self.solvers:
-            self.check_reads(type(self.solver_in_force))
+            self.effective_solver.check_parameters()
 
     # ------------------------------------------------------------------ parameters
 
@@ -177,31 +180,10 @@ class Repairer(Constrained):
         given = {name: getattr(self, name) for name in self.specs()}
         return {name: "inf" if value == math.inf else title_of(value) for name, value in given.items()}
 
-    def variants(self, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
-        """Return the repairers of all combinations of the given parameter values."""
-        return [
-            replace(self, **dict(zip(choices, given, strict=True))) for given in product(*choices.values())
-        ]
-
-    def check_reads(self, solver: type[Solver]) -> None:
-        """Raise a UsageError where a parameter has a value, other than its default, that a solver does not read."""
-        for name, spec in self.specs().items():
-            value = getattr(self, name)
-            if name == "slack" or value == spec.default or f"`{name}={value}`" == solver.option:
-                continue
-            if name == "constraint" and not any(name in one.reads for one in self.solvers.values()):
-                continue
-            users = {one.option for one in self.solvers.values() if one.reads.get(name, only())(value)}
-            if solver.option not in users:
-                users -= {"`solver=auto`"}  # which takes the place of others
-                shown = f"{value:g}" if isinstance(value, float) else value
-                remedy = f"it needs {' or '.join(sorted(users))}" if users else "leave it out"
-                raise UsageError(f"{self.name}: `{name}={shown}` conflicts with {solver.option}; {remedy}")
-
     # ------------------------------------------------------------------ what the parameters make of the method
 
     @property
-    def solver_in_force(self) -> Solver:
+    def effective_solver(self) -> Solver:
         """The algorithm that the parameters choose."""
         return self.solvers.get(getattr(self, "solver", ""), Solver)(self)
 
@@ -226,12 +208,12 @@ class Repairer(Constrained):
     @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
-        return self.solver_in_force.uses_labels
+        return self.effective_solver.uses_labels
 
     @property
     def needs_rows(self) -> str:
         """Why counts do not do for rows; empty where they do."""
-        return self.solver_in_force.needs_rows
+        return self.effective_solver.needs_rows
 
     @property
     def comparables(self) -> Comparable:
@@ -239,9 +221,9 @@ class Repairer(Constrained):
         return ()
 
     @property
-    def learns_groups(self) -> bool:
+    def protected_as_feature(self) -> bool:
         """Whether the protected columns are features too."""
-        return False
+        return getattr(self, "group", "unused") == "used"
 
     @property
     def membership(self) -> Mapping[str, str]:
@@ -252,31 +234,19 @@ class Repairer(Constrained):
         """Return the repairer of a problem with counterfactual copies, whose slack may bound something else."""
         return self
 
-    @property
-    def demands(self) -> tuple[tuple[str, float], ...]:
-        """Rates of true groups that the slack bounds: 1 where none may be below that of everybody, -1 where above."""
-        return ()
-
-    def noise_in_force(self, noise: Noise) -> Noise:
-        """Return the noise as described and as the parameters assume it; UsageError where they contradict it."""
-        return noise
+    def claim(self, noise: Noise | None) -> RobustnessClaim | None:
+        """Return what is claimed of true groups that rows do not tell, by a description of noise; None for nothing."""
+        return None
 
     @classmethod
     def contenders(cls, reading: Reading, noise: Noise | None = None) -> Iterator[tuple[str, Repairer]]:
         """Yield (title, repairer) of each variant of the method that `compare` shows on such data."""
-        for title, settings in cls.rivals.items():
+        for title, settings in cls._rivals.items():
             yield f"{cls.name}, {title}" if title else cls.name, cls(**settings)
 
-    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
+    def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection among parameter values makes large: the expected accuracy of the decisions."""
-        return expected_accuracy(table, predicted, threshold)
-
-    def measured(self, fitted: Table, before: Table, after: Table) -> Iterator[Note]:
-        """Yield what the audit does not know of held-out rows before and after the repair.
-
-        ``fitted``: the rows of the fit.
-        """
-        return iter(())
+        return expected_accuracy(table, predicted, table.reading.cut)
 
     # ------------------------------------------------------------------ fit
 
@@ -297,57 +267,35 @@ class Repairer(Constrained):
         self._check(problem)
         with limited():
             predictor = self._fit(problem, rng)
-        return self._warned(predictor)
-
-    @final
-    def learn(self, tables: Callable[[], Iterator[Table]], *, rng: np.random.Generator) -> RepairedPredictor:
-        """Return the repaired predictor of rows that come in pieces; raises and warns as :meth:`fit` does.
-
-        ``tables`` starts the rows again at each call: equal pieces in equal order.
-        """
-        if not self.solver_in_force.streams:
-            raise UsageError(f"{self.name} does not learn from a stream with these parameters")
-        with limited():
-            predictor = self.solver_in_force.learn(tables, rng)
-        return self._warned(predictor)
+        return warn_unconverged(self.name, predictor)
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the predictor with its trace; the inputs are valid."""
-        return self.solver_in_force.fit(problem, rng)
-
-    def _warned(self, predictor: RepairedPredictor) -> RepairedPredictor:
-        """Return the predictor, with a warning if it has not converged."""
-        if not predictor.trace.converged:
-            stopped = ConvergenceWarning(
-                f"{self.name} stopped after {predictor.trace.iterations} steps before reaching its tolerance; "
-                "this is the best solution that it found"
-            )
-            warnings.warn(stopped, stacklevel=3)
-        return predictor
+        return self.effective_solver.fit(problem, rng)
 
     def _check(self, problem: RepairProblem) -> None:
         """Raise where the problem has something that the method cannot use, or lacks something that it needs."""
-        groups, solver = problem.cells, self.solver_in_force
+        groups, solver = problem.cells, self.effective_solver
         task, paf, noise = problem.task, problem.protected_as_feature, problem.noise
         learned = problem.features is not None or paf
-        name, tasks = self.name, solver.tasks or self.tasks
+        name, tasks, needs_noise = self.name, solver.tasks or self.tasks, "noise" in self.uses
         this = f"{name}: {solver.option}" if solver.option else name
         refused = {
             f"{name} does not repair within strata; leave out `strata`": (
-                problem.strata is not None and not self.knows_strata
+                problem.strata is not None and "strata" not in self.uses
             ),
             f"{this if solver.tasks else name} repairs {' and '.join(tasks)}, not {task}": task not in tasks,
             f"{name} learns nothing from rows without labels; leave out `unlabelled`": (
-                problem.unlabelled is not None and not self.knows_unlabelled
+                problem.unlabelled is not None and "unlabelled" not in self.uses
             ),
             f"{this}: counterfactual copies differ in features, and here it learns from the score alone; name columns "
             "with `features`": problem.copies is not None and problem.features is None,
             f"{name} needs a description of the group noise; give a table with `noise`": (
-                self.knows_noise and not noise
+                needs_noise and not noise
             ),
-            f"{name} takes groups as recorded; leave out `noise`": noise and not self.knows_noise,
+            f"{name} takes groups as recorded; leave out `noise`": noise and not needs_noise,
             f"{name} works on scores and learns from no features; leave out `features`": (
-                learned and not self.learns
+                learned and "features" not in self.uses
             ),
         }
         for words, holds in refused.items():
@@ -361,6 +309,17 @@ class Repairer(Constrained):
             raise DataError(f"{self.name} needs labels with these parameters; name the column with `label`")
         if (label := only_label(problem)) is not None:
             raise DataError(f"all labels are {label}; a repair needs both classes")
+
+
+def warn_unconverged(name: str, predictor: RepairedPredictor) -> RepairedPredictor:
+    """Return the predictor, with a warning if its fit by a method has not converged."""
+    if not predictor.trace.converged:
+        stopped = ConvergenceWarning(
+            f"{name} stopped after {predictor.trace.iterations} steps before reaching its tolerance; "
+            "this is the best solution that it found"
+        )
+        warnings.warn(stopped, stacklevel=3)
+    return predictor
 
 
 def require_two(columns: Iterable[str], names: Sequence[str]) -> None:

@@ -49,7 +49,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.spec import Form, key
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import group_param, param
+from fairfix.methods.base import Use, group_param, param
 from fairfix.methods.cells import within_strata
 from fairfix.methods.learned import FOLDS, L2, MOST_L2, Learning, label_of, learner_param
 from fairfix.methods.problem import RepairProblem, once_per_problem
@@ -107,9 +107,8 @@ class LogLoss(Learning):
         "or false positive rates, or odds"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    knows_strata: ClassVar[bool] = True
-    learns: ClassVar[bool] = True
-    rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    uses: ClassVar[tuple[Use, ...]] = ("features", "strata")
+    _rivals: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "": {},
         "rounded": {"decisions": "deterministic"},
         "without the group": {"group": "unused"},
@@ -148,11 +147,6 @@ class LogLoss(Learning):
                 f"{self.name}: `holds=given-label` needs `group=used`; a rule without the group always meets its "
                 "constraint as used"
             )
-
-    @property
-    def learns_groups(self) -> bool:
-        """Whether the protected columns are features too."""
-        return self.group == "used"
 
     @property
     def penalty(self) -> float | str:
@@ -196,7 +190,7 @@ class LogLoss(Learning):
         """Return the identifier of the audit comparison that ``slack`` bounds."""
         return between_groups(self.goal)
 
-    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
+    def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection makes large: minus the log loss."""
         return -_log_loss(predicted, table.rows.label, table.rows.weight)
 

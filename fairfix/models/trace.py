@@ -123,9 +123,9 @@ class FitTrace:
     redrawn: Callable[[Table, Ints], Floats] | None = None
     """Makes ``fitted`` anew for a table of some rows of the fit, with its draws, and their numbers; None where they
     hang on no draw. Not saved."""
-    of_held_out: Callable[[Table], Iterable[Note]] | None = None
-    """Tells what rows that had no part in the fit say of the rule, which the audit does not know; None where there is
-    no such thing. Not saved."""
+    of_held_out: Callable[[Table, Table], Iterable[Note]] | None = None
+    """Tells what rows that had no part in the fit, before and after the repair, say of the rule, which the audit does
+    not know; None where there is no such thing. Not saved."""
     certificates: tuple[Certificate, ...] = ()
     """What is proven of the shipped rule, each named for what it bounds."""
     quantities: tuple[Quantity, ...] = ()

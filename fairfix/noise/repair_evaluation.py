@@ -50,7 +50,7 @@ DIFFERENCES = {metric_of(criterion): rates_of(criterion) for criterion in CRITER
 
 
 @dataclass(frozen=True)
-class Told:
+class RobustnessClaim:
     """The promise of a repair on true groups: the noise that the fit was held to, and the rates that a slack bounds."""
 
     noise: Noise
@@ -69,7 +69,7 @@ class Told:
 
 
 def true_groups_of(
-    table: Table, claim: Told, alpha: float, predictor: RepairedPredictor | None = None
+    table: Table, claim: RobustnessClaim, alpha: float, predictor: RepairedPredictor | None = None
 ) -> TrueGroups | None:
     """Return the audit of the true groups of decided rows; None where the noise says too little of these rows.
 
@@ -154,7 +154,7 @@ def worst_of(true: TrueGroups | None) -> dict[str, Value]:
     return out
 
 
-def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: Told) -> Iterator[Note]:
+def said_of(before: TrueGroups | None, after: TrueGroups | None, claim: RobustnessClaim) -> Iterator[Note]:
     """Yield in words what held-out rows say of the true groups: a warning, if it is beyond the slack or not smaller."""
     if before is None or after is None:
         return

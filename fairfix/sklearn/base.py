@@ -203,7 +203,7 @@ class RepairedEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc
                 table,
                 noise=self._noise(),
                 seen_by_model=self._seen(groups),
-                protected_as_feature=repairer.learns_groups,
+                protected_as_feature=repairer.protected_as_feature,
             )
             predictor = repairer.fit(problem, rng=np.random.default_rng(seed))
         self.predictor_: RepairedPredictor = replace(predictor, trace=predictor.trace.without_rows())

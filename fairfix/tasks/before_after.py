@@ -36,7 +36,13 @@ from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import BinnedTube, Scorer
 from fairfix.models.trace import Note
-from fairfix.noise.repair_evaluation import Told, comparisons_of, said_of, true_groups_of, values_of
+from fairfix.noise.repair_evaluation import (
+    RobustnessClaim,
+    comparisons_of,
+    said_of,
+    true_groups_of,
+    values_of,
+)
 from fairfix.solvers.parity import ks_to_overall
 from fairfix.stats.estimates import Means, powers
 from fairfix.stats.ks import ks_noise
@@ -159,7 +165,7 @@ def prove(
     of_fit: bool = False,
     comparable: Comparable = (),
     copies: Counterfactuals | None = None,
-    claim: Told | None = None,
+    claim: RobustnessClaim | None = None,
     fifths: Mapping[str, Edges] = MappingProxyType({}),
     brief: bool = False,
 ) -> Proof:

@@ -33,9 +33,9 @@ def repair_command(request: CompareRequest, repairer: Repairer, *, shared_ids: b
     """
     own, settings = parameters_of(RepairRequest), {}
     refused = {"data", "threads"}
-    refused |= set() if repairer.knows_noise else OF_NOISE
-    refused |= set() if repairer.learns or request.model is not None else {"features"}
-    refused |= set() if repairer.learns else {"exclude"}
+    refused |= set() if "noise" in repairer.uses else OF_NOISE
+    refused |= set() if "features" in repairer.uses or request.model is not None else {"features"}
+    refused |= set() if "features" in repairer.uses else {"exclude"}
     if repairer.membership:
         refused = (refused | OF_GROUPS) - {"noise"}
     for name, (default, domain) in parameters_of(CompareRequest).items():

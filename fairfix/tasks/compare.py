@@ -32,7 +32,7 @@ from fairfix.models.repaired import with_draws_of
 from fairfix.models.threads import threads_of_fits
 from fairfix.models.trace import Note, messages
 from fairfix.noise.description import Noise
-from fairfix.noise.repair_evaluation import Told, true_groups_of, worst_of
+from fairfix.noise.repair_evaluation import RobustnessClaim, true_groups_of, worst_of
 from fairfix.tasks.advice import ORIGINAL, REFUSED, Advice, advice_of
 from fairfix.tasks.as_json import compare_dict, rows_dict
 from fairfix.tasks.before_after import loss_of, mean_change, results_on
@@ -183,8 +183,8 @@ def compare_table(
         begin(contender.title if slack is None else f"{contender.title} with slack {slack:g}")
         one = contender.repairer
         problem = soft if one.membership else scored
-        if one.learns:
-            problem = learning(grouped=one.learns_groups, noisy=one.knows_noise)
+        if "features" in one.uses:
+            problem = learning(grouped=one.protected_as_feature, noisy="noise" in one.uses)
         points.append(_point(contender, slack, problem, table, judge, fit_rng, seed, seen_by_model))
         done(1)
     shown = {one.title: one.repairer.parameters for one in contenders}
@@ -342,7 +342,7 @@ class _Judge:
             return point
         many = table.rows.decision is not None and np.unique(table.rows.decision).size > DISTINCT
         weakest = replace(self.noise, assume="")
-        claim = Told(weakest, (), math.inf)
+        claim = RobustnessClaim(weakest, (), math.inf)
         behind = true_groups_of(table, claim, 1.0 - self.confidence, None if many else predictor)
         return replace(point, gaps={**point.gaps, **worst_of(behind)})
 
@@ -418,7 +418,7 @@ class Plan:
         request, data = self.request, self.data
         with explaining(data):
             members = tuple(membership_columns(self.noise, data))
-            drawn = any(one.repairer.draws for one in self.contenders)
+            drawn = any("row_id" in one.repairer.uses for one in self.contenders)
             table, _ = read_rows(data, self.features.names or (), request.seed, members=members, draws=drawn)
         choice, table = self.features.screened(table)
         for note in choice.notes:
@@ -528,9 +528,9 @@ def _unfit(method: type[Repairer], reading: Reading, *, learned: bool, noise: No
     """Return why a method does not fit the data; empty if it does."""
     if reading.task not in method.tasks:
         return f"it repairs {' and '.join(method.tasks)}, not {reading.task}"
-    if learned and not method.learns and not reading.columns.score:
+    if learned and "features" not in method.uses and not reading.columns.score:
         return "it works on scores; name a score column with `score`"
-    if method.knows_noise and noise is None:
+    if "noise" in method.uses and noise is None:
         return "it needs a description of the group noise; give `noise=SPEC`"
     return ""
 

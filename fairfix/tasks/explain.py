@@ -188,14 +188,16 @@ def _method(name: str, text: str) -> Explanation:
         )
     method = methods[name]
     own = method.specs()
-    needs = ["a score, or features to learn from (`features`)" if method.learns else "a score"]
-    needs += ["labels"] * method().uses_labels + ["a description of noise (`noise`)"] * method.knows_noise
+    needs = ["a score, or features to learn from (`features`)" if "features" in method.uses else "a score"]
+    needs += ["labels"] * method().uses_labels + ["a description of noise (`noise`)"] * (
+        "noise" in method.uses
+    )
     lines = [
         ("is", method.summary),
         ("needs", "; ".join(needs)),
         ("labels", " or ".join(LABELS_OF[task] for task in method.tasks)),
         ("slack bounds", f"{method.criterion}, by default: {Comparison.parse(method.criterion).definition}"),
-        ("strata", "each stratum is repaired separately" if method.knows_strata else "not supported"),
+        ("strata", "each stratum is repaired separately" if "strata" in method.uses else "not supported"),
     ]
     if method.solvers:
         lines.append(("solvers", ", ".join(own["solver"].choices)))

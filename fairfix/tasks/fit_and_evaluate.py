@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.continuous_attribute import fifths_of
-from fairfix.auditing.criteria import rates_of
 from fairfix.auditing.results import CheckResult, Settings
 from fairfix.data.counts import Bools, Floats, Ints, groups_of_cells, rows_of_levels
 from fairfix.data.encoder import Encoder, arrow_array
@@ -32,16 +31,17 @@ from fairfix.data.scan import Scan, count_table, read_table, scan, stream_batche
 from fairfix.data.table import PLAIN_SCORE, Table, assemble
 from fairfix.errors import DataError, FairfixWarning, UsageError
 from fairfix.individual.counterfactuals import Counterfactuals
-from fairfix.methods.base import Repairer
+from fairfix.methods.base import Repairer, StreamSolver, warn_unconverged
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.identity import IDENTITY_TYPES, RowDraws, identity_columns
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.repaired import fingerprint, hash_key, with_draws_of
 from fairfix.models.scored_source import MODEL_SCORE
+from fairfix.models.threads import limited
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import check_memberships
-from fairfix.noise.repair_evaluation import Told
 from fairfix.tasks.before_after import Proof, prove, results_on
 from fairfix.tasks.dataset import Dataset
 from fairfix.tasks.group_changes import Rule, rules_of
@@ -288,7 +288,7 @@ def repair_table(
     """
     settings = replace(settings or Settings(), intersect=len(table.reading.columns.protected) > 1)
     table = replace(table, reading=table.reading.with_threshold(learned=True))
-    repairer = repairer if copies is None else repairer.heeding_copies()
+    repairer = repairer if copies is None else with_counterfactuals(repairer)
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     promise = None
     if guarantee is not None:
@@ -306,7 +306,7 @@ def repair_table(
         None,
         unlabelled,
         features,
-        repairer.learns_groups,
+        repairer.protected_as_feature,
         pairs,
         subspace,
         noise,
@@ -315,7 +315,12 @@ def repair_table(
     )
     with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), *learned, many_fits=bool(choices))
-        best, selection = _select(repairer, choices or {}, problem, table.take(split.validation), fit_rng)
+        validated = table.take(split.validation)
+        best, selection = select(
+            variants_of(repairer, choices or {}),
+            choices or {},
+            lambda one: one.validation_score(validated, one.fit(problem, rng=fit_rng).predict(validated)),
+        )
         if choices:  # also where all are the same value
             problem = RepairProblem(fitted, *learned)
         made = best
@@ -389,16 +394,10 @@ def assessed(
     held, gaps = _answered(kept, predictor)
     gaps += unproven(table.reading.columns.protected, levels_of(table), levels_of(kept))
     notes += cost_of_rounding(repairer, predictor, held, plain)
-    notes += repairer.measured(fitted, *results_on(held, predictor)[:2])
     if predictor.trace.of_held_out is not None:
-        notes += predictor.trace.of_held_out(held)
+        notes += predictor.trace.of_held_out(*results_on(held, predictor)[:2])
     notes += cost_of_blindness(repairer, predictor, held, plain)
-    claim = None
-    if noise is not None and repairer.demands:
-        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
-    elif repairer.membership:
-        rates = rates_of(Comparison.parse(criterion_of(repairer, table.reading)).metric)
-        claim = Told(Noise(membership=repairer.membership, assume="independent"), (), repairer.slack, rates)
+    claim = repairer.claim(noise)
     more: Any = {
         "also": shown_of(repairer, table.reading),
         "comparable": repairer.comparables,
@@ -459,7 +458,8 @@ def repair_stream(
     """
     if not 0 < holdout < 1:
         raise UsageError(f"`holdout={holdout:g}` must be a fraction that leaves rows to fit on; 0.3 is usual")
-    if not repairer.solver_in_force.streams:
+    solver = repairer.effective_solver
+    if not isinstance(solver, StreamSolver):
         raise UsageError(f"{repairer.name} does not learn from a stream with these parameters")
     if reading.columns.strata:
         raise UsageError(
@@ -478,8 +478,9 @@ def repair_stream(
             passes[-1] += len(table)
             yield table
 
-    with recorded() as caught:
-        predictor = repairer.learn(rows, rng=np.random.default_rng(seed).spawn(2)[1])
+    with recorded() as caught, limited():
+        rng = np.random.default_rng(seed).spawn(2)[1]
+        predictor = warn_unconverged(repairer.name, solver.learn(rows, rng))
     there = levels_of(held)
     held, gaps = _answered(held, predictor)
     gaps += unproven(
@@ -552,23 +553,24 @@ def _places(before: int, many: int, salt: int) -> Floats:
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _select(
-    repairer: Repairer,
-    choices: Mapping[str, tuple[Any, ...]],
-    problem: RepairProblem,
-    validation: Table,
-    rng: np.random.Generator,
+def variants_of(repairer: Repairer, choices: Mapping[str, tuple[Any, ...]]) -> list[Repairer]:
+    """Return the repairers of all combinations of some parameter values; a UsageError where one is not valid."""
+    return [
+        replace(repairer, **dict(zip(choices, given, strict=True))) for given in product(*choices.values())
+    ]
+
+
+def select(
+    variants: Sequence[Repairer], choices: Collection[str], score: Callable[[Repairer], float]
 ) -> tuple[Repairer, tuple[Candidate, ...]]:
-    """Return the variant with the highest expected accuracy on the validation part; the first of equals."""
-    variants = repairer.variants(choices)
+    """Return the variant with the highest score on the validation part, the first of equals, and all of them."""
     if len(variants) == 1:
         return variants[0], ()
-    cut = validation.reading.cut
-    scores = [v.quality(validation, v.fit(problem, rng=rng).predict(validation), cut) for v in variants]
+    scores = [score(one) for one in variants]
     best = int(np.argmax(scores))
     shown = tuple(
-        Candidate({name: v.parameters[name] for name in choices}, score, i == best)
-        for i, (v, score) in enumerate(zip(variants, scores, strict=True))
+        Candidate({name: one.parameters[name] for name in choices}, value, i == best)
+        for i, (one, value) in enumerate(zip(variants, scores, strict=True))
     )
     return variants[best], shown
 

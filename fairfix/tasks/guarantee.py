@@ -37,6 +37,7 @@ from fairfix.data.table import Table
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.methods.guarantee import GuaranteeAdapter, adapter_of
+from fairfix.methods.sensei.exact import Average
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
 from fairfix.noise.dual_certificates import Behind
@@ -509,7 +510,7 @@ def promise_of(
     require_plain(table)
     why = adapter_of(repairer).refusal(table.reading)
     flips = Comparison.parse(criterion).scope == "under_flips"
-    if flips and features is None and not repairer.solver_in_force.averages:
+    if flips and features is None and not isinstance(repairer.effective_solver, Average):
         why = (
             "the effect of a change of the protected columns on a score is unknown; name columns to learn from with "
             "`features`"

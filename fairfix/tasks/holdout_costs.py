@@ -120,7 +120,7 @@ def asked_of(repairer: Repairer, reading: Reading) -> dict[tuple[str, ...], Aske
 def shown_of(repairer: Repairer, reading: Reading) -> tuple[str, ...]:
     """Return the comparisons that tell of what is bounded: of true groups too, where these are held."""
     name = criterion_of(repairer, reading)
-    return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if repairer.demands else (name,)
+    return (name, Comparison.parse(name).to(TRUE_GROUPS).id) if "noise" in repairer.uses else (name,)
 
 
 def row_of(proof: Proof, asked: Asked, columns: tuple[str, ...]) -> ProofRow | None:
@@ -139,7 +139,7 @@ def doubts_of(
 ) -> Iterator[Caution]:
     """Yield what has to be said first of a repair, by its proofs on the rows of the fit and on held-out rows."""
     asked = asked_of(repairer, held.reading)
-    if repairer.demands:  # of true groups, as far as anything is known of them
+    if "noise" in repairer.uses:  # of true groups, as far as anything is known of them
         asked = {
             columns: replace(one, comparison=Comparison.parse(one.comparison).to(TRUE_GROUPS).id)
             for columns, one in asked.items()
@@ -172,7 +172,7 @@ def doubts_of(
     expected = predictor.gives == "decision" or not (by_row and shown[0].randomized)  # not one draw of values
     for columns, one in asked.items():
         fit = proof_rows[columns][0]
-        if fit is not None and expected and drawn is None and not repairer.demands:
+        if fit is not None and expected and drawn is None and "noise" not in repairer.uses:
             yield from of_slack(one, fit.after.value)
     if not same and not own:
         taken = next((r for r in shown[1].table if r.name == "selection_rate"), None)

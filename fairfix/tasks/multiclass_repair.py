@@ -32,16 +32,18 @@ from fairfix.individual.similar import Comparable
 from fairfix.methods import available
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.sensei import with_counterfactuals
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Caution, Note, messages
 from fairfix.tasks.before_after import Proof, ProofRow, mean_change
 from fairfix.tasks.fit_and_evaluate import (
-    Candidate,
     Outcome,
     check_split,
     fit_again,
     recorded,
+    select,
     split_rows,
+    variants_of,
     warned,
 )
 from fairfix.tasks.guarantee import promise_of
@@ -102,7 +104,7 @@ class ClassesProof(Proof):
 
 def check_knows_classes(repairer: Repairer) -> None:
     """Raise a UsageError where a method, or its solver, repairs no labels of many classes."""
-    solver = repairer.solver_in_force
+    solver = repairer.effective_solver
     if "multiclass" in (solver.tasks or repairer.tasks):
         return
     ways = [
@@ -141,8 +143,8 @@ def repair_classes(
     """
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
     require_measured(settings.checks, CHANGES[1 : None if repairer.comparables else 2])
-    repairer = repairer if copies is None else repairer.heeding_copies()
-    learned["protected_as_feature"] = repairer.learns_groups
+    repairer = repairer if copies is None else with_counterfactuals(repairer)
+    learned["protected_as_feature"] = repairer.protected_as_feature
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)
     columns, promise = table.reading.columns, None
     parted = table.groups((*columns.protected, columns.classes[0])).codes
@@ -161,7 +163,14 @@ def repair_classes(
     fitted = table.take(np.sort(np.concatenate([split.fit, split.validation])))
     with recorded() as caught:
         problem = RepairProblem(table.take(split.fit), copies=copies, many_fits=bool(choices), **learned)
-        best, selection = _selected(repairer, choices, problem, table.take(split.validation), fit_rng)
+        validated = table.take(split.validation)
+        best, selection = select(
+            variants_of(repairer, choices),
+            choices,
+            lambda one: float(
+                np.average(_right(validated, one.fit(problem, rng=fit_rng)), weights=validated.weight)
+            ),
+        )
         if choices:
             problem = RepairProblem(fitted, copies=copies, **learned)
         if promise is None:
@@ -184,29 +193,6 @@ def repair_classes(
     sizes = {name: part.size for name, part in vars(split).items()}
     facts = messages(notes), table.reading, (), promised, "" if copies is None else copies.source
     return Outcome(best, predictor, split, sizes, selection, of_fit, proof, *facts)
-
-
-def _selected(
-    repairer: Repairer,
-    choices: Mapping[str, tuple[Any, ...]],
-    problem: RepairProblem,
-    validation: Table,
-    rng: np.random.Generator,
-) -> tuple[Repairer, tuple[Candidate, ...]]:
-    """Return the variant with the highest accuracy on the validation part; the first of equals."""
-    variants = repairer.variants(choices)
-    if len(variants) == 1:
-        return variants[0], ()
-    scores = []
-    for one in variants:
-        right = _right(validation, one.fit(problem, rng=rng))
-        scores.append(float(np.average(right, weights=validation.weight)))
-    best = int(np.argmax(scores))
-    shown = tuple(
-        Candidate({name: one.parameters[name] for name in choices}, score, i == best)
-        for i, (one, score) in enumerate(zip(variants, scores, strict=True))
-    )
-    return variants[best], shown
 
 
 def _named(table: Table, predictor: RepairedPredictor) -> list[str]:

@@ -26,9 +26,10 @@ from fairfix.individual.counterfactuals import read_counterfactuals
 from fairfix.individual.flips import changes_of, check_comparable
 from fairfix.individual.similar import Similar, SimilarFiles, files_of
 from fairfix.methods import available
-from fairfix.methods.base import Repairer
+from fairfix.methods.base import Repairer, StreamSolver
 from fairfix.methods.constraint import two_limits
 from fairfix.methods.guarantee import adapter_of
+from fairfix.methods.sensei.exact import Average
 from fairfix.models.export.rules import exported, without_program
 from fairfix.models.export.vectors import vectors
 from fairfix.models.identity import IDENTITY_TYPES, check_unique
@@ -57,7 +58,14 @@ from fairfix.tasks.dataset import (
     waivers_of,
 )
 from fairfix.tasks.feature_choice import FeatureChoice, learned_features
-from fairfix.tasks.fit_and_evaluate import Outcome, identity_of, read_rows, repair_stream, repair_table
+from fairfix.tasks.fit_and_evaluate import (
+    Outcome,
+    identity_of,
+    read_rows,
+    repair_stream,
+    repair_table,
+    variants_of,
+)
 from fairfix.tasks.guarantee import check_bands, check_guarantee
 from fairfix.tasks.messages import message_dict, of_source
 from fairfix.tasks.multiclass_repair import check_knows_classes, repair_classes
@@ -152,19 +160,21 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(
             "`holdout` is a fraction of rows, such as 0.3; counts to evaluate on are for a repair of counts"
         )
-    if request.strata and not repairer.knows_strata:
+    if request.strata and "strata" not in repairer.uses:
         raise UsageError(f"{repairer.name} does not repair within strata; leave out `strata`")
     recorded = not (repairer.membership or repairer.numbers)
     data = open_data(
         request,
-        score_needed=not (repairer.learns or many),
+        score_needed=not ("features" in repairer.uses or many),
         protected_needed=recorded,
         label_needed=repairer.uses_labels,
     )
     check_columns(data.source, data.reading, repairer.membership.values())
     check_columns(data.source, data.reading, repairer.numbers, "constraint", "numbers")
     noise = _noise(request, repairer)
-    data, averaged = _averaged(data, repairer) if repairer.solver_in_force.averages else (data, None)
+    solver = repairer.effective_solver
+    data, averaged = _averaged(data, repairer) if isinstance(solver, Average) else (data, None)
+    streams = isinstance(solver, StreamSolver)
     choice = _learned_from(request, data, repairer, noise)
     features = choice.names
     if many:
@@ -176,7 +186,6 @@ def run_repair(request: RepairRequest) -> RepairResult:
         raise UsageError(
             f"`guarantee` is about flips of people who are independent; leave it out, or {source.name} in `similar`"
         )
-    streams = repairer.solver_in_force.streams
     if is_dry():
         unsent(
             lambda: _check_ids(request, data),
@@ -352,7 +361,7 @@ def chosen_method(
     repairer = method(**fixed)
     if "slack" in fixed and repairer.criteria and not repairer.wanted.takes_slack:
         raise UsageError(two_limits(fixed["constraint"], fixed["slack"]))
-    repairer.variants(choices)  # checks every value before any data is read
+    variants_of(repairer, choices)  # checks every value before any data is read
     return repairer, choices
 
 
@@ -385,14 +394,14 @@ def _noise(request: RepairRequest, repairer: Repairer) -> Noise | None:
     if repairer.membership:
         return None
     noise = noise_of(request)
-    if noise is None and repairer.knows_noise:
+    if noise is None and "noise" in repairer.uses:
         raise UsageError(
             f"`method={repairer.name}` repairs true groups that differ from recorded ones: describe the "
             "difference with "
             "`noise=FILE` (columns true, noisy[, label] and count or probability), `noise=radius:GROUP=NUMBER,...` or "
             "`noise=membership:GROUP=COLUMN,...`"
         )
-    if noise is not None and not repairer.knows_noise:
+    if noise is not None and "noise" not in repairer.uses:
         raise UsageError(
             f"`method={repairer.name}` takes groups as recorded; leave out `noise`, or use `method=robust`"
         )
@@ -403,16 +412,13 @@ def _learned_from(
     request: RepairRequest, data: Dataset, repairer: Repairer, noise: Noise | None
 ) -> FeatureChoice:
     """Return the columns to learn from, as far as names and types decide."""
-    if not repairer.learns:
+    if "features" not in repairer.uses:
         if not data.reading.columns.score:
             raise UsageError("a repair needs scores, not decisions; name a score column with `score`")
-        if tuple(request.features) not in ((), ("score",)) and data.model is None:
+        given = ["features"] * (tuple(request.features) not in ((), ("score",)) and data.model is None)
+        if given := given + ["exclude"] * bool(request.exclude):
             raise UsageError(
-                f"{repairer.name} works on scores and learns from no features; leave out `features`"
-            )
-        if request.exclude:
-            raise UsageError(
-                f"{repairer.name} works on scores and learns from no features; leave out `exclude`"
+                f"{repairer.name} works on scores and learns from no features; leave out `{given[0]}`"
             )
         return FeatureChoice(None)
     return learned_features(request, data, noise)
@@ -422,10 +428,10 @@ def _tell(choice: FeatureChoice, request: RepairRequest, repairer: Repairer, dat
     """Print what a method learns from, before it does."""
     for note in choice.notes:
         log.info("%s", note.line)
-    if repairer.learns:
+    if "features" in repairer.uses:
         names, score = choice.names, data.reading.columns.score
         from_what = f"only the score {score!r}" if names is None else f"the features {', '.join(names)}"
-        group = " and the protected columns" if repairer.learns_groups else ""
+        group = " and the protected columns" if repairer.protected_as_feature else ""
         log.info("%s learns from %s%s", repairer.name, from_what, group)
 
 
@@ -439,7 +445,7 @@ def _read(
     paired: bool = False,
 ) -> tuple[Table, str]:
     """Return the rows in memory, with their draws where the method may need them, and the data's fingerprint."""
-    plain = (PLAIN_SCORE,) if repairer.solver_in_force.averages else ()
+    plain = (PLAIN_SCORE,) if isinstance(repairer.effective_solver, Average) else ()
     averaged = data.source.averaged if isinstance(data.source, ScoredSource) else None
     table, data_fingerprint = read_rows(
         data,
@@ -448,7 +454,7 @@ def _read(
         members=(*repairer.membership.values(), *membership_columns(noise, data)),
         numbers=repairer.numbers,
         scored=() if averaged is None else averaged.feature_names,
-        draws=repairer.draws or paired,
+        draws="row_id" in repairer.uses or paired,
     )
     return table if averaged is None else replace(table, rescore=averaged.rescored), data_fingerprint
 

@@ -30,6 +30,8 @@ from fairfix.data.urls import shown_url
 from fairfix.errors import DataError, UsageError
 from fairfix.methods.base import Repairer
 from fairfix.methods.problem import RepairProblem
+from fairfix.methods.ramp import Ramp
+from fairfix.methods.ramp.exact import hidden_by_bins
 from fairfix.models.predictors import (
     BinnedRule,
     GroupwiseCurve,
@@ -40,7 +42,6 @@ from fairfix.models.predictors import (
 from fairfix.models.score_models import BinnedTube, GroupTube
 from fairfix.models.trace import Caution, Certificate, Note, messages
 from fairfix.noise.description import Noise
-from fairfix.noise.repair_evaluation import Told
 from fairfix.tasks.before_after import Proof, prove
 from fairfix.tasks.bin_bounds import certified, certified_values
 from fairfix.tasks.count import check_agreement, counts_of
@@ -130,16 +131,12 @@ def repair_counts(
     settings = replace(settings, intersect=len(reading.columns.protected) > 1, exact=False)
     table, grid = fit.table(reading), fit.counts.grid
     assert grid is not None
-    by_group = repairer.learns_groups or repairer.solver_in_force.counts_as_groups
-    problem = RepairProblem(table, noise=noise, protected_as_feature=by_group)
+    problem = RepairProblem(table, noise=noise, protected_as_feature=repairer.protected_as_feature)
     with recorded() as caught:
         rule, lost = fit_to_bins(repairer, problem, np.random.default_rng(request.seed).spawn(2)[1])
     if rule.gives == "value":  # what a proof knows of values is all of them
         settings = replace(settings, exact=True)
-    claim = None
-    if noise is not None and repairer.demands:
-        claim = Told(repairer.noise_in_force(noise), repairer.demands, repairer.slack)
-    more: Any = {"also": (criterion_of(repairer, reading),), "claim": claim}
+    more: Any = {"also": (criterion_of(repairer, reading),), "claim": repairer.claim(noise)}
     notes = [*warned(caught), *rule.trace.notes, *notes]
     plain = replace(settings, checks=())
     proof: Proof | None = None
@@ -148,7 +145,7 @@ def repair_counts(
         of_fit = prove(table, rule, settings, **more, of_fit=True)
         of_fit = replace(of_fit, after=_unproven(of_fit.after))
         first = [_nothing_proven()]
-        if rule.trace.randomized is None and not repairer.demands:
+        if rule.trace.randomized is None and "noise" not in repairer.uses:
             for columns, asked in asked_of(repairer, reading).items():
                 if (row := row_of(of_fit, asked, columns)) is not None:
                     first += of_slack(asked, row.after.value)
@@ -270,7 +267,7 @@ def _check_method(
         raise UsageError(
             f"`{next(iter(choices))}` takes one value where the data is counts: no rows are held out to choose by"
         )
-    if columns.strata and not repairer.knows_strata:
+    if columns.strata and "strata" not in repairer.uses:
         raise UsageError(f"{name} does not repair within strata; count the data without `strata`")
     if columns.prediction or columns.probability:
         raise UsageError("the counts are of decisions, not of scores; count the data with its score alone")
@@ -383,8 +380,9 @@ def fit_to_bins(
         trace = replace(trace, randomized=binned(trace.randomized, table, grid))
     by_bin = "the training counts, with each score at the middle of its bin"
     certificates = tuple(replace(one, rows=by_bin) for one in trace.certificates)
-    hidden = repairer.solver_in_force.hidden_by_bins(problem, rule.predict(table), _reach(table, grid))
-    lost = unknown
+    hidden, lost = None, unknown
+    if isinstance(repairer, Ramp):
+        hidden = hidden_by_bins(repairer, problem, rule.predict(table), _reach(table, grid))
     if certificates and hidden is not None:
         one = trace.certificates[0]
         lost = {"bound": one.gap + hidden, "of": one.objective, "among": one.among}

@@ -254,7 +254,9 @@ def problem_of(method: type[Repairer], table: Table, groups: Groups | None = Non
     names = (table.groups() if groups is None else groups).names
     none = NoiseTable("table", names, names, 1e4 * np.eye(len(names)), "count")
     features = ("x",) if method is OnSplines else None
-    return RepairProblem(table, groups, features=features, noise=Noise(none) if method.knows_noise else None)
+    return RepairProblem(
+        table, groups, features=features, noise=Noise(none) if "noise" in method.uses else None
+    )
 
 
 def fitted(method: type[Repairer], slack: float | None = None) -> tuple[Table, RepairedPredictor]:
@@ -391,7 +393,7 @@ def test_weight_zero_is_the_row_removed(method: type[Repairer]) -> None:
 def test_a_guarantee_holds_in_the_population_or_is_refused(method: type[Repairer]) -> None:
     """What is promised of other people is true of many fresh ones; a refusal says what to do instead."""
     law("guarantee")(method)
-    learned: dict[str, Any] = {"features": ["x"]} if method.learns else {}
+    learned: dict[str, Any] = {"features": ["x"]} if "features" in method.uses else {}
     learned, refusal = learned | ({"group": "unused"} if method is Blind else {}), ""
     try:
         result = repair(

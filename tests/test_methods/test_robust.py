@@ -359,8 +359,8 @@ def test_the_assumption_follows_from_what_is_said_of_the_noise() -> None:
         with pytest.raises(UsageError, match="with radii, use `assume=none` or `assume=radii`"):
             fit(Robust(**more), table, radii)
     assert "by at most 0.1;" in relies(Noise(told, assume="eps=0.2"), assume="eps=0.1")
-    assert Robust(assume="class-conditional").noise_in_force(Noise(told)).class_conditional
-    assert Robust(assume="eps=0.05").noise_in_force(Noise(told)).epsilon == 0.05
+    assert Robust(assume="class-conditional").effective_noise(Noise(told)).class_conditional
+    assert Robust(assume="eps=0.05").effective_noise(Noise(told)).epsilon == 0.05
 
 
 def test_more_true_than_recorded_groups() -> None:

@@ -241,7 +241,7 @@ def test_what_is_relied_on_is_said() -> None:
         assert "given the probabilities (N4, an estimate)" in notes
         assert "under any noise that fits the probabilities (N1)" in notes
         assert "eps*" not in notes
-    assert method.noise_in_force(Noise(membership=COLUMNS)).independent
+    assert method.effective_noise(Noise(membership=COLUMNS)).independent
     vague = fit(
         Robust(constraint="equal_opportunity", assume="none", group="unused"),
         frame.assign(p_a=0.3, p_b=0.7),

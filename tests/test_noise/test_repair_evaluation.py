@@ -22,7 +22,7 @@ from fairfix.data.table import Table
 from fairfix.methods.robust import Robust
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.noise.rates import DEMANDS
-from fairfix.noise.repair_evaluation import Told, shortfall, true_groups_of
+from fairfix.noise.repair_evaluation import RobustnessClaim, shortfall, true_groups_of
 from fairfix.tasks.fit_and_evaluate import Outcome, repair_table
 
 NAMES = ("a", "b", "c")
@@ -93,7 +93,9 @@ def test_on_the_rows_of_the_fit_the_worst_case_is_the_slack() -> None:
         own = table.take(outcome.split.fit)
         decided = own.with_decision(outcome.predictor.predict(own))
         known = Noise(noise, assume=assume)
-        found = true_groups_of(decided, Told(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor)
+        found = true_groups_of(
+            decided, RobustnessClaim(known, DEMANDS[parity], 0.05), 0.05, outcome.predictor
+        )
         assert found is not None
         point, upper = shortfall(found, level, DEMANDS[parity])
         assert point == pytest.approx(0.05, abs=2e-4)
@@ -115,7 +117,7 @@ def test_where_either_transport_may_hold_the_worse_of_both_is_the_slack(shares: 
     for rows, rule in ((base, None), (own.with_decision(outcome.predictor.predict(own)), outcome.predictor)):
         points = []
         for keep in (None, *noise.ways):
-            told = Told(replace(noise, keep=keep), repairer.demands, 0.1)
+            told = RobustnessClaim(replace(noise, keep=keep), repairer.demands, 0.1)
             found = true_groups_of(rows, told, 0.05, rule)
             assert found is not None
             points.append(shortfall(found, "N2", repairer.demands)[0])
@@ -158,7 +160,7 @@ def test_rates_of_rules_that_use_the_recorded_group_are_inverted_rule_by_rule() 
     held = outcome.split.holdout
     table = table_of(data).take(held)
     chance = outcome.predictor.predict(table)
-    told = Told(Noise(noise, assume="class-conditional"), SIDES, 0.03)
+    told = RobustnessClaim(Noise(noise, assume="class-conditional"), SIDES, 0.03)
     by_rule = true_groups_of(table.with_decision(chance), told, 0.05, outcome.predictor)
     by_cell = true_groups_of(table.with_decision(chance), told, 0.05)
     assert by_rule is not None
@@ -188,7 +190,9 @@ def test_upper_limits_cover_the_population(assumption: str, level: str) -> None:
         held = table_of(people(seed, 900))
         noise = survey(people(1000 + seed, 400), 400, label=label)
         known = Noise(noise, assume=assume)
-        found = true_groups_of(held.with_decision(rule.predict(held)), Told(known, SIDES, 0.03), 0.05, rule)
+        found = true_groups_of(
+            held.with_decision(rule.predict(held)), RobustnessClaim(known, SIDES, 0.03), 0.05, rule
+        )
         assert found is not None
         point, upper = shortfall(found, level, SIDES)
         covered += truth <= upper
@@ -251,7 +255,7 @@ def test_a_recorded_group_that_was_not_held_out_and_several_columns() -> None:
         "score": data["score"],
     }
     table = read_table(pa.table(columns), reading, ())
-    told = Told(Noise(noise), SIDES, 0.05)
+    told = RobustnessClaim(Noise(noise), SIDES, 0.05)
     assert true_groups_of(table.with_decision(np.ones(len(table))), told, 0.05) is None
 
 

@@ -126,7 +126,7 @@ def test_scores_have_a_repair_for_each_gap_that_is_shown() -> None:
     assert set(more.values()) == {(("group", "other"),)}
     assert len(more) == len(every)
     values = {
-        (one.repairer.bounds_of(READING), one.repairer.learns_groups)
+        (one.repairer.bounds_of(READING), one.repairer.protected_as_feature)
         for one in chosen(["fair-regression"], READING, learned=False)
     }
 

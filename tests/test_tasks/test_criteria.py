@@ -100,7 +100,7 @@ def repaired(
     name: str, options: dict[str, Any], data: pd.DataFrame, at: int
 ) -> Iterator[fairfix.RepairResult]:
     """Yield the repairs of a way, the one at a place among the ways."""
-    noise = {"noise": BY_LABEL} if available()[name].knows_noise else {}
+    noise = {"noise": BY_LABEL} if "noise" in available()[name].uses else {}
     ungrouped = "noise" in options or "[age]" in options.get("constraint", "")
     protected = {} if ungrouped else {"protected": "group"}
     learned: list[dict[str, Any]] = [{"features": ["x", "z"]}]

@@ -43,6 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -53,7 +54,7 @@ from fairfix.data.names import attribute_name, did_you_mean
 from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Solver, group_param, param
+from fairfix.methods.base import Solver, Use, group_param, param
 from fairfix.methods.fair_regression.group_loss import GroupLoss
 from fairfix.methods.fair_regression.guarantee import RegressionGuarantee, check_labels, label_range
 from fairfix.methods.fair_regression.parity import MODELS_GROUPS, ClosedForm, PlugIn, Reduction
@@ -63,7 +64,7 @@ from fairfix.methods.problem import RepairProblem
 from fairfix.models.estimators import Learner, makes, minimises
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note, Quantity
-from fairfix.solvers.losses import OF_MEAN, row_loss
+from fairfix.solvers.losses import OF_MEAN, RowLoss, row_loss
 
 LOSSES = {"square_loss": "square", "log_loss": "logistic", "absolute_loss": "absolute"}
 """Metric of an audit -> the loss that it is the mean of."""
@@ -78,15 +79,14 @@ class Auto(Solver):
     method: FairRegression
     option = "`solver=auto`"
     needs_rows = ""
-    counts_as_groups = True
     reads: ClassVar = {**ClosedForm.reads, **PlugIn.reads}
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Choose and fit."""
         of_mean = self.method.loss_of(problem.table.reading) in OF_MEAN
-        solver = ClosedForm if problem.protected_as_feature and of_mean else PlugIn
-        self.method.check_reads(solver)
-        return solver(self.method).fit(problem, rng)
+        solver = (ClosedForm if problem.protected_as_feature and of_mean else PlugIn)(self.method)
+        solver.check_parameters()
+        return solver.fit(problem, rng)
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,8 @@ class FairRegression(Searched):
         "equal distributions of scores in all groups (KS, parity at every threshold), or bounded loss in every group"
     )
     criterion: ClassVar[str] = "ks.to_overall"
-    learns: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
+    uses: ClassVar[tuple[Use, ...]] = ("features", "strata", "row_id")
     guarantee_adapter: ClassVar = RegressionGuarantee
-    knows_strata: ClassVar[bool] = True
     tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression")
     solvers: ClassVar = {
         "auto": Auto,
@@ -110,7 +108,7 @@ class FairRegression(Searched):
         "reduction": Reduction,
         "bounded_group_loss": GroupLoss,
     }
-    rivals: ClassVar = {"": {}, "group used": {"group": "used"}}
+    _rivals: ClassVar = {"": {}, "group used": {"group": "used"}}
 
     criteria: ClassVar = {
         "ks.to_overall": "statistical_parity",
@@ -229,7 +227,7 @@ class FairRegression(Searched):
             )
 
     @property
-    def solver_in_force(self) -> Solver:
+    def effective_solver(self) -> Solver:
         """The algorithm of the constraint and the solver."""
         return self.solvers[self.goal if self.bounds_losses else self.solver](self)
 
@@ -239,9 +237,9 @@ class FairRegression(Searched):
         return self.goal == "bounded_group_loss"
 
     @property
-    def learns_groups(self) -> bool:
+    def protected_as_feature(self) -> bool:
         """Whether the protected columns are features too."""
-        return self.group == "used" or self.solver == "closed-form"
+        return super().protected_as_feature or self.solver == "closed-form"
 
     @property
     def slack_of_all(self) -> float | None:
@@ -302,39 +300,13 @@ class FairRegression(Searched):
         """Return learner, loss, penalty and seed: how :mod:`fairfix.methods.learned` is to fit members."""
         return self.model, self.loss_on(problem.table), self.l2, int(rng.integers(2**31))
 
-    def quality(self, table: Table, predicted: Floats, threshold: float) -> float:
+    def validation_score(self, table: Table, predicted: Floats) -> float:
         """Return what selection among parameter values makes large: minus the mean loss on the labels."""
         label = table.rows.label
         if label is None:
             raise UsageError("choosing among parameter values needs labels; name the column with `label`")
         loss = row_loss(self.loss_on(table)).value(label.astype(np.float64), predicted)
         return -float(np.average(loss, weights=table.rows.weight))
-
-    def measured(self, fitted: Table, before: Table, after: Table) -> Iterator[Note]:
-        """Yield the loss on held-out rows where an audit has no such loss, and who is below a quantile."""
-        y, was, now = before.rows.label, before.rows.score, after.rows.score
-        if self.loss not in ("quantile", "huber", "poisson") or y is None or was is None or now is None:
-            return
-        loss, weight = row_loss(self.loss_on(fitted)), after.weight
-        then, left = (float(np.average(loss.value(y, u), weights=weight)) for u in (was, now))
-        text = f"on {len(after):,} held-out rows, the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
-        if self.loss == "quantile":
-            groups = after.groups()
-            mass, below = (
-                np.bincount(groups.codes, part, len(groups.names)) for part in (weight, weight * (y <= now))
-            )
-            shares = [
-                f"{name} {share:.1%}"
-                for name, share, there in zip(
-                    groups.names, below / np.maximum(mass, 1e-300), mass, strict=True
-                )
-                if there > 0
-            ]
-            text += (
-                f"; labels at or below their value: {below.sum() / mass.sum():.1%} ({', '.join(shares)}), where "
-                f"{self.quantile_level:.1%} is the level"
-            )
-        yield Note(text, "loss")
 
     def slacks(self, groups: Groups) -> Floats:
         """Return the slack of each group, shape (K,)."""
@@ -358,6 +330,8 @@ class FairRegression(Searched):
 
     def _fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Fit with the solver in force, once labels are known to be such that the loss has a meaning."""
+        if problem.table.rows.entries is not None:  # of counts, a rule of score and group
+            problem = replace(problem, protected_as_feature=True)
         reading, regression = problem.table.reading, problem.table.reading.task == "regression"
         if self.loss == "logistic" and regression:
             if problem.table.rows.entries is not None:
@@ -383,13 +357,40 @@ class FairRegression(Searched):
         if problem.strata is not None:
             require_strata(self, problem)
         predictor = super()._fit(problem, rng)
-        if self.loss != "huber":
-            return predictor
-        meaning = "error above which the loss grows linearly, in units of the label"
-        delta = Quantity("delta", self.delta_on(problem.table), meaning)
-        return replace(
-            predictor, trace=replace(predictor.trace, quantities=(delta, *predictor.trace.quantities))
+        trace = predictor.trace
+        if self.loss in ("quantile", "huber", "poisson"):  # which an audit does not have
+            loss = row_loss(self.loss_on(problem.table))
+            trace = replace(trace, of_held_out=partial(loss_notes, loss, self.quantile_level))
+        if self.loss == "huber":
+            meaning = "error above which the loss grows linearly, in units of the label"
+            delta = Quantity("delta", self.delta_on(problem.table), meaning)
+            trace = replace(trace, quantities=(delta, *trace.quantities))
+        return replace(predictor, trace=trace)
+
+
+def loss_notes(loss: RowLoss, level: float, before: Table, after: Table) -> Iterator[Note]:
+    """Yield the mean loss on held-out rows before and after the repair, and of a quantile how many are below it."""
+    y, was, now, weight = before.rows.label, before.rows.score, after.rows.score, after.weight
+    if y is None or was is None or now is None:
+        return
+    then, left = (float(np.average(loss.value(y, u), weights=weight)) for u in (was, now))
+    text = f"on {len(after):,} held-out rows, the mean {loss.title} is {left:.6g}, and {then:.6g} before the repair"
+    if loss.title.startswith("pinball"):
+        groups = after.groups()
+        mass, below = (
+            np.bincount(groups.codes, part, len(groups.names)) for part in (weight, weight * (y <= now))
         )
+        rates = below / np.maximum(mass, 1e-300)
+        each = [
+            f"{name} {rate:.1%}"
+            for name, rate, rows in zip(groups.names, rates, mass, strict=True)
+            if rows > 0
+        ]
+        text += (
+            f"; labels at or below their value: {below.sum() / mass.sum():.1%} ({', '.join(each)}), where "
+            f"{level:.1%} is the level"
+        )
+    yield Note(text, "loss")
 
 
 def require_counts(problem: RepairProblem) -> None:

@@ -75,7 +75,6 @@ class ClosedForm(Solver):
     method: FairRegression
     option = "`solver=closed-form`"
     needs_rows = ""
-    counts_as_groups = True
     reads: ClassVar = {
         "loss": only("auto", *OF_MEAN),
         "decisions": anything,

@@ -60,11 +60,11 @@ from typing import ClassVar
 import numpy as np
 
 from fairfix.auditing.comparisons import TRUE_GROUPS, WITH_NUMBER, Comparison
-from fairfix.auditing.criteria import CRITERIA, between_groups, events_of
+from fairfix.auditing.criteria import CRITERIA, between_groups, events_of, rates_of
 from fairfix.data.noise_spec import NoiseSpec, membership_text
 from fairfix.data.reading import Reading
 from fairfix.errors import DataError, UsageError
-from fairfix.methods.base import Repairer, param
+from fairfix.methods.base import Repairer, Use, param
 from fairfix.methods.problem import RepairProblem
 from fairfix.methods.ramp.exact import Exact
 from fairfix.methods.ramp.guarantee import RampGuarantee
@@ -74,6 +74,7 @@ from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.trace import Note
 from fairfix.noise.description import Noise
 from fairfix.noise.membership_audit import ATTRIBUTE
+from fairfix.noise.repair_evaluation import RobustnessClaim
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,10 @@ class Ramp(Repairer):
         "opportunity, predictive equality (FPR), equalized odds; a difference or a ratio, as in the four-fifths rule"
     )
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
-    knows_strata: ClassVar[bool] = True
-    knows_unlabelled: ClassVar[bool] = True
+    uses: ClassVar[tuple[Use, ...]] = ("strata", "unlabelled")
     guarantee_adapter: ClassVar = RampGuarantee
     solvers: ClassVar = {"exact": Exact, "sgd": Stream}
-    rivals: ClassVar = {
+    _rivals: ClassVar = {
         "": {},
         "equal opportunity": {"constraint": "equal_opportunity"},
         "equalized odds": {"constraint": "equalized_odds"},
@@ -190,7 +190,7 @@ class Ramp(Repairer):
         if members and not reading.columns.strata and reading.score_scale != "raw":
             for title in ("", "equal opportunity"):
                 own = ", ".join(filter(None, (cls.name, "soft groups", title)))
-                yield own, cls(noise=membership_text(members), **cls.rivals[title])
+                yield own, cls(noise=membership_text(members), **cls._rivals[title])
 
     @property
     def slack_of_all(self) -> float | None:
@@ -234,6 +234,13 @@ class Ramp(Repairer):
             return "selection_rate.covariance.to_overall"
         return between_groups(self.goal, "ratio" if self.wanted.least else "difference")
 
+    def claim(self, noise: Noise | None) -> RobustnessClaim | None:
+        """Return that rates weighted by membership are within the slack; None where groups are recorded."""
+        if not self.membership:
+            return None
+        noise = Noise(membership=self.membership, assume="independent")
+        return RobustnessClaim(noise, (), self.slack, rates_of(self.goal))
+
     def lift(self, reading: Reading) -> float:
         """Return what is added to ``2 p - 1``, so that the objective is largest at the threshold that is in force.
 
@@ -270,7 +277,7 @@ class Ramp(Repairer):
                 "a raw score is calibrated with labels; name their column with `label`, or set "
                 "`score_scale=probability`, percent, margin or logit"
             )
-        predictor = replace(self, calibrate="isotonic").solver_in_force.fit(problem, rng)
+        predictor = replace(self, calibrate="isotonic").effective_solver.fit(problem, rng)
         if self.calibrate == "isotonic":
             return predictor
         note = "the raw score was calibrated to a probability in each group, by isotonic regression on the labels"

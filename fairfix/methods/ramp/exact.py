@@ -59,18 +59,6 @@ class Exact(Solver):
         crossed = {level: rule for part in parts for level, rule in part.crossed.items()}
         return with_rules(predictor, crossed) if self.method.calibration == "none" else predictor
 
-    def hidden_by_bins(self, problem: RepairProblem, chance: Floats, reach: Floats | None) -> float | None:
-        """Return the bound where the constraint is about the rates of groups, and scores are taken as they are.
-
-        The mean of an exact optimum ``q`` over a bin keeps all rates, and its square is not above the mean of squares;
-        so all that exact scores can add is ``mean |f - f_bin| |q - chance|``.
-        """
-        method = self.method
-        by_rates = method.goal in ("demographic_parity", "covariance")
-        if reach is None or not by_rates or method.calibration != "none" or method.rho in ("mean", "labels"):
-            return None
-        return float(np.average(reach * np.maximum(chance, 1.0 - chance), weights=problem.weight))
-
     def _predictor(
         self, cells: Cells, points: Sequence[Points], rules: Sequence[CellRule], trace: FitTrace
     ) -> RepairedPredictor:
@@ -190,6 +178,23 @@ class Exact(Solver):
             else "with an allowed gap, a rule with better decisions may exist"
         )
         yield from uncalibrated(cells, does, " within groups", "`calibrate=isotonic` or sigmoid")
+
+
+def hidden_by_bins(
+    method: Ramp, problem: RepairProblem, chance: Floats, reach: Floats | None
+) -> float | None:
+    """Return how much a rule of exact scores may be better than the fit to score bins, beyond its certified gap.
+
+    ``chance`` is what the rule gives each row, (n,), ``reach`` how far its exact ``2 p - 1`` may be from that at the
+    middle of its bin, (n,), None where there is none. None where nothing is proven: where the constraint is not about
+    the rates of groups, or scores are not taken as they are. Else the mean of an exact optimum ``q`` over a bin keeps
+    all rates, and its square is not above the mean of squares; so all that exact scores can add is
+    ``mean |f - f_bin| |q - chance|``.
+    """
+    by_rates = method.goal in ("demographic_parity", "covariance")
+    if reach is None or not by_rates or method.calibration != "none" or method.rho in ("mean", "labels"):
+        return None
+    return float(np.average(reach * np.maximum(chance, 1.0 - chance), weights=problem.weight))
 
 
 def with_rules(predictor: RepairedPredictor, more: Mapping[tuple[str, ...], CellRule]) -> RepairedPredictor:

@@ -17,7 +17,7 @@ from fairfix.data.numeric_groups import in_order
 from fairfix.data.reading import Reading
 from fairfix.data.table import Table
 from fairfix.errors import UsageError
-from fairfix.methods.base import Solver, anything, but, only, require_two
+from fairfix.methods.base import StreamSolver, anything, but, only, require_two
 from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
 
 
-class Stream(Solver):
+class Stream(StreamSolver):
     """Projected stochastic gradient in passes over the rows."""
 
     method: Ramp
@@ -41,7 +41,6 @@ class Stream(Solver):
         "shape": anything,
         "calibrate": only("none"),
     }
-    streams = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Learn from rows in memory, in random order."""

@@ -35,7 +35,7 @@ from typing import ClassVar, cast
 from fairfix.data.noise_spec import Assumption
 from fairfix.data.reading import Reading
 from fairfix.errors import UsageError
-from fairfix.methods.base import Repairer, group_param, param
+from fairfix.methods.base import Repairer, Use, group_param, param
 from fairfix.methods.learned import Learning, learner_param
 from fairfix.methods.robust.gradient_training import Dro, SoftGroups
 from fairfix.methods.robust.guarantee import RobustGuarantee
@@ -44,6 +44,7 @@ from fairfix.methods.robust.postprocessed import Ideal, Thresholds
 from fairfix.models.estimators import Learner
 from fairfix.noise.description import Noise
 from fairfix.noise.rates import DEMANDS, Parity
+from fairfix.noise.repair_evaluation import RobustnessClaim
 
 COMPARISONS = {
     "demographic_parity": "selection_rate.difference.to_overall",
@@ -68,8 +69,7 @@ class Robust(Learning):
     criterion: ClassVar[str] = COMPARISONS["demographic_parity"]
     criteria: ClassVar = {of: name for name, of in COMPARISONS.items()}
     grammar: ClassVar = {"without_limit": ("minimax",), "one_sided": True}
-    learns: ClassVar[bool] = True
-    knows_noise: ClassVar[bool] = True
+    uses: ClassVar[tuple[Use, ...]] = ("features", "noise")
     guarantee_adapter: ClassVar = RobustGuarantee
     solvers: ClassVar = {
         "thresholds": Thresholds,
@@ -150,9 +150,9 @@ class Robust(Learning):
                 )
 
     @property
-    def learns_groups(self) -> bool:
+    def protected_as_feature(self) -> bool:
         """Whether the recorded groups are features too, of a rule that is trained."""
-        return self.group == "used" and self.solver in ("dro", "soft")
+        return super().protected_as_feature and self.solver in ("dro", "soft")
 
     @property
     def slack_of_all(self) -> float | None:
@@ -176,13 +176,19 @@ class Robust(Learning):
         """Rates of true groups that the slack bounds, with the side."""
         return DEMANDS[self.parity]
 
-    def noise_in_force(self, noise: Noise) -> Noise:
-        """Return the noise as described, and as the assumption says besides."""
+    def effective_noise(self, noise: Noise) -> Noise:
+        """Return the noise as described, and as the assumption says besides; UsageError where it contradicts."""
         return replace(noise, assume=self.assume) if self.assume else noise
+
+    def claim(self, noise: Noise | None) -> RobustnessClaim | None:
+        """Return that true groups are within the slack by the description and the assumption."""
+        if noise is None:
+            return None
+        return RobustnessClaim(self.effective_noise(noise), self.demands, self.slack)
 
     def assumption_of(self, noise: Noise) -> str:
         """Return the name of the assumption in force; where none is stated, nothing but the description is used."""
-        noise = self.noise_in_force(noise)
+        noise = self.effective_noise(noise)
         word, table = noise.assumption.word, noise.table
         if word in ("class-conditional", "independent"):
             return "identified"

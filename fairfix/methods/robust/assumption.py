@@ -40,7 +40,7 @@ def assumption_of(method: Robust, problem: RepairProblem) -> Assumption:
         It does not go with what is known of the noise, with the constraint or with the model.
     """
     assert problem.noise is not None
-    noise = method.noise_in_force(problem.noise)
+    noise = method.effective_noise(problem.noise)
     method = replace(method, assume=noise.assume)  # which its solver may not know
     name, members = method.assumption_of(noise), noise.membership is not None
     if members and method.solver not in ("thresholds", "oracle"):

@@ -33,7 +33,7 @@ class RobustGuarantee(GuaranteeAdapter):
 
     def true_groups(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
         """Return the possible true groups; a UsageError if what is known of them is of these rows alone."""
-        noise = self.method.noise_in_force(noise)
+        noise = self.method.effective_noise(noise)
         name, demands = self.method.assumption_of(noise), self.method.demands
         if noise.membership is not None:
             members = (Members(name == "identified"),)

@@ -51,7 +51,7 @@ from fairfix.data.spec import Form, key
 from fairfix.errors import FairfixWarning, UsageError
 from fairfix.individual.flips import check_comparable
 from fairfix.individual.similar import Comparable, Similar
-from fairfix.methods.base import Repairer, Solver, group_param, param
+from fairfix.methods.base import Repairer, Solver, Use, group_param, param
 from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.learned import L2, LEARNERS, MOST_L2, Learning, learner_param
 from fairfix.methods.problem import RepairProblem
@@ -111,7 +111,7 @@ class Sensei(Learning):
         "individual fairness: the same score for people who differ only in attributes that must not matter"
     )
     criterion: ClassVar[str] = "decision_flips.under_flips"
-    learns: ClassVar[bool] = True
+    uses: ClassVar[tuple[Use, ...]] = ("features",)
     guarantee_adapter: ClassVar = SenseiGuarantee
     tasks: ClassVar[tuple[Asked, ...]] = ("classification", "regression", "multiclass")
     solvers: ClassVar = {
@@ -176,15 +176,10 @@ class Sensei(Learning):
         return Similar.parse([self.similar])
 
     @property
-    def solver_in_force(self) -> Solver:
+    def effective_solver(self) -> Solver:
         """The algorithm that solver and learner choose."""
         network = self.solver == "regularizer" and self.model == "network"
         return self.solvers["network" if network else self.solver](self)
-
-    @property
-    def learns_groups(self) -> bool:
-        """Whether the protected columns are features too."""
-        return self.group == "used"
 
     @property
     def comparables(self) -> Comparable:
@@ -210,10 +205,6 @@ class Sensei(Learning):
             tuple((name,) for name in protected) if self.solver == "equal-rates" else super().alike(protected)
         )
 
-    def heeding_copies(self) -> Sensei:
-        """Return the repairer with a slack of decisions that change with copies, as well as with flips."""
-        return replace(self, copied=True)
-
     @property
     def slack_of_all(self) -> float | None:
         """The slack, where it changes the fit."""
@@ -237,7 +228,7 @@ class Sensei(Learning):
                 "a model file (`solver=average`)"
             )
             warnings.warn(FairfixWarning(unseen, "no_help"), stacklevel=2)
-        if self.comparables and not self.solver_in_force.averages:
+        if self.comparables and self.solver != "average":
             check_comparable(problem.table, self.comparables)
             for name, _ in self.comparables:
                 if name not in (problem.features or ()):
@@ -245,3 +236,11 @@ class Sensei(Learning):
                         f"`similar`: column {name!r} is not learned from; name it with `features`"
                     )
         return super()._fit(problem, rng)
+
+
+def with_counterfactuals(repairer: Repairer) -> Repairer:
+    """Return the repairer whose slack is of decisions that change with copies, as well as with flips.
+
+    Other methods are as they are.
+    """
+    return replace(repairer, copied=True) if isinstance(repairer, Sensei) else repairer

@@ -79,7 +79,6 @@ class Average(Solver):
     option = "`solver=average`"
     tasks = ("classification", "regression")
     reads: ClassVar = {"similar": values_alone}
-    averages = True
 
     def fit(self, problem: RepairProblem, rng: np.random.Generator) -> RepairedPredictor:
         """Return the score as it is; a mean has nothing to search."""

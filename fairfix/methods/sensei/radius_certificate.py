@@ -65,7 +65,9 @@ class Moves:
         logits = np.stack([X @ every + one.intercept[0] for X in listed])
         return linear_crossings(logits, level, max(float(every @ self.metric_inverse @ every), 0.0))
 
-    def said_of(self, fitted: FlippedRows, features: Features, held: Table) -> Iterator[Note]:
+    def said_of(
+        self, fitted: FlippedRows, features: Features, held: Table, repaired: Table
+    ) -> Iterator[Note]:
         """Yield what held-out rows say of decisions that change; ``fitted``: the rows of the fit, under flips."""
         if not 0 < self.cut < 1 or not len(held):
             return
