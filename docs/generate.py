@@ -36,6 +36,7 @@ from fairfix.methods import available
 from fairfix.methods.learned import LearnerSpec
 from fairfix.report import FORMATS, is_gated
 from fairfix.report.words import SETTINGS, as_options, option_words
+from fairfix.schema import RESULTS, json_schema
 from fairfix.tasks.explain import INTERVALS, needs_of
 from fairfix.tasks.glossary import GLOSSARY, STATUSES
 from fairfix.tasks.repair import hyper_parameters
@@ -49,6 +50,7 @@ FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 START = "<!-- generated: "
 COMPLETION = Path(fairfix.__file__).parent / "cli" / "completion.json"
 PICTURE = ROOT / "docs" / "report.svg"
+SCHEMAS = ROOT / "docs" / "schemas"
 PART = re.compile(rf"({START}([\w-]+) -->\n)(?:(?!{START}).)*?(<!-- end -->)", re.DOTALL)
 PRINTED = re.compile(
     r"(```sh\n((?:(?!```).)*?)```\n\n(<!-- printed: (\d+) -->\n```text\n))(?:(?!```).)*?```\n", re.DOTALL
@@ -290,6 +292,11 @@ def renewed(text: str) -> str:
     return PART.sub(lambda match: match[1] + MAKERS[match[2]]() + match[3], text)
 
 
+def schema(name: str) -> str:
+    """Return the JSON Schema of a result."""
+    return json.dumps(json_schema(name)) + "\n"
+
+
 def report() -> str:
     """Return the picture of the first audit of the README."""
     audit = fairfix.audit(
@@ -305,6 +312,7 @@ def main(check: bool, terminal: bool, names: Sequence[str] = ()) -> int:
     """
     stale = []
     makers = {COMPLETION: completion} | ({PICTURE: report} if terminal else {})
+    makers |= {SCHEMAS / f"{name}.json": partial(schema, name) for name in RESULTS}
     for path in (*FILES, *makers):
         if names and path.relative_to(ROOT).as_posix() not in names:
             continue

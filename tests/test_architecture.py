@@ -18,11 +18,12 @@ HOUSE = Path(fairfix.__file__).parent
 
 MAY_IMPORT = {
     "errors": "",
+    "schema": "",
     "stats": "",
     "solvers": "",
     "data": "errors",
     "models": "errors solvers data",
-    "auditing": "errors stats data",
+    "auditing": "errors schema stats data",
     "report": "errors auditing",
     "individual": "errors stats solvers data models auditing",
     "noise": "errors solvers data models auditing",
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "sklearn": "errors data models noise methods",
     "tasks": "errors stats solvers data models auditing report individual noise methods",
     "testing": "errors report tasks",
-    "cli": "errors data models auditing report individual noise methods tasks",
+    "cli": "errors schema data models auditing report individual noise methods tasks",
 }
 """Room -> rooms below it that it may import."""
 

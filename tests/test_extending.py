@@ -19,6 +19,7 @@ import jsonschema
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from fairfix.schema import json_schema
 
 from tests.data import scored
 
@@ -70,7 +71,7 @@ def test_a_metric_is_one_entry(house: Path, run: Fairfix) -> None:
     text = run(*AUDIT, *check, "--detail", *outs, status=1)
     result = json.loads(run(*AUDIT, "--format", "json"))
 
-    jsonschema.validate(result, json.loads((house / "report" / "audit.schema.json").read_text()))
+    jsonschema.validate(result, json_schema("audit"))
     for group in result["attributes"][0]["groups"]:
         one, other = (
             group["metrics"][name]["value"] for name in ("false_discovery_rate", "positive_predictive_value")
@@ -165,6 +166,7 @@ import numpy as np
 from fairfix.data.codec import Array
 from fairfix.methods.base import Repairer, param
 from fairfix.models.predictors import GROUPS, OfGroups
+from fairfix.schema import json_schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +205,7 @@ def test_a_method_is_one_module(house: Path, run: Fairfix) -> None:
     run("predict", "r.fairfix", "data.parquet", "-o", "decided.csv", "--config", "none")
     decided = pyarrow.csv.read_csv(house.parent / "decided.csv").to_pandas()
 
-    jsonschema.validate(result, json.loads((house / "report" / "repair.schema.json").read_text()))
+    jsonschema.validate(result, json_schema("repair"))
     assert "quota" in (house.parent / "r.html").read_text(encoding="utf-8")
     helped = run("repair", "--help", "--method", "quota")
     assert "--share NUMBER Share of each group that is selected. [default: 0.5]" in " ".join(helped.split())

@@ -1,6 +1,6 @@
 """The JSON form of an audit, ``fairfix.audit/1``; every report is rendered from it.
 
-Undefined numbers are ``null`` with a ``reason``. The schemas are in ``fairfix/report/*.schema.json``.
+Undefined numbers are ``null`` with a ``reason``. :mod:`fairfix.schema` describes it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from fairfix import __version__
-from fairfix.auditing.checks import OPERATORS, SEVERITIES, worst
+from fairfix.auditing.checks import SEVERITIES
 from fairfix.auditing.comparisons import Comparison
-from fairfix.auditing.metrics import METRICS
 from fairfix.auditing.results import (
     AuditReport,
     Block,
@@ -26,138 +24,11 @@ from fairfix.auditing.results import (
     NoiseReport,
     Value,
 )
-from fairfix.data import codec
 from fairfix.data.choices import GateOn
-from fairfix.data.codec import LARGEST, Json, holding, list_of, map_of, need, or_none, text, whole
 from fairfix.data.reading import Reading
 
 AUDIT_SCHEMA = "fairfix.audit/1"
 CLASSES_SCHEMA = "fairfix.classes/1"
-
-ROUNDED = 1e-9
-"""By how much sums in floating point may be off, such as a share that is a little above 1."""
-
-
-def _value(low: float, high: float) -> Json:
-    """Return what takes the JSON form of a value between its limits, all of them in a range or null."""
-    form = holding(**dict.fromkeys(("low", "value", "high"), or_none(codec.number(low, high))))
-
-    def take(entry: Any) -> Any:
-        ends = [form(entry)[name] for name in ("low", "value", "high") if entry[name] is not None]
-        need(
-            all(one <= two + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)),
-            f"{ends} are not a value between its limits",
-        )
-        return entry
-
-    return take
-
-
-def _figure_of(name: str) -> Json:
-    """Return what takes the value of a metric of a group, or of a comparison of it, by its text form."""
-    shares = (entry := METRICS.get(name.partition(".")[0])) is not None and entry.scale == "share"
-    if not shares or ".ratio" in name:
-        return _value(-LARGEST, LARGEST)
-    return _value(-1.0 - ROUNDED, 1.0 + ROUNDED) if "." in name else _value(-ROUNDED, 1.0 + ROUNDED)
-
-
-SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
-"""Code of a check -> its verdict; those of other codes are undecided."""
-
-
-def judged_check(entry: Any) -> Any:
-    """Take the JSON form of a judged check whose verdict is that of its interval."""
-    check = map_of(codec.as_is)(entry)
-    verdict, code = check.get("verdict"), check.get("code")
-    if verdict == "waived" or code is None:
-        return check
-    need(verdict == SETTLED.get(code, "undecided"), f"a check is {verdict!r} where its code is {code!r}")
-    if code in ("beyond_limit", "within_limit", "limit_inside") and "operator" in check:
-        ends = [check.get(name) for name in ("low", "high")]
-        if check.get("gate_on") == "point":
-            off = check.get("bound", 0.0)
-            ends = [check["value"] - off, check["value"] + off]
-        low, high = (
-            end if one is None else one for one, end in zip(ends, (-math.inf, math.inf), strict=True)
-        )
-        beyond = [not OPERATORS[check["operator"]](end, check["limit"]) for end in (low, high)]
-        right = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
-        need(code == right, f"a check is {verdict!r} at {low} to {high}, where its limit is {check['limit']}")
-    return check
-
-
-def require_once(entries: list[Any], name: str) -> None:
-    """Raise a ValueError where two of the entries have one name."""
-    names = [entry[name] for entry in entries]
-    need(len({*names}) == len(names), f"a {name} occurs twice")
-
-
-def _block_once(entry: Any) -> Any:
-    """Take the JSON form of a block, with every group and comparison once."""
-    block = _BLOCK(entry)
-    require_once(block["groups"], "group")
-    require_once(block["comparisons"], "id")
-    return block
-
-
-def _sound_audit(entry: Any) -> Any:
-    """Take a saved audit whose parts fit: rows, groups, checks."""
-    result = _AUDIT(entry)
-    rows, checks = result["data"]["rows"], result["checks"]
-    left_out = sum(one.get("rows", 0) for one in rows.get("excluded", ()))
-    need(rows["used"] + left_out <= rows["read"], "more rows were used and left out than were read")
-    require_once(result["attributes"], "attribute")
-    for block in result["attributes"]:
-        many = sum(group["rows"] for group in block["groups"])
-        need(
-            many <= rows["used"], f"the groups of {block['attribute']} have {many:,} rows of {rows['used']:,}"
-        )
-    if result.get("schema") == AUDIT_SCHEMA and all("verdict" in check for check in checks):
-        right = worst(check["verdict"] for check in checks)
-        need(
-            result.get("verdict") == right,
-            f"the verdict is {result.get('verdict')!r}, but that of the checks is {right!r}",
-        )
-    return result
-
-
-_BLOCK = holding(
-    attribute=text,
-    columns=list_of(text),
-    groups=list_of(
-        holding(
-            group=text,
-            rows=whole(),
-            metrics=lambda entry: holding(**{name: _figure_of(name) for name in map_of(codec.as_is)(entry)})(
-                entry
-            ),
-        )
-    ),
-    comparisons=list_of(lambda entry: _figure_of(holding(id=text)(entry)["id"])(entry)),
-)
-
-_AUDIT = holding(
-    fairfix=text,
-    data=holding(
-        source=text,
-        rows=holding(read=whole(), used=whole()),
-        weight=codec.number(0.0),
-        columns=map_of(codec.as_is),
-    ),
-    settings=holding(
-        task=text,
-        score_scale=text,
-        confidence=codec.number(0.0, 1.0),
-        threshold=or_none(codec.number()),
-        reference=map_of(text),
-    ),
-    checks=list_of(judged_check),
-    attributes=list_of(_block_once),
-    strata=list_of(_block_once),
-    definitions=map_of(text),
-)
-SAVED_AUDIT = _sound_audit
-"""Takes a saved audit, before it is compared with a new one or shown again: its numbers are ones that can be."""
 
 NAMES: Mapping[type, Mapping[str, str]] = {
     GroupReport: {"name": "group"},

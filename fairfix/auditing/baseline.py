@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairfix.auditing.as_json import AUDIT_SCHEMA, CLASSES_SCHEMA, SAVED_AUDIT, check_dict, form, value_of
+from fairfix.auditing.as_json import AUDIT_SCHEMA, CLASSES_SCHEMA, check_dict, form, value_of
 from fairfix.auditing.checks import Check, Ruling
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.grammar import read_one
@@ -122,22 +122,23 @@ def require_comparable(old: Any, new: Mapping[str, Any], name: str) -> None:
     if not isinstance(old, Mapping) or old.get("schema") != AUDIT_SCHEMA:
         raise DataError(f"{name} is not a JSON result of 'fairfix audit'; write one with `out=json=FILE`")
     keys = ("task", "score_scale", "confidence", "positive_label", "positive_prediction", "label_threshold")
-    require_alike(old, new, name, SAVED_AUDIT, keys)
+    require_alike(old, new, name, keys)
 
 
 def require_alike(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     name: str,
-    check: Callable[[Mapping[str, Any]], object],
     keys: Sequence[str],
 ) -> None:
-    """Raise ``DataError`` where a baseline is not sound, not made alike, or about none of the attributes of an audit.
+    """Raise ``DataError`` where a baseline is not valid, not made alike, or about none of the attributes of an audit.
 
-    ``check`` raises a ValueError where a saved result is not sound; ``keys`` are the settings that have to be alike.
+    ``keys`` are the settings that have to be alike.
     """
+    from fairfix.auditing.saved_results import check_saved  # an audit without a baseline reads no result
+
     try:
-        check(old)
+        check_saved(old)
     except ValueError as error:
         raise changed(name, shortened(str(error), LONGEST_FAULT)) from error
     was, now = old["settings"], new["settings"]

@@ -11,14 +11,6 @@ from fairfix.cli.options import output_options
 from fairfix.cli.outputs import check_outputs, print_report, publishing, render, write_reports
 from fairfix.errors import MALFORMED, DataError
 
-SCHEMAS = (
-    "fairfix.audit/1",
-    "fairfix.repair/1",
-    "fairfix.compare/1",
-    "fairfix.models/1",
-    "fairfix.classes/1",
-)
-
 
 @click.command("report", cls=SectionedCommand)
 @click.argument("result", type=click.Path())
@@ -31,24 +23,13 @@ def command(result: str, **given: Any) -> int:
     \b
     fairfix report audit.json --format markdown
     """
-    from fairfix.auditing.as_json import AUDIT_SCHEMA, SAVED_AUDIT
+    from fairfix.auditing.saved_results import check_saved
     from fairfix.data.codec import LONGEST_FAULT, shortened
 
     check_outputs({**given, "result": result})
     content = _loaded(result)
     try:
-        if not isinstance(content["fairfix"], str):
-            raise TypeError("the version of fairfix that made it is not a text")
-        if content["schema"] == AUDIT_SCHEMA:
-            SAVED_AUDIT(content)
-        elif content["schema"] == "fairfix.classes/1":
-            from fairfix.auditing.class_changes import check_saved
-
-            check_saved(content)
-        else:
-            from fairfix.tasks.saved import check_saved as check_other
-
-            check_other(content)
+        check_saved(content)
         render("text", content, detail=False, terminal=False)  # whatever is asked for: is all there?
         with publishing():
             printed = write_reports(content, given)
@@ -64,12 +45,14 @@ def command(result: str, **given: Any) -> int:
 
 def _loaded(path: str) -> dict[str, Any]:
     from fairfix.data.files import read_json
+    from fairfix.schema import RESULTS, schema_id
 
+    supported = [schema_id(name) for name in RESULTS if name != "unrun"]
     content = read_json(path)
     schema = content.get("schema") if isinstance(content, dict) else None
-    if schema not in SCHEMAS:
+    if schema not in supported:
         raise DataError(
-            f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(SCHEMAS)}; "
+            f"{path} is not a result of fairfix (schema {schema!r}); supported schemas are {', '.join(supported)}; "
             "make one: fairfix audit DATA --protected COLUMN --format json > audit.json"
         )
     return dict(content)

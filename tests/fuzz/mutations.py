@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fairfix.auditing.metrics import METRICS
 from fairfix.cli import run as command_line
+from fairfix.schema import json_schema
 
 from tests.fuzz.mutators import Sealed
 from tests.fuzz.oracle import STEERING
@@ -318,8 +319,7 @@ def _export_fault(path: Path) -> str:
 
 @cache
 def _schema(kind: str) -> Any:
-    text = resources.files("fairfix.report").joinpath(f"{kind}.schema.json").read_text(encoding="utf-8")
-    return jsonschema.Draft202012Validator(json.loads(text))
+    return jsonschema.Draft202012Validator(json_schema(kind))
 
 
 SHARES = frozenset(name for name, metric in METRICS.items() if metric.scale == "share")

@@ -21,7 +21,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pyarrow as pa
-from fairfix import report
+from fairfix.schema import RESULTS, json_schema
 
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves the cursor, colours, rings or turns the direction of a terminal; a line break and a tab do not."""
@@ -178,13 +178,12 @@ def _refuse(constant: str) -> None:
 
 @cache
 def _validator(kind: str) -> Any:
-    path = Path(report.__file__).parent / f"{kind}.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
+    return jsonschema.Draft202012Validator(json_schema(kind))
 
 
 def _schema(content: Mapping[str, Any]) -> Iterator[str]:
     kind = str(content.get("schema", "")).partition("/")[0].removeprefix("fairfix.")
-    if not (Path(report.__file__).parent / f"{kind}.schema.json").is_file():
+    if kind not in RESULTS:
         yield f"a result of no known schema: {kind}"
         return
     for error in _validator(kind).iter_errors(content):

@@ -16,6 +16,7 @@ from fairfix.auditing.custom_metrics import ENTRIES, own_estimates, own_metrics,
 from fairfix.auditing.metrics import METRICS
 from fairfix.cli import run
 from fairfix.errors import UsageError
+from fairfix.schema import json_schema
 from fairfix.tasks.audit import AuditResult
 from fairfix.tasks.result import Result
 from sklearn.metrics import f1_score
@@ -102,8 +103,7 @@ def test_checks_reports_and_saved_results_know_it(rows: pd.DataFrame, tmp_path: 
     result = audited(rows, OWN, check=["cost.difference<=0.05", "f1[race=a]>=0.99"], strata="town")
     assert [check["verdict"] for check in result.to_dict()["checks"]][1] == "fail"
     assert not set(OWN) & set(METRICS)
-    schema = Path(fairfix.__file__).parent / "report" / "audit.schema.json"
-    jsonschema.validate(json.loads(result.to_json()), json.loads(schema.read_text()))
+    jsonschema.validate(json.loads(result.to_json()), json_schema("audit"))
     (tmp_path / "r.json").write_text(result.to_json())
     again = fairfix.load(str(tmp_path / "r.json"))
     assert isinstance(again, Result)

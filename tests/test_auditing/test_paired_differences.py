@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -28,12 +27,13 @@ from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
 from fairfix.report import FORMATS
+from fairfix.schema import json_schema
 from fairfix.stats.estimates import Proportions
 
 from tests.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("away")
-SCHEMA = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+SCHEMA = json_schema("audit")
 READING = Reading(Columns(("race",), label="label", prediction="prediction", id="id"))
 DP = "selection_rate.difference.between_groups"
 

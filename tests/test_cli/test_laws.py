@@ -20,13 +20,11 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from fairfix import report
 from fairfix.cli import COMMANDS, run
+from fairfix.schema import json_schema
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import Call, Frames
-
-SCHEMAS = Path(report.__file__).parent
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def saved(path: str, kind: str) -> dict[str, Any]:
         raise AssertionError(constant)
 
     result: dict[str, Any] = json.loads(Path(path).read_text(), parse_constant=refuse)
-    jsonschema.validate(result, json.loads((SCHEMAS / f"{kind}.schema.json").read_text()))
+    jsonschema.validate(result, json_schema(kind))
     return result
 
 

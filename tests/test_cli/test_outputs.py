@@ -15,7 +15,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -23,6 +22,7 @@ import pytest
 from fairfix.cli import COMMANDS, main, run
 from fairfix.cli.outputs import WRITTEN
 from fairfix.report import FORMATS
+from fairfix.schema import json_schema
 
 from tests.conftest import Call, make_frame
 
@@ -213,7 +213,7 @@ def test_other_descriptors_are_written_to_where_they_stand(folder: Path) -> None
 # ---------------------------------------------------------------------- runs that did not happen
 
 OUTS = tuple(part for name in FORMATS for part in ("--out", f"{name}=a.{name}"))
-UNRUN = json.loads(files("fairfix.report").joinpath("unrun.schema.json").read_text())
+UNRUN = json_schema("unrun")
 AUDIT = ("audit", "d.parquet", "--protected", "race", "-q")
 
 

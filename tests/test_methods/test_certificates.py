@@ -8,7 +8,6 @@ import io
 import json
 import math
 import re
-from importlib.resources import files as files_of
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +19,7 @@ from fairfix.cli import run
 from fairfix.models.repaired import Repaired
 from fairfix.models.trace import Certificate, FitTrace, Quantity
 from fairfix.report.repairs import solution_facts
+from fairfix.schema import json_schema
 
 
 def test_a_trace_comes_back_from_its_json() -> None:
@@ -74,7 +74,7 @@ def test_everybody_who_reads_a_repair_reads_what_is_proven(tmp_path: Path) -> No
             assert run(command.split()) == 0
         shown[name] = re.sub(r"\s+", " ", out.getvalue())
     result = json.loads((tmp_path / "r.json").read_text())
-    schema = json.loads(files_of("fairfix.report").joinpath("repair.schema.json").read_text())
+    schema = json_schema("repair")
     jsonschema.Draft202012Validator(schema).validate(result)
     one = result["solution"]["certificates"][0]
     price = max(q["value"] for q in result["solution"]["quantities"] if q["name"] == "multiplier")

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from fairfix.noise.observed_groups import Recorded
 from fairfix.noise.rates import RATIOS
 from fairfix.noise.true_groups import TrueGroups, audit_noisy
 from fairfix.report import renderer
+from fairfix.schema import json_schema
 
 from tests.conftest import Call
 
@@ -111,7 +111,7 @@ def noisy_audit(
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))
     report = audit_noisy(open_source(named(data)), reading, noise, settings, seed=seed)
     result = audit_dict(report)
-    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    schema = json_schema("audit")
     jsonschema.Draft202012Validator(schema).validate(result)
     return result["noise"], report
 

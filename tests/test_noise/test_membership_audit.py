@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from fairfix.noise.membership_audit import (
 )
 from fairfix.noise.membership_moments import Sample, worst_means
 from fairfix.noise.rates import RATIOS, Ratio, flipped
+from fairfix.schema import json_schema
 from scipy import stats
 from scipy.optimize import linprog
 
@@ -106,7 +106,7 @@ def audited(
     settings = Settings(checks=tuple(Check.parse(text) for text in checks))
     report = audit_membership(open_source(data), reading, names, settings, **said)
     result = audit_dict(report)
-    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    schema = json_schema("audit")
     jsonschema.Draft202012Validator(schema).validate(result)
     return result, report
 

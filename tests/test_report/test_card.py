@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.errors import UsageError
 from fairfix.report import renderer
+from fairfix.schema import json_schema
 
 from tests.conftest import Call, make_frame
 
@@ -51,7 +51,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_a_record_is_kept_with_every_result(kind: str, results: dict[str, dict[str, Any]]) -> None:
     """What the configuration states, the command, the file's hash and the versions; valid by the schema, and shown."""
     record = results[kind]["record"]
-    schema = json.loads(files("fairfix.report").joinpath(f"{kind}.schema.json").read_text())
+    schema = json_schema(kind)
 
     jsonschema.validate(results[kind], schema, jsonschema.Draft202012Validator)
     assert {name: record[name] for name in RECORD} == RECORD

@@ -339,9 +339,17 @@ def test_a_comparison_has_none(name: str, call: Call) -> None:
         assert status == 2
         assert ("gates nothing" in out) == ("--format" in arguments)
         assert "gates nothing" in err
-    data = {"source": "d", "rows": {"read": 1, "used": 1, "excluded": []}}
+    rows = {"read": 1, "used": 1, "excluded": []}
+    data = {"source": "d", "rows": rows, "columns": {}, "inferred": {}}
+    settings = {
+        "task": "classification",
+        "score_scale": "raw",
+        "threshold": 0.5,
+        "confidence": 0.95,
+        "seed": 0,
+    }
     result = {"schema": "fairfix.compare/1", "fairfix": "1", "data": data, "split": {"fit": 1, "holdout": 1}}
-    result |= {"settings": {"seed": 0}, "contenders": [], "points": []}
+    result |= {"settings": settings | {"features": "score"}, "contenders": [], "points": []}
     Path("c.json").write_text(json.dumps(result))
     assert call("report", "c.json", "--out", f"{name}=x")[0] == 2
     assert "gates nothing" in Path("x").read_text()

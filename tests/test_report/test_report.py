@@ -9,7 +9,6 @@ import re
 import shlex
 from copy import deepcopy
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.report import FORMATS, json_, renderer
 from fairfix.report.layout import HEADLINES, layout
 from fairfix.report.words import UNSEEN_IN_LINES, as_json, as_options, readable
+from fairfix.schema import json_schema
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -82,7 +82,7 @@ def result_of(name: str, *, exact: bool = True) -> dict[str, Any]:
 @pytest.mark.parametrize("exact", [True, False])
 def test_every_audit_holds_to_the_schema(name: str, exact: bool) -> None:
     """The shipped JSON Schema accepts what the audit writes, whatever it is given."""
-    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    schema = json_schema("audit")
     jsonschema.Draft202012Validator.check_schema(schema)
     result = json.loads(renderer("json")(result_of(name, exact=exact)))
 
@@ -101,7 +101,7 @@ def test_a_positive_value_that_is_named_is_told() -> None:
 
 def test_the_schema_refuses_what_is_wrong() -> None:
     """An undefined value without a reason, an unknown key and a missing one are refused."""
-    schema = json.loads(files("fairfix.report").joinpath("audit.schema.json").read_text())
+    schema = json_schema("audit")
     validator = jsonschema.Draft202012Validator(schema)
     for change in (
         lambda r: r["overall"]["metrics"].update(accuracy={"value": None, "low": 0, "high": 1}),
@@ -123,7 +123,7 @@ def test_every_repair_holds_to_the_schema(tmp_path: Path, capsys: pytest.Capture
         "--protected race --method ramp --config none --format json --check 'dp.ratio>=0.1' --gamma 0.1,0.5"
     )
     run(["repair", str(tmp_path / "d.parquet"), "-o", str(tmp_path / "r.fairfix"), *shlex.split(line)])
-    schema = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
+    schema = json_schema("repair")
 
     jsonschema.validate(json.loads(capsys.readouterr().out), schema, jsonschema.Draft202012Validator)
 

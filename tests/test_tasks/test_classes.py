@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from fairfix.data.encoder import MOST_CLASSES
 from fairfix.errors import DataError, FairfixError, UsageError
 from fairfix.report import FORMATS, renderer
+from fairfix.schema import json_schema
 
 from tests.conftest import Call
 from tests.databases import differences, without_source
@@ -227,7 +227,7 @@ def test_the_result_fits_its_schema_and_every_format(
 ) -> None:
     """It is rendered again from its file, drawn, and made into frames."""
     result = fairfix.audit(workers(), protected=["sex", "town"] if not more else "sex", **MANY, **more)  # type: ignore[call-arg]
-    schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
+    schema = json_schema("classes")
     jsonschema.validate(json.loads(result.to_json()), schema)
     (tmp_path / "classes.json").write_text(result.to_json())
     for name in FORMATS:
@@ -365,7 +365,7 @@ def test_changes_since_a_baseline_are_those_of_each_class() -> None:
         "accuracy.difference.change<=0.9",
     ]
     result = audited(frame, baseline=then, check=asked)
-    schema = json.loads(files("fairfix.report").joinpath("classes.schema.json").read_text())
+    schema = json_schema("classes")
     jsonschema.validate(result, schema)
 
     verdicts = {(one["comparison"], one.get("class")): one["verdict"] for one in result["checks"]}

@@ -6,7 +6,6 @@ import json
 import shlex
 from contextlib import redirect_stdout
 from dataclasses import replace
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from fairfix.noise.true_groups import audit_noisy
 from fairfix.report import renderer
 from fairfix.report.comparisons import named
 from fairfix.report.layout import layout
+from fairfix.schema import json_schema
 from fairfix.tasks.compare import GAPS, ComparisonOutcome, Contender, chosen, compare_table, fits
 from fairfix.tasks.fit_and_evaluate import split_rows
 
@@ -173,7 +173,7 @@ def test_the_frontier_is_what_no_other_point_beats(outcome: ComparisonOutcome) -
 def test_the_json_holds_to_its_schema_and_renders_again(runs: tuple[Path, Path]) -> None:
     """JSON is the source: valid by the shipped schema, and text and Markdown come from it."""
     saved, out = runs[0] / "json", json.loads((runs[0] / "stdout").read_text())
-    schema = json.loads(files("fairfix.report").joinpath("compare.schema.json").read_text())
+    schema = json_schema("compare")
     jsonschema.Draft202012Validator.check_schema(schema)
 
     jsonschema.validate(out, schema, jsonschema.Draft202012Validator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
 from fairfix.report import FORMATS, is_gated, renderer
+from fairfix.schema import json_schema
 from fairfix.tasks.compare import compare
 
 GAP = "selection_rate.difference.between_groups"
@@ -144,7 +144,7 @@ def test_the_json_holds_to_its_schema_and_every_format_reads_it(tmp_path: Path) 
     ]
     assert run([*arguments, "--config", "none", "--quiet", "--out", f"json={tmp_path / 'm.json'}"]) == 0
     result = json.loads((tmp_path / "m.json").read_text())
-    schema = json.loads(files("fairfix.report").joinpath("models.schema.json").read_text())
+    schema = json_schema("models")
 
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(result, schema, jsonschema.Draft202012Validator)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from fairfix.models.members import ConstantMember
 from fairfix.models.repaired import Repaired
 from fairfix.models.score_models import Scorer
 from fairfix.report import FORMATS, renderer
+from fairfix.schema import json_schema
 from scipy.stats import beta
 
 from tests.conftest import Call
@@ -263,7 +263,7 @@ def test_reports_name_the_class_of_a_check(form: str) -> None:
         check=["tpr.difference<=0.01", "decision_flips.under_flips<=0.9", "accuracy.min>=0.1"],
     )
     content = result.to_dict()
-    schema = json.loads((files("fairfix.report") / "repair.schema.json").read_text())
+    schema = json_schema("repair")
     jsonschema.validate(content, schema)
     text = renderer(form)(content)
     assert text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from fairfix.models.predictors import BinnedRule, RepairedPredictor
 from fairfix.models.repaired import Repaired
 from fairfix.noise.description import Noise, NoiseTable
 from fairfix.report import renderer
+from fairfix.schema import json_schema
 from fairfix.tasks.before_after import prove
 from fairfix.tasks.bin_bounds import certified
 from fairfix.tasks.repair_from_counts import fit_to_bins
@@ -42,7 +42,7 @@ from tests.data import scored
 BINS = 1024
 PLAIN = Reading(Columns(("race",), label="label", score="score"), thresholds=(0.5,))
 WEIGHTED = replace(PLAIN, columns=replace(PLAIN.columns, weight="weight"))
-SCHEMA = json.loads(files("fairfix.report").joinpath("repair.schema.json").read_text())
+SCHEMA = json_schema("repair")
 
 METHODS: dict[str, dict[str, Any]] = {
     "ramp": {"method": "ramp"},

@@ -1,0 +1,76 @@
+"""Checks of saved results: of their form by :mod:`fairfix.schema`, and of numbers that contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from fairfix.auditing.checks import OPERATORS, worst
+from fairfix.auditing.metrics import METRICS
+from fairfix.schema import checked
+from fairfix.schema.audit import Audit
+from fairfix.schema.classes import Classes
+from fairfix.schema.common import ROUNDED, Block, Check, Estimate
+from fairfix.schema.repair import Repair
+
+SETTLED = {"beyond_limit": "fail", "within_limit": "pass", "unchanged": "pass"}
+"""Code of a check -> its verdict; those of other codes are undecided."""
+
+
+def check_saved(content: Any) -> None:
+    """Raise a ValueError where a result that was read from JSON is not as fairfix writes it.
+
+    Beyond its form, the verdict of every check is that of its interval and its limit, the verdict of the result is the
+    worst of those, and rates lie between 0 and 1.
+    """
+    result = checked(content)
+    if isinstance(result, Audit | Classes | Repair):
+        for check in result.checks:
+            _require_ruling(check)
+        right = worst(check.verdict for check in result.checks)
+        if result.checks and result.verdict != right:
+            raise ValueError(f"the verdict is {result.verdict!r}, but that of the checks is {right!r}")
+    if isinstance(result, Audit | Classes):
+        for block in _blocks(result):
+            for group in block.groups:
+                for name, estimate in group.metrics.items():
+                    _require_range(name, estimate)
+            for comparison in block.comparisons:
+                _require_range(comparison.id, comparison)
+
+
+def _blocks(result: Audit | Classes) -> Iterator[Block]:
+    yield from (*result.attributes, *result.strata)
+    for one in result.classes if isinstance(result, Classes) else ():
+        yield from (*one.attributes, *one.strata)
+
+
+def _require_range(name: str, estimate: Estimate) -> None:
+    """Raise a ValueError where a rate is not in [0, 1], or a difference of rates not in [-1, 1]."""
+    metric = METRICS.get(name.partition(".")[0])
+    if metric is None or metric.scale != "share" or ".ratio" in name:
+        return
+    least = -1.0 if "." in name else 0.0
+    for end in (estimate.low, estimate.value, estimate.high):
+        if end is not None and not least - ROUNDED <= end <= 1.0 + ROUNDED:
+            raise ValueError(f"{name} is {end}, which is not from {least:g} to 1")
+
+
+def _require_ruling(check: Check) -> None:
+    """Raise a ValueError where the verdict of a check is not that of its code, or the code not that of its interval."""
+    if check.verdict == "waived":
+        return
+    if check.verdict != SETTLED.get(check.code, "undecided"):
+        raise ValueError(f"a check is {check.verdict!r} where its code is {check.code!r}")
+    if check.code not in ("beyond_limit", "within_limit", "limit_inside"):
+        return
+    ends = check.low, check.high
+    if check.gate_on == "point" and check.value is not None:
+        off = check.bound or 0.0
+        ends = check.value - off, check.value + off
+    low, high = (end if one is None else one for one, end in zip(ends, (-math.inf, math.inf), strict=True))
+    beyond = [not OPERATORS[check.operator](end, check.limit) for end in (low, high)]
+    right = "beyond_limit" if all(beyond) else "limit_inside" if any(beyond) else "within_limit"
+    if check.code != right:
+        raise ValueError(f"a check is {check.verdict!r} at {low} to {high}, where its limit is {check.limit}")

@@ -1,0 +1,260 @@
+"""The result of ``fairfix audit``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from fairfix.schema.common import (
+    Baseline,
+    BinarySettings,
+    Block,
+    Check,
+    Count,
+    Data,
+    Estimate,
+    Fraction,
+    GateOn,
+    Group,
+    Message,
+    NotComputed,
+    Part,
+    Positive,
+    Record,
+    Suppressed,
+    Verdict,
+    Waivers,
+    require_once,
+)
+
+Level = Literal["N0", "N1", "N2", "N3", "N4"]
+"""Assumptions about noise in the groups, from the weakest to the strongest."""
+
+Ends = tuple[float | None, float | None]
+
+
+class AuditData(Data, frozen=True, kw_only=True):
+    """What was audited; ``model`` describes the model file, if there was one."""
+
+    weight: float
+    model: dict[str, str]
+
+
+class AuditSettings(BinarySettings, frozen=True, kw_only=True):
+    """Settings of an audit."""
+
+    confidence: float
+    gate_on: GateOn
+    exact: bool
+    reference: dict[str, str]
+    """Attribute -> its reference group."""
+    suppress_below: Positive | UnsetType = UNSET
+
+
+class OwnMetric(Part, frozen=True, kw_only=True):
+    """A metric that the caller defined, as a ratio of counts: weights of TP, FN, FP, TN above and below."""
+
+    metric: str
+    above: tuple[float, float, float, float]
+    below: tuple[float, float, float, float]
+
+
+# ---------------------------------------------------------------------- noise in the groups
+
+
+class Bound(Part, frozen=True, kw_only=True):
+    """The range of a number under an assumption on these rows, and with sampling error (outer)."""
+
+    low: float | None
+    high: float | None
+    outer_low: float | None
+    outer_high: float | None
+    reason: str | UnsetType = UNSET
+
+
+class CurvePoint(Part, frozen=True, kw_only=True):
+    """The range of a number if noise depends on outcomes by at most ``eps``."""
+
+    eps: Fraction
+    low: float | None
+    high: float | None
+
+
+class NoiseFigure(Part, frozen=True, kw_only=True):
+    """A number of a true group, or a comparison of true groups."""
+
+    name: str
+    recorded: float | None
+    weighted: float | None
+    bounds: dict[Level, Bound]
+    naive: Ends | UnsetType = UNSET
+    identified: float | UnsetType | None = UNSET
+    standard_error: float | UnsetType | None = UNSET
+    other_transport: Ends | UnsetType = UNSET
+    curve: list[CurvePoint] | UnsetType = UNSET
+    certain_up_to: float | UnsetType | None = UNSET
+
+
+class NoiseGroup(Part, frozen=True, kw_only=True):
+    """The numbers of a true group."""
+
+    group: str
+    figures: list[NoiseFigure]
+
+
+class NoiseTable(Part, frozen=True, kw_only=True):
+    """The noise table, carried over to the groups of the data."""
+
+    form: Literal["", "count", "joint", "true-given-noisy", "noisy-given-true", "membership"] = field(
+        name="values"
+    )
+    rows: int | None
+    by_label: bool
+    kept: Literal["", "true-given-noisy", "noisy-given-true", "either"]
+    shift: float | None
+    transport_difference: float | None
+    true: list[str]
+    noisy: list[str]
+    joint: list[list[Fraction]]
+
+
+class Radius(Part, frozen=True, kw_only=True):
+    """The largest total variation between a true group and the recorded group that it is near."""
+
+    group: str
+    near: str
+    radius: Fraction
+    if_shares_were_equal: float | None
+
+
+class MetricOfGroup(Part, frozen=True, kw_only=True):
+    """A metric of a group."""
+
+    metric: str
+    group: str
+
+
+class Breakdown(Part, frozen=True, kw_only=True):
+    """Up to which dependence of noise on outcomes a check certainly holds, and certainly fails."""
+
+    check: str
+    holds_up_to: float | None
+    fails_up_to: float | None
+
+
+class Resampling(Part, frozen=True, kw_only=True):
+    """How often data were drawn anew, and from which seed."""
+
+    replicates: Count
+    seed: Count
+
+
+class Member(Part, frozen=True, kw_only=True):
+    """A true group that rows have a probability to be in."""
+
+    group: str
+    column: str
+    share: Fraction
+
+
+class Membership(Part, frozen=True, kw_only=True):
+    """True groups that rows have probabilities to be in."""
+
+    groups: Annotated[list[Member], Meta(min_length=2)]
+    vectors: Positive | UnsetType = UNSET
+    bins: Positive | UnsetType = UNSET
+    smallest_bin: Count | UnsetType = UNSET
+    searched: Count | UnsetType = UNSET
+    held: Positive | UnsetType = UNSET
+
+
+class Noise(Part, frozen=True, kw_only=True):
+    """What is known of true groups where the recorded groups are noisy."""
+
+    attribute: str
+    source: str
+    rests_on: Level
+    """The strongest assumption that was stated."""
+    assumptions: dict[Level, str]
+    unavailable: dict[Level, str]
+    table: NoiseTable
+    radii: list[Radius]
+    smallest_eps: float | None
+    vacuous: list[MetricOfGroup]
+    groups: list[NoiseGroup]
+    comparisons: list[NoiseFigure]
+    breakdown: list[Breakdown]
+    resampling: Resampling
+    notes: list[str]
+    membership: Membership | UnsetType = UNSET
+
+
+# ---------------------------------------------------------------------- report templates
+
+
+class TemplateColumn(Part, frozen=True, kw_only=True):
+    """A column of a table of a report template."""
+
+    name: str
+    title: str
+    kind: Literal["text", "count", "rate", "value", "ratio", "number", "p"]
+
+
+class TemplateTable(Part, frozen=True, kw_only=True):
+    """A table of a report template."""
+
+    title: str
+    attribute: str
+    columns: list[TemplateColumn]
+    rows: list[dict[str, Estimate | float | str | None]]
+
+
+class Template(Part, frozen=True, kw_only=True):
+    """A report template of a law or a guideline, filled in."""
+
+    name: Literal["ll144", "ugesp", "lending", "eu"]
+    title: str
+    lines: Annotated[list[str], Meta(min_length=2)]
+    tables: list[TemplateTable]
+
+
+class Audit(Part, frozen=True, kw_only=True):
+    """Result of fairfix audit."""
+
+    schema: Literal["fairfix.audit/1"]
+    fairfix: str
+    """Version."""
+    verdict: Verdict | None
+    """The worst verdict of the checks; null without checks."""
+    data: AuditData
+    settings: AuditSettings
+    checks: list[Check]
+    overall: Group
+    pooled_median: float | None
+    attributes: Annotated[list[Block], Meta(min_length=1)]
+    strata: list[Block]
+    not_computed: list[NotComputed]
+    definitions: dict[str, str]
+    """Comparison -> its definition."""
+    messages: list[Message] | UnsetType = UNSET
+    own_metrics: list[OwnMetric] | UnsetType = UNSET
+    noise: Noise | UnsetType = UNSET
+    waivers: Waivers | UnsetType = UNSET
+    baseline: Baseline | UnsetType = UNSET
+    suppressed: Suppressed | UnsetType = UNSET
+    profile: Template | UnsetType = UNSET
+    record: Record | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require every attribute once, with no more rows than were used."""
+        require_blocks(self.attributes, self.data.rows.used)
+
+
+def require_blocks(blocks: list[Block], used: int) -> None:
+    """Raise a ValueError where an attribute occurs twice, or has groups of more rows than were used."""
+    require_once((one.attribute for one in blocks), "attribute")
+    for block in blocks:
+        rows = sum(group.rows for group in block.groups)
+        if rows > used:
+            raise ValueError(f"the groups of {block.attribute} have {rows:,} rows of {used:,}")

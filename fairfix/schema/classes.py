@@ -1,0 +1,79 @@
+"""The result of ``fairfix audit`` with many classes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from fairfix.schema.audit import AuditData, require_blocks
+from fairfix.schema.common import (
+    Baseline,
+    Block,
+    Check,
+    ColumnSettings,
+    Estimate,
+    GateOn,
+    Group,
+    Message,
+    NotComputed,
+    Part,
+    Positive,
+    Record,
+    Suppressed,
+    Verdict,
+    Waivers,
+    require_once,
+)
+
+
+class ClassesSettings(ColumnSettings, frozen=True, kw_only=True):
+    """Settings of an audit with many classes."""
+
+    task: Literal["multiclass"]
+    confidence: float
+    confidence_of_class: float
+    """Of the intervals of one class, so that those of all classes hold at once with ``confidence``."""
+    gate_on: GateOn
+    reference: dict[str, str]
+    suppress_below: Positive | UnsetType = UNSET
+
+
+class OneClass(Part, frozen=True, kw_only=True):
+    """One class against the others."""
+
+    of_class: str = field(name="class")
+    overall: Group
+    attributes: Annotated[list[Block], Meta(min_length=1)]
+    strata: list[Block]
+
+
+class Classes(Part, frozen=True, kw_only=True):
+    """Result of fairfix audit with many classes."""
+
+    schema: Literal["fairfix.classes/1"]
+    fairfix: str
+    verdict: Verdict | None
+    """The worst verdict of the checks; null without checks."""
+    data: AuditData
+    settings: ClassesSettings
+    checks: list[Check]
+    overall: Group
+    attributes: Annotated[list[Block], Meta(min_length=1)]
+    classes: Annotated[list[OneClass], Meta(min_length=2)]
+    strata: list[Block]
+    not_computed: list[NotComputed]
+    definitions: dict[str, str]
+    balanced_accuracy: Estimate | UnsetType = UNSET
+    """Mean over the classes of the overall true positive rate; absent without labels."""
+    messages: list[Message] | UnsetType = UNSET
+    waivers: Waivers | UnsetType = UNSET
+    baseline: Baseline | UnsetType = UNSET
+    suppressed: Suppressed | UnsetType = UNSET
+    record: Record | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require every class and attribute once, with no more rows than were used."""
+        require_once((one.of_class for one in self.classes), "class")
+        for blocks in (self.attributes, *(one.attributes for one in self.classes)):
+            require_blocks(blocks, self.data.rows.used)

@@ -1,0 +1,503 @@
+"""Parts that several results have: numbers with intervals, groups, checks, columns, settings, messages."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+
+ABOVE_ONE = 1e-7
+"""By how much a fraction, as a sum in floating point, may be above 1."""
+
+ROUNDED = 1e-9
+"""Relative error of a sum or a difference of numbers."""
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1 + ABOVE_ONE)]
+Text = Annotated[str, Meta(min_length=1)]
+Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", extra_json_schema={"format": "date"})]
+Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
+Interval = Annotated[tuple[float, float], Meta(description="The lower and the upper limit.")]
+Names = Annotated[list[str], Meta(min_length=1)]
+Pair = tuple[str, str]
+
+Verdict = Literal["pass", "fail", "undecided", "waived"]
+Severity = Literal["error", "warning", "note", "none"]
+GateOn = Literal["interval", "point"]
+Worse = Literal["larger", "smaller"] | None
+Code = Literal[
+    "beyond_limit",
+    "within_limit",
+    "limit_inside",
+    "within_error",
+    "unchanged",
+    "group_undefined",
+    "value_undefined",
+    "not_computed",
+    "not_shown",
+    "not_comparable",
+    "few_common_rows",
+    "fit_only",
+    "not_proven",
+]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An object of a result: exactly its fields, of which those with a default may be absent."""
+
+
+class Number(Part, frozen=True, kw_only=True):
+    """A number with its confidence interval; null is undefined, or an end that there is none of.
+
+    ``bound`` is the certified numerical error of a number from binned scores. ``given_scores`` is the interval for
+    people with the scores of these rows, where there are too few rows for one of all people.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: str | UnsetType = UNSET
+    """Why it is undefined."""
+    bound: NotNegative | UnsetType = UNSET
+    given_scores: Interval | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require the number in its interval."""
+        off = self.bound if isinstance(self.bound, float) else 0.0
+        ends = [end for end in (self.low, self.value, self.high) if end is not None]
+        if any(one > two + off + ROUNDED * max(abs(one), 1.0) for one, two in pairwise(ends)):
+            raise ValueError(f"{self.value} is not in its interval from {self.low} to {self.high}")
+
+
+class Estimate(Number, frozen=True, kw_only=True):
+    """A number with its confidence interval, or the reason why it is undefined."""
+
+    def __post_init__(self) -> None:
+        """Require a reason where there is no number, and a number in its interval."""
+        super().__post_init__()
+        if self.value is None and self.reason is UNSET:
+            raise ValueError("a value is null, and there is no reason")
+
+
+class BeforeAfter(Part, frozen=True, kw_only=True):
+    """A number before and after a repair."""
+
+    before: Estimate
+    after: Estimate
+
+
+# ---------------------------------------------------------------------- data and settings
+
+
+class Excluded(Part, frozen=True, kw_only=True):
+    """Rows that are not used."""
+
+    reason: str
+    rows: Count
+
+
+class Rows(Part, frozen=True, kw_only=True):
+    """How many rows were read and used, and why the others were not."""
+
+    read: Positive
+    used: Positive
+    excluded: list[Excluded]
+
+    def __post_init__(self) -> None:
+        """Require that no more rows are used and excluded than were read."""
+        if self.used + sum(one.rows for one in self.excluded) > self.read:
+            raise ValueError("more rows were used and left out than were read")
+
+
+class Columns(Part, frozen=True, kw_only=True):
+    """The columns by their role; none is protected where rows have only probabilities of group membership."""
+
+    protected: Names | UnsetType = UNSET
+    label: str | UnsetType = UNSET
+    score: str | UnsetType = UNSET
+    prediction: str | UnsetType = UNSET
+    probability: str | UnsetType = UNSET
+    weight: str | UnsetType = UNSET
+    count: str | UnsetType = UNSET
+    strata: list[str] | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+
+
+class Data(Part, frozen=True, kw_only=True):
+    """What was read."""
+
+    source: str
+    rows: Rows
+    columns: Columns
+    inferred: dict[str, str]
+    """What was not stated, and taken from the data, by its name."""
+
+
+class ColumnSettings(Part, frozen=True, kw_only=True):
+    """How columns are read."""
+
+    bands: dict[str, list[float]] | UnsetType = UNSET
+    """Column of numbers -> the edges of its groups."""
+    merge: dict[str, dict[str, str]] | UnsetType = UNSET
+    """Column -> name in the data -> the group that it is merged into."""
+    where: str | UnsetType = UNSET
+    """Condition that the rows meet."""
+
+
+class BinarySettings(ColumnSettings, frozen=True, kw_only=True):
+    """How columns are read where a label is 0 or 1, or a number."""
+
+    task: Literal["classification", "regression"]
+    score_scale: Literal["probability", "percent", "margin", "logit", "raw"]
+    threshold: float | None
+    label_threshold: Annotated[str, Meta(pattern=r"^(>=|<=|>|<)[-+.0-9eE]+$")] | UnsetType = UNSET
+    """The comparison that the numbers of positive labels meet, such as ``>=50000``."""
+    positive_label: Names | UnsetType = UNSET
+    """The positive values of the labels; without any, 1."""
+    positive_prediction: Names | UnsetType = UNSET
+    """The positive values of the decisions; without any, those of the labels, or 1."""
+
+
+class Message(Part, frozen=True, kw_only=True):
+    """A warning or a note; ``fairfix explain CODE`` says what it means."""
+
+    severity: Literal["warning", "note"]
+    code: str
+    text: str
+
+
+class Record(Part, frozen=True, kw_only=True):
+    """What was asked to be kept with the result, with versions of fairfix and libraries."""
+
+    versions: dict[str, str]
+    model: str | UnsetType = UNSET
+    owner: str | UnsetType = UNSET
+    purpose: str | UnsetType = UNSET
+    date: str | UnsetType = UNSET
+    command: str | UnsetType = UNSET
+    data_sha256: str | UnsetType = UNSET
+
+
+class LeftOut(Part, frozen=True, kw_only=True):
+    """A column that methods do not learn from."""
+
+    column: str
+    reason: Literal[
+        "excluded",
+        "repeated",
+        "type",
+        "date",
+        "constant",
+        "leak",
+        "after",
+        "group",
+        "score",
+        "output",
+        "index",
+        "id",
+        "text",
+        "numbers",
+    ]
+    text: str
+
+
+class Features(Part, frozen=True, kw_only=True):
+    """Columns that methods learn from, and columns without a role that they do not learn from."""
+
+    used: list[str]
+    left_out: list[LeftOut]
+
+
+# ---------------------------------------------------------------------- groups and comparisons
+
+
+class CalibrationBin(Part, frozen=True, kw_only=True):
+    """Mean score and observed rate of the rows of a bin of scores."""
+
+    start: float = field(name="from")
+    end: float = field(name="to")
+    weight: float
+    mean_score: float | None
+    rate: float | None
+    rows: Count | UnsetType = UNSET
+
+
+class Group(Part, frozen=True, kw_only=True):
+    """A group and its metrics."""
+
+    group: str
+    levels: list[str]
+    """Its value in each of the attribute's columns."""
+    rows: Count
+    weight: float
+    share: Fraction
+    metrics: dict[str, Estimate]
+    calibration: list[CalibrationBin] | UnsetType = UNSET
+    score_deviation: NotNegative | UnsetType = UNSET
+    """Weighted standard deviation of the score."""
+
+
+class PairGap(Part, frozen=True, kw_only=True):
+    """The comparison of two groups."""
+
+    groups: Pair
+    value: float | None
+    bound: float | UnsetType = UNSET
+
+
+SCOPES = (
+    "between_groups|to_overall|to_reference|within_strata|under_flips|under_comparable|under_everybody|"
+    "under_counterfactuals|within_radius|true_groups|under_n[0-4]|rms_of_classes|mean_of_classes"
+)
+Identifier = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]*(\.(difference|ratio|covariance|min|max))?(\.({SCOPES}))?$",
+    ),
+]
+
+
+class Comparison(Estimate, frozen=True, kw_only=True):
+    """A comparison of groups: its value, and the groups that reach it."""
+
+    id: Identifier
+    groups: list[str]
+    undefined: Names | UnsetType = UNSET
+    stratum: str | UnsetType = UNSET
+    at_score: float | UnsetType = UNSET
+    per_group: dict[str, Estimate] | UnsetType = UNSET
+    pairs: list[PairGap] | UnsetType = UNSET
+    of_class: str | UnsetType = UNSET
+    """Of a mean over classes: the class with the largest gap."""
+
+
+Fractions = Annotated[list[Fraction], Meta(min_length=1, max_length=101)]
+
+
+class GroupCdf(Part, frozen=True, kw_only=True):
+    """Fractions of a group's rows with a score below each of the scores."""
+
+    group: str
+    below: Fractions
+
+
+class LargestGap(Part, frozen=True, kw_only=True):
+    """Where the score distributions of two groups are furthest apart."""
+
+    groups: Pair
+    score: float
+    shares: tuple[Fraction, Fraction]
+
+
+class Distribution(Part, frozen=True, kw_only=True):
+    """Distribution functions of the score: fractions of rows with a score below each of the scores."""
+
+    scores: Annotated[list[float], Meta(min_length=1, max_length=101)]
+    everybody: Fractions
+    groups: list[GroupCdf]
+    gap: LargestGap | UnsetType = UNSET
+
+
+class Block(Part, frozen=True, kw_only=True):
+    """The groups of an attribute and their comparisons, over all rows or in one stratum."""
+
+    attribute: str
+    columns: Names
+    groups: list[Group]
+    comparisons: list[Comparison]
+    stratum: str | UnsetType = UNSET
+    distribution: Distribution | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require every group and comparison once."""
+        require_once((one.group for one in self.groups), "group")
+        require_once((one.id for one in self.comparisons), "comparison")
+
+
+class NotComputed(Part, frozen=True, kw_only=True):
+    """A metric that cannot be computed, and why."""
+
+    metric: str
+    reason: str
+
+
+class Suppressed(Part, frozen=True, kw_only=True):
+    """Rows of groups with fewer rows than ``below`` are left out of all numbers."""
+
+    below: Positive
+    left_out: list[str]
+
+
+def require_once(names: Any, what: str) -> None:
+    """Raise a ValueError where a name occurs twice."""
+    listed = list(names)
+    if len(set(listed)) < len(listed):
+        raise ValueError(f"a {what} occurs twice")
+
+
+# ---------------------------------------------------------------------- checks
+
+
+class Written(Part, frozen=True, kw_only=True):
+    """Where a check is written, if in a configuration file; relative to the working folder."""
+
+    file: str
+    line: Positive
+
+
+class Waived(Part, frozen=True, kw_only=True):
+    """The waiver that covers a check, and the verdict without it."""
+
+    verdict: Literal["fail", "undecided"]
+    code: Code
+    severity: Literal["error", "warning"]
+    reason: Text
+    expires: Day
+    limit: float | UnsetType = UNSET
+
+
+class Check(Estimate, frozen=True, kw_only=True):
+    """A check with its verdict: a number with its interval, and the limit."""
+
+    check: str
+    id: str
+    of: Literal["value", "change"]
+    comparison: str
+    attribute: str
+    columns: Names
+    verdict: Verdict
+    severity: Severity
+    code: Code
+    reason: str
+    gate_on: GateOn
+    complete: bool
+    """Whether every compared group has a value; else the check cannot pass."""
+    operator: Literal["<", "<=", ">", ">="]
+    limit: float
+    groups: list[str]
+    group: str | UnsetType = UNSET
+    of_class: str | UnsetType = field(default=UNSET, name="class")
+    written: Written | UnsetType = UNSET
+    waived: Waived | UnsetType = UNSET
+
+
+class Waiver(Part, frozen=True, kw_only=True):
+    """A waiver of the configuration."""
+
+    check: str
+    reason: Text
+    expires: Day
+    state: Literal["used", "not needed", "expired", "exceeded", "matches nothing"]
+    covers: list[str]
+    limit: float | UnsetType = UNSET
+    days_left: Count | UnsetType = UNSET
+    """Of a waiver that is used and ends soon."""
+
+
+class Waivers(Part, frozen=True, kw_only=True):
+    """Every waiver of the configuration, and what it does on that day."""
+
+    today: Day
+    waivers: list[Waiver]
+
+
+# ---------------------------------------------------------------------- changes
+
+
+class Change(Number, frozen=True, kw_only=True):
+    """A number of two audits, and the new one minus the old one; ``worse`` is the direction of a deterioration."""
+
+    id: str
+    old: Estimate
+    new: Estimate
+    worse: Worse
+    comparison: str | UnsetType = UNSET
+    attribute: str | UnsetType | None = UNSET
+    group: str | UnsetType = UNSET
+    of_class: str | UnsetType = field(default=UNSET, name="class")
+    not_paired: Text | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require that the change is the difference of the two numbers."""
+        super().__post_init__()
+        old, new, change = self.old.value, self.new.value, self.value
+        if old is None or new is None or change is None:
+            return
+        if abs(new - old - change) > ROUNDED * max(abs(old), abs(new), 1.0):
+            raise ValueError(f"a change from {old} to {new} is {change}")
+
+
+class NotComparable(Part, frozen=True, kw_only=True):
+    """A number of only one of two audits, or of two that cannot be compared."""
+
+    id: str
+    reason: str
+    comparison: str | UnsetType = UNSET
+    attribute: str | UnsetType | None = UNSET
+    group: str | UnsetType = UNSET
+    of_class: str | UnsetType = field(default=UNSET, name="class")
+
+
+class Paired(Part, frozen=True, kw_only=True):
+    """How the rows of two audits belong together, by the column of row IDs."""
+
+    id: str
+    rows: Count
+    only_in_baseline: Count
+    only_now: Count
+    other_group: Count
+
+
+class Baseline(Part, frozen=True, kw_only=True):
+    """What has changed since a saved audit: new minus old, with an interval of both."""
+
+    source: str
+    fairfix: str
+    rows: Positive
+    allowed: list[str]
+    changes: list[Change]
+    not_comparable: list[NotComparable]
+    unchanged: Literal[True] | UnsetType = UNSET
+    """Every number is that of the baseline, and hardly by chance."""
+    same_file: Literal[True] | UnsetType = UNSET
+    paired: Paired | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require every change once."""
+        require_once(((one.id, one.attribute) for one in self.changes), "change")
+
+
+class GroupChange(Part, frozen=True, kw_only=True):
+    """What a repair changes for the members of a group."""
+
+    group: str
+    rows: Count
+    metrics: dict[str, BeforeAfter]
+    up: Fraction | UnsetType = UNSET
+    """Weighted fraction of the group whose decision goes from 0 to 1, expected over random decisions."""
+    down: Fraction | UnsetType = UNSET
+    """Weighted fraction whose decision goes from 1 to 0."""
+
+
+class GroupChanges(Part, frozen=True, kw_only=True):
+    """What a repair changes for the groups of an attribute."""
+
+    attribute: str
+    groups: list[GroupChange]
+
+    def __post_init__(self) -> None:
+        """Require every group once."""
+        require_once((one.group for one in self.groups), "group")
+
+
+def require_changes(blocks: list[GroupChanges] | UnsetType, rows: int) -> None:
+    """Raise a ValueError where an attribute occurs twice, or has groups of more rows than there are."""
+    listed = [] if isinstance(blocks, UnsetType) else blocks
+    require_once((one.attribute for one in listed), "attribute")
+    for block in listed:
+        if (counted := sum(group.rows for group in block.groups)) > rows:
+            raise ValueError(f"the groups of {block.attribute} have {counted:,} rows of {rows:,}")

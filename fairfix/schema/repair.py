@@ -1,0 +1,352 @@
+"""The result of ``fairfix repair``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from fairfix.schema.common import (
+    BeforeAfter,
+    BinarySettings,
+    Check,
+    Count,
+    Data,
+    Digest,
+    Estimate,
+    Features,
+    Fraction,
+    GateOn,
+    GroupChanges,
+    Interval,
+    Message,
+    NotNegative,
+    Part,
+    Positive,
+    Record,
+    Text,
+    Verdict,
+    Waivers,
+    require_changes,
+    require_once,
+)
+
+
+class RepairData(Data, frozen=True, kw_only=True):
+    """What was read, with a fingerprint of the rows."""
+
+    fingerprint: Digest
+
+
+class RepairSettings(BinarySettings, frozen=True, kw_only=True):
+    """Settings of a repair."""
+
+    confidence: float
+    gate_on: GateOn
+
+
+class Requirements(Part, frozen=True, kw_only=True):
+    """What the repaired predictor needs when it predicts."""
+
+    columns: list[str]
+    protected_at_predict: bool
+    model_file: bool
+
+
+class Split(Part, frozen=True, kw_only=True):
+    """Rows of each part."""
+
+    fit: Count
+    validation: Count
+    holdout: Count
+
+
+class Candidate(Part, frozen=True, kw_only=True):
+    """Parameter values that were compared on the validation rows."""
+
+    parameters: str
+    score: float
+    chosen: bool
+
+
+class Certificate(Part, frozen=True, kw_only=True):
+    """The objective of the shipped rule is at most ``gap`` above the least of a class of rules."""
+
+    objective: str
+    value: float | None
+    bound: float | None
+    gap: NotNegative | None
+    among: str
+    rows: str
+    says: str
+
+
+class Quantity(Part, frozen=True, kw_only=True):
+    """A number that the solver chose, such as a multiplier, a threshold or a weight."""
+
+    name: str
+    value: float | None
+    meaning: str
+    group: str | UnsetType = UNSET
+
+
+class Solution(Part, frozen=True, kw_only=True):
+    """How the fit went; an unknown number is null."""
+
+    converged: bool
+    """Whether the solver reached its tolerance."""
+    iterations: Count
+    objective: float | None
+    gap: NotNegative | None
+    """Certified distance of the objective from the optimum."""
+    certificates: list[Certificate]
+    quantities: list[Quantity]
+
+
+# ---------------------------------------------------------------------- before and after
+
+
+class EvaluationRow(Part, frozen=True, kw_only=True):
+    """A metric or a comparison before and after; ``attribute`` is null for everybody."""
+
+    name: str
+    id: str
+    attribute: str | None
+    before: Estimate
+    after: Estimate
+    change: Estimate | UnsetType = UNSET
+    """After minus before, on the same rows."""
+    delivered: float | UnsetType = UNSET
+    """The number with the random decisions that were drawn for these rows."""
+    expected: float | UnsetType = UNSET
+    """The number expected over random values, where ``after`` is as drawn."""
+    unlike: str | UnsetType = UNSET
+    """Why the two numbers have no change."""
+
+
+class ChanceOfKs(Part, frozen=True, kw_only=True):
+    """The distance of distributions that chance alone makes of so many rows."""
+
+    attribute: str
+    mean: NotNegative
+    upper: NotNegative
+
+
+class ClassGap(BeforeAfter, frozen=True, kw_only=True):
+    """The gap in true positive rates of a class."""
+
+    of_class: str = field(name="class")
+    attribute: str
+
+
+class Evaluation(Part, frozen=True, kw_only=True):
+    """What the repair did to rows of the fit, or to held-out rows."""
+
+    rows: Positive
+    randomized: Fraction
+    """Fraction of the rows whose decision is random."""
+    table: list[EvaluationRow]
+    noise: list[ChanceOfKs]
+    other: list[EvaluationRow] | UnsetType = UNSET
+    """The same with probabilities rounded instead of drawn, or drawn instead of rounded."""
+    reading: Literal["drawn", "rounded"] | UnsetType = UNSET
+    people: list[GroupChanges] | UnsetType = UNSET
+    classes: list[ClassGap] | UnsetType = UNSET
+    balanced_accuracy: BeforeAfter | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require every number once, and groups with no more rows than there are."""
+        require_once(((one.id, one.attribute) for one in self.table), "number")
+        if (self.other is UNSET) != (self.reading is UNSET):
+            raise ValueError("'other' and 'reading' belong together")
+        require_changes(self.people, self.rows)
+
+
+class Evaluations(Part, frozen=True, kw_only=True):
+    """Evaluations on the rows of the fit and on held-out rows."""
+
+    fit: Evaluation
+    holdout: Evaluation | UnsetType = UNSET
+
+
+# ---------------------------------------------------------------------- guarantee
+
+
+class GroupGuarantee(Part, frozen=True, kw_only=True):
+    """The bound of a group that has a limit of its own."""
+
+    group: str
+    bound: NotNegative
+    measured: NotNegative
+    slack: NotNegative
+    inner_slack: NotNegative | None
+    given_scores: Interval | UnsetType = UNSET
+
+
+class RowsOfGroup(Part, frozen=True, kw_only=True):
+    """Rows of a group."""
+
+    group: str
+    rows: Count
+
+
+class Needed(Part, frozen=True, kw_only=True):
+    """Groups with too few rows for the guarantee, and about how many of each the data would need."""
+
+    groups: Annotated[list[str], Meta(min_length=1)]
+    rows: Positive
+
+
+class Guarantee(Part, frozen=True, kw_only=True):
+    """A bound on the gap in the population, which holds with ``confidence``."""
+
+    confidence: Annotated[float, Meta(ge=0.5, lt=1)]
+    criterion: str
+    title: Text
+    attribute: str
+    holds: bool
+    """Whether every bound is within what was asked."""
+    bound: NotNegative
+    measured: NotNegative
+    """The gap on the rows that the bound is computed from."""
+    way: Literal["uniform", "held-out", "construction"]
+    by: Text
+    rows: Annotated[list[RowsOfGroup], Meta(min_length=1)]
+    says: Text
+    slack: NotNegative | UnsetType = UNSET
+    inner_slack: NotNegative | UnsetType | None = UNSET
+    """The slack that the fit was given; null where the fit does not depend on it."""
+    least_ratio: Fraction | UnsetType = UNSET
+    inner_least_ratio: Fraction | UnsetType = UNSET
+    limits: Annotated[list[GroupGuarantee], Meta(min_length=1)] | UnsetType = UNSET
+    needed: Needed | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require a slack or a least ratio."""
+        if (self.slack is UNSET) == (self.least_ratio is UNSET):
+            raise ValueError("there must be 'slack' or 'least_ratio'")
+
+
+# ---------------------------------------------------------------------- counts
+
+
+class Counted(Part, frozen=True, kw_only=True):
+    """Counts that took the place of rows."""
+
+    source: str
+    rows: Positive
+    share: str | UnsetType = UNSET
+    """Which part of the rows was counted."""
+    left_out: Positive | UnsetType = UNSET
+    """Rows of small groups, which are hidden."""
+
+
+class Ends(Part, frozen=True, kw_only=True):
+    """A range, or why there is none."""
+
+    low: NotNegative | UnsetType = UNSET
+    high: NotNegative | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require both ends, or a reason."""
+        if (self.low is UNSET) != (self.high is UNSET) or (self.low is UNSET) == (self.reason is UNSET):
+            raise ValueError("there must be 'low' and 'high', or 'reason'")
+        if isinstance(self.low, float) and isinstance(self.high, float) and self.low > self.high:
+            raise ValueError(f"a range is from {self.low} to {self.high}")
+
+
+class GroupEnds(Part, frozen=True, kw_only=True):
+    """Ranges of the rates of a group, wherever scores lie in their bins."""
+
+    attribute: str
+    group: str
+    rows: Positive
+    rates: dict[str, Ends]
+    distance: Ends | UnsetType = UNSET
+
+
+class Optimum(Part, frozen=True, kw_only=True):
+    """How much better than the shipped rule a rule of exact scores can be, or why that is unknown."""
+
+    bound: NotNegative | UnsetType = UNSET
+    of: str | UnsetType = UNSET
+    among: str | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+    given_scores: Interval | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require a bound, or a reason."""
+        if (self.bound is UNSET) == (self.reason is UNSET):
+            raise ValueError("there must be 'bound' or 'reason'")
+
+
+class FromCounts(Part, frozen=True, kw_only=True):
+    """What is certain of a repair from counts."""
+
+    bins: Positive
+    width: float
+    """Largest width of a score bin."""
+    fit: Counted
+    certified: list[GroupEnds]
+    optimum: Optimum
+    proof: Counted | UnsetType = UNSET
+    no_proof: Text | UnsetType = UNSET
+    losses: dict[str, Ends] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require counts of held-out rows, or why there are none."""
+        if (self.proof is UNSET) == (self.no_proof is UNSET):
+            raise ValueError("there must be 'proof' or 'no_proof'")
+
+
+class Artifact(Part, frozen=True, kw_only=True):
+    """The file of the repaired predictor."""
+
+    file: str
+    sha256: Digest
+
+
+class GroupRule(Part, frozen=True, kw_only=True):
+    """Probability of a positive decision at increasing scores, linear between two of them."""
+
+    group: str
+    scores: list[float]
+    probabilities: list[Annotated[float, Meta(ge=0, le=1)]]
+
+
+class Repair(Part, frozen=True, kw_only=True):
+    """Result of fairfix repair."""
+
+    schema: Literal["fairfix.repair/1"]
+    fairfix: str
+    verdict: Verdict | None
+    """The worst verdict of the checks; null without checks."""
+    method: str
+    parameters: dict[str, Any]
+    criterion: str
+    seed: Count
+    data: RepairData
+    settings: RepairSettings
+    requires: Requirements
+    split: Split
+    selection: list[Candidate]
+    solution: Solution
+    proof: Evaluations
+    checks: list[Check]
+    messages: list[Message]
+    warnings: list[str]
+    does_not_count: str | UnsetType = UNSET
+    """Differences between two people that must not count, of methods of individual fairness."""
+    features: Features | UnsetType = UNSET
+    guarantee: Guarantee | UnsetType = UNSET
+    counts: FromCounts | UnsetType = UNSET
+    waivers: Waivers | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
+    artifact: Artifact | UnsetType = UNSET
+    rule: list[GroupRule] | UnsetType = UNSET
+    record: Record | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Require the rule of every group once."""
+        require_once((one.group for one in self.rule or ()), "rule")
