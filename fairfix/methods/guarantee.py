@@ -41,8 +41,11 @@ class GuaranteeAdapter:
     def __init__(self, method: Repairer) -> None:
         self.method = method
 
-    def refusal(self, reading: Reading) -> str:
-        """Return why nothing can be guaranteed about such data, and a remedy; empty where it can."""
+    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
+        """Return why nothing can be guaranteed about such data, and a remedy; empty where it can.
+
+        ``features``: those that the repair learns from; None for a score.
+        """
         return ""
 
     @property

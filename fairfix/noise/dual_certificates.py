@@ -27,8 +27,9 @@ groups of their own where the table is by label. Derivation in docs/guarantee.md
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -78,13 +79,17 @@ class RuledRows:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RateHypothesis:
     """The rate of true group ``group`` is at most ``limit`` (side 1), or at least (-1)."""
 
     rate: str
     group: int
     side: float
-    limit: float
+    limit: float = math.nan
+
+    def at(self, distance: float) -> RateHypothesis:
+        """Return it with a limit at a distance from the end that says nothing less: 0 above, 1 below."""
+        return replace(self, limit=distance if self.side > 0 else 1.0 - distance)
 
     def worth(self, rows: RuledRows, chance: Floats) -> Floats:
         """Return ``v`` of chances, shape (m,) or (m, K): above 0 where a row speaks against it."""
@@ -106,7 +111,7 @@ class Allowed(ABC):
     """All true groups that an assumption allows."""
 
     @abstractmethod
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Return prices by the multipliers that are best for the rows of the fit."""
 
 
@@ -118,7 +123,7 @@ class Columns(Allowed):
     high: Floats
     """Shape (J, K), or by label (2, J, K)."""
 
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose a threshold for each recorded group, or group and label: each is a knapsack."""
         low, high = (one[..., asked.group, :] for one in (self.low, self.high))  # (K,), or (2, K)
         low, high, where = low.ravel(), high.ravel(), [_block(rows, low) for rows in (fit, other)]
@@ -175,7 +180,7 @@ class OfRecording(Allowed):
 class Rows(OfRecording):
     """Recording may hang on anything, but for how many of each true group are recorded as what."""
 
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose a threshold for each recorded group, or group and label, for a group of the size of the fit's."""
         v, j = asked.worth(fit, fit.own), asked.group
         prices, ends = [np.zeros(rows.group.size) for rows in (fit, other)], [(0.0, 0.0)]
@@ -203,7 +208,7 @@ class Rows(OfRecording):
 class Recording(OfRecording):
     """Recording is the same whatever the score is, but for what the box leaves open."""
 
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Undo the recording; nothing is chosen but what a row of a recorded group tells of the true one's share."""
         prices, largest = [np.zeros(rows.group.size) for rows in (fit, other)], 0.0
         for part, low, high, _ in self._parts():
@@ -231,7 +236,7 @@ class Near(Allowed):
     home: Ints
     """Number of the recorded group that each is near, shape (J,)."""
 
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose the worth below which mass is moved to where it is largest."""
         home, radius, (least, most) = (
             int(self.home[asked.group]),
@@ -265,7 +270,7 @@ class Members(Allowed):
     independent: bool
     """Whether that is so whatever the rule and the label are."""
 
-    def priced(self, asked: Asked, fit: RuledRows, other: RuledRows) -> Priced:
+    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
         """Choose a threshold for each part of the rows; who is independent is of a group by the probability."""
         least, most = asked.ends
         p, v = zip(

@@ -45,8 +45,8 @@ from fairfix.noise.membership_audit import check_memberships
 from fairfix.tasks.before_after import Proof, prove, results_on
 from fairfix.tasks.dataset import Dataset
 from fairfix.tasks.group_changes import Rule, rules_of
-from fairfix.tasks.guarantee import promise_of
-from fairfix.tasks.guarantee_result import Guarantee
+from fairfix.tasks.guarantee import guarantee_problem
+from fairfix.tasks.guarantee_result import GuaranteeResult
 from fairfix.tasks.holdout_costs import (
     cost_of_blindness,
     cost_of_rounding,
@@ -98,7 +98,7 @@ class Outcome:
     reading: Reading
     rule: tuple[Rule, ...] = ()
     """The probability of a yes by group and score, where decisions hang on nothing else."""
-    guarantee: Guarantee | None = None
+    guarantee: GuaranteeResult | None = None
     """What is promised of people who are not in the data, where that was asked."""
     copies: str = ""
     """Name of the file of counterfactual copies, where there is one."""
@@ -293,7 +293,7 @@ def repair_table(
     promise = None
     if guarantee is not None:
         criterion = criterion_of(repairer, table.reading)
-        promise = promise_of(repairer, guarantee, table, criterion, features, noise)
+        promise = guarantee_problem(repairer, guarantee, table, criterion, features, noise)
     alike = None if promise is None else promise.strata
     split = split_rows(
         table, split_rng, validation=validation if choices else 0.0, holdout=holdout, alike=alike

@@ -1,12 +1,9 @@
-"""The sentence of a guarantee: what was asked of people who are not in the data, what is known of it, and in which way.
-
-How it is made to hold is told by :mod:`fairfix.tasks.guarantee`.
-"""
+"""GuaranteeResult: what was asked about the population, what is known, and in which way; as a sentence and as JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,62 +31,55 @@ class Limit:
     group: str
     """Empty where it is of all groups alike."""
     asked: float
-    """The largest gap or loss, or the least ratio."""
+    """The largest gap or loss, or the smallest ratio."""
     bound: float
     measured: float
     inner: float | None
-    """What the fit was given instead; None where nothing of it changes the fit."""
+    """The limit of the fit; None where it does not change the fit."""
+
+    @property
+    def of_group(self) -> str:
+        """The end of a phrase."""
+        return f" for {self.group!r}" if self.group else ""
 
 
-@dataclass(frozen=True)
-class Guarantee:
-    """A bound on the gap of the population, and whether it is within the slack.
-
-    Attributes
-    ----------
-    criterion, attribute
-        What is bounded, and of which groups.
-    title
-        What is bounded, in words.
-    limits
-        What was asked with its bound: one of all groups alike, or one of each group.
-    parameter
-        By which it was asked.
-    rows
-        Name of each group that is looked at -> rows that the bound is made of.
-    looked_at, share
-        How many rows the bound is made of, whatever groups they are in, and which part of the data's rows these are.
-    needed
-        Groups that have too few rows, and how many of each would do; of all rows of the data.
-    left_out
-        Rows of the data that were left out: they are of people of whom nothing is promised.
-    """
+@dataclass(frozen=True, kw_only=True)
+class GuaranteeResult:
+    """Bounds on the gaps of the population, and whether they are within what was asked."""
 
     confidence: float
     criterion: str
     attribute: str
     title: str
+    """What is bounded, of which groups, and in words."""
     way: Way
     tail: str
+    """Name of the inequality."""
     limits: tuple[Limit, ...]
+    """One of all groups alike, or one of each group."""
     parameter: str
+    """The parameter that sets them."""
     rows: tuple[tuple[str, int], ...]
+    """Name of each group -> rows that the bound is made of."""
     looked_at: int
     share: float
+    """All rows that the bound is made of, and their part of the data's rows."""
     needed: tuple[tuple[str, ...], int] | None
-    left_out: int
+    """Groups that have too few rows, and how many of each would do; of all rows of the data."""
+    excluded: int
+    """Rows of the data that were left out: the guarantee does not cover such people."""
     learned: bool
-    granted: str = ""
-    """What the promise takes for granted besides, as the end of a sentence."""
+    assumptions: str = ""
+    """What the guarantee assumes besides independent rows, as the end of a sentence."""
 
     @property
     def is_ratio(self) -> bool:
-        """Whether a least ratio is promised, and not a largest gap."""
+        """Whether a smallest ratio is guaranteed, and not a largest gap."""
         return Comparison.parse(self.criterion).kind == "ratio"
 
     @property
     def nearest(self) -> Limit:
-        """That which is nearest to being broken, or the furthest beyond."""
+        """That which is nearest to being exceeded, or exceeded by most."""
         return max(self.limits, key=lambda one: (one.bound - one.asked) * (-1 if self.is_ratio else 1))
 
     @property
@@ -99,63 +89,56 @@ class Guarantee:
         return one.bound >= one.asked if self.is_ratio else one.bound <= one.asked
 
     @property
-    def _asked_with(self) -> str:
-        """What was asked, in words."""
-        return "limit" if self.parameter == "constraint" else self.parameter
-
-    @property
     def by(self) -> str:
         """How the bound is known, in words."""
         return BY[self.way].format(tail=self.tail)
 
     @property
+    def _limit_name(self) -> str:
+        return "limit" if self.parameter == "constraint" else self.parameter
+
+    @property
     def says(self) -> str:
-        """The promise, to be read alone."""
-        shown = (_down if self.is_ratio else _up) if self.way != "construction" else _up
-        sure = f"with {in_percent(self.confidence)} confidence over the sampling of these rows"
+        """The guarantee, to be read alone."""
+        exact = self.way == "construction"
+        up = not self.is_ratio or exact
+        limits = [_rounded(one.bound, up) for one in self.limits]
         end = "at least" if self.is_ratio else "at most"
-        limits = [shown(one.bound) for one in self.limits]
-        least = [shown(one.asked if self.holds else one.bound) for one in self.limits]
-        bound = f"bound {limits[0]}" if len(limits) == 1 else f"bounds {_listed(limits)}"
-        of_fit = "the training rows" if self.way == "uniform" else "held-out rows"
-        nobody = "0, or 0/0 where no group has any"
-        seen = _listed(
-            [nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits]
-        )
-        measured = "" if self.way == "construction" else f"; on {of_fit}, {self.looked_at:,}, it is {seen}"
-        what = f"{end} {least[0]}"
+        ends = [f"{end} {_rounded(one.asked if self.holds else one.bound, up)}" for one in self.limits]
         if self.limits[0].group:
-            what = _listed(
-                [f"{end} {much} for {one.group!r}" for much, one in zip(least, self.limits, strict=True)]
-            )
+            ends = [f"{text}{one.of_group}" for text, one in zip(ends, self.limits, strict=True)]
+        bounds = f"bound{'s' * (len(limits) > 1)} {_listed(limits)}, {self.by}"
+        if not exact:
+            nobody = "0, or 0/0 where no group has any"
+            seen = [
+                nobody if self.is_ratio and not one.measured else f"{one.measured:.4f}" for one in self.limits
+            ]
+            of_fit = "the training rows" if self.way == "uniform" else "held-out rows"
+            bounds += f"; on {of_fit}, {self.looked_at:,}, it is {_listed(seen)}"
         text = (
-            f"{sure}, by {self.attribute}, the {self.title} of this rule is {what} in the population that they "
-            "were sampled from "
-            f"({bound}, {self.by}{measured})"
+            f"with {in_percent(self.confidence)} confidence over the sampling of these rows, by {self.attribute}, the "
+            f"{self.title} of this rule is {_listed(ends) if self.limits[0].group else ends[0]} in the population that "
+            f"they were sampled from ({bounds})"
         )
-        if self.way != "construction":
+        if not exact:
             text += (
                 f". This assumes that the rows are independent draws from that population{self._conditions}"
             )
         if self.holds:
             return f"{text[0].upper()}{text[1:]}."
         one = self.nearest
-        of_group = f" for {one.group!r}" if one.group else ""
-        name = self._asked_with
-        return f"not proven within the {name} {one.asked:g}{of_group}: {text}. {self._remedy}"
+        return f"not proven within the {self._limit_name} {one.asked:g}{one.of_group}: {text}. {self._remedy}"
 
     @property
     def _conditions(self) -> str:
-        """What the promise rests on besides."""
         text = "" if self.learned else ", and that the score was not learned from them"
-        text += self.granted
-        if self.left_out:
-            text += f"; it does not cover people like the {self.left_out:,} rows that were left out"
+        text += self.assumptions
+        if self.excluded:
+            text += f"; it does not cover people like the {self.excluded:,} rows that were left out"
         return text
 
     @property
     def _remedy(self) -> str:
-        """What would make it proven."""
         allow = "allow more `slack`" if self.parameter == "slack" else "set another limit in `constraint`"
         if self.needed is None:
             return f"More rows with the same values would not prove it; {allow}"
@@ -170,19 +153,17 @@ class Guarantee:
 
     @property
     def messages(self) -> tuple[Note, ...]:
-        """A caution where it does not hold, and of which slack the fit speaks."""
+        """A caution where it does not hold, and the limit that the fit reports about."""
         out: list[Note] = [] if self.holds else [Caution(self.says, "guarantee")]
         given = [
-            f"{one.inner:.4g} instead of {one.asked:g}{f' for {one.group!r}' if one.group else ''}"
+            f"{one.inner:.4g} instead of {one.asked:g}{one.of_group}"
             for one in self.limits
             if one.inner is not None and one.inner != one.asked
         ]
         if given:
-            name = self._asked_with
             inner = (
-                f"to meet the guarantee, the repair was fitted with a {name} of {_listed(given)}; what it "
-                f"reports about its {name} and "
-                "its optimum refers to that value"
+                f"to meet the guarantee, the repair was fitted with a {self._limit_name} of {_listed(given)}; what it "
+                f"reports about its {self._limit_name} and its optimum refers to that value"
             )
             out.append(Note(inner, "guarantee"))
         return tuple(out)
@@ -190,20 +171,14 @@ class Guarantee:
     def state(self) -> dict[str, Any]:
         """Return the JSON form."""
         one, asked = self.nearest, "least_ratio" if self.is_ratio else "slack"
+        same = ("confidence", "criterion", "title", "attribute", "holds", "way", "by", "says")
         out: dict[str, Any] = {
-            "confidence": self.confidence,
-            "criterion": self.criterion,
-            "title": self.title,
-            "attribute": self.attribute,
-            "holds": self.holds,
+            **{name: getattr(self, name) for name in same},
             "bound": one.bound,
             "measured": one.measured,
             asked: one.asked,
             f"inner_{asked}": one.inner,
-            "way": self.way,
-            "by": self.by,
             "rows": [{"group": name, "rows": many} for name, many in self.rows],
-            "says": self.says,
         }
         if one.group:
             out["limits"] = [
@@ -216,14 +191,10 @@ class Guarantee:
         return out
 
 
-def _up(number: float) -> str:
-    """Return a number to four decimals, not rounded down."""
-    return f"{math.ceil(round(number * 1e4, 6)) / 1e4:.4g}" if number > 0 else "0"
-
-
-def _down(number: float) -> str:
-    """Return a number to four decimals, not rounded up."""
-    return f"{math.floor(round(number * 1e4, 6)) / 1e4:.4g}"
+def _rounded(number: float, up: bool) -> str:
+    """Return a number to four decimals, rounded up or down."""
+    ends: Callable[[float], int] = math.ceil if up else math.floor
+    return f"{ends(round(number * 1e4, 6)) / 1e4:.4g}" if number > 0 or not up else "0"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -1,256 +1,256 @@
-"""Evidence: what the rows of a fit, or held-out rows, show of a rule of which something is promised.
+"""GuaranteeStatistics: what is guaranteed, and the statistics of training or held-out rows that bound it.
 
-Which bound follows is told by :mod:`fairfix.stats.population`; how the promise is made and worded by
-:mod:`fairfix.tasks.guarantee`.
+:mod:`fairfix.stats.population` has the bounds, :mod:`fairfix.tasks.guarantee` the search for a rule within them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairfix.auditing.comparisons import Comparison
 from fairfix.auditing.criteria import events_of
-from fairfix.data.counts import Floats, Ints
+from fairfix.data.counts import Bools, Floats, Ints, rows_of_each
 from fairfix.data.memberships import memberships
-from fairfix.data.names import group_name
+from fairfix.data.names import attribute_name, group_name
 from fairfix.data.scales import scaled
 from fairfix.data.table import Groups, Table
 from fairfix.individual.by_model import decisions_that_change
 from fairfix.methods.base import Repairer
-from fairfix.methods.guarantee import adapter_of
+from fairfix.methods.guarantee import GuaranteeAdapter, adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import GroupTube
+from fairfix.noise.description import Noise
 from fairfix.noise.dual_certificates import Behind
 from fairfix.stats.population import (
+    BoundedStatistic,
     CovariancesOfRules,
-    Distances,
-    DistancesToOthers,
-    Evidence,
-    Losses,
-    OfEverybody,
-    PairsHeldOut,
-    PairsOfRules,
-    RatiosHeldOut,
-    RatiosOfRules,
-    ToOthers,
-    Trends,
+    DistancesOfRules,
+    GroupLosses,
+    NumberCovariances,
+    OverallRate,
+    RatesHeldOut,
+    RatesOfRules,
     WeightedRates,
 )
 from fairfix.tasks.before_after import results_on
-from fairfix.tasks.guarantee_under_noise import SURVEY, BehindNoise, ruled_rows
+from fairfix.tasks.guarantee_under_noise import SURVEY, TrueGroupDistances, rows_of_rules
 
 BETS = "the Waudby-Smith-Ramdas betting bound"
 CLOPPER = "Clopper-Pearson binomial tails"
+DUALS = "betting bounds on dual values of rows, by linear programming duality"
+CHERNOFF = "Chernoff-Hoeffding tails"
 """Names of inequalities."""
 
 
+_Parted = tuple[list[str], Ints, Ints]
+"""Names of groups, the number of each row's group, and the blocks of groups that are compared with one another."""
+
+
+class _Cells(NamedTuple):
+    """What a rule gives the rows of groups, in each event."""
+
+    names: tuple[str, ...]
+    numbers: tuple[Floats, ...]
+    blocks: Ints
+
+    @property
+    def rates(self) -> dict[str, Any]:
+        """Names, numbers of rows, rates and blocks."""
+        rates = [float(own.mean()) if own.size else 0.0 for own in self.numbers]
+        rows = np.array([own.size for own in self.numbers])
+        return {"names": self.names, "rows": rows, "rates": np.array(rates), "blocks": self.blocks}
+
+
 @dataclass(frozen=True)
-class Witness:
-    """What is looked at: the comparison that is bounded, of the groups of all rows that are used."""
+class GuaranteeStatistics:
+    """A guarantee that is asked for, of the groups of all rows that are used."""
 
-    of: Comparison
-    alpha: float
-    """Chance at which the bound may be wrong."""
-    table: Table
     repairer: Repairer
-    attributes: tuple[tuple[str, ...], ...]
-    """Columns whose groups are compared with one another, each for itself."""
-    asked: Ints
-    """Numbers of the groups whose losses have a bound."""
-    behind: Behind | None
-    """True groups behind recorded ones, where those are held alike; None where groups are as they are recorded."""
+    confidence: float
+    table: Table
+    """All rows that are used."""
+    criterion: str
+    noise: Noise | None = None
+    """What is known about the recorded groups, where the criterion is about true ones."""
 
-    def _events(self, table: Table) -> list[tuple[str, Any]]:
-        """Return the rows over which rates are means: a name and a mask for each."""
-        label = table.rows.label
-        events = events_of(self.of.metric)
-        return [
-            (
-                "" if one is None else f", label {one}",
-                np.full(len(table), True) if one is None else label == one,
-            )
-            for one in events
-        ]
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The criterion, parsed."""
+        return Comparison.parse(self.criterion)
 
-    def of_rules(self, rule: RepairedPredictor, fitted: Table) -> Evidence:
-        """Return what the rows of the fit show of a rule of the score."""
-        variation = rule.variation
-        assert variation is not None
-        if self.of.metric == "ks":
-            return _distances(self, rule, fitted)
-        if self.of.kind == "covariance":
-            assert variation.max() <= 1.0  # each rule rises with the score
-            return self._covariances(rule, fitted)
-        columns, levels = rule.columns, rule.levels  # type: ignore[attr-defined]  # rules of groups have them
-        strata, many = _strata_of(levels, len(columns) - len(fitted.reading.columns.protected))
-        rates = self._rates(rule, fitted, columns, levels)
-        del rates["numbers"]
-        events = len(rates.pop("blocks")) // len(levels)
-        more: dict[str, Any] = {
-            "alpha": self.alpha,
-            "blocks": (strata + many * np.arange(events)[:, None]).ravel(),
-            "variation": np.tile(variation, events),
-            "rising": self.repairer.rises,
-        }
-        if self.of.kind == "ratio":
-            assert self.repairer.least_ratio is not None
-            return RatiosOfRules(**rates, **more, asked=self.repairer.least_ratio)
-        return PairsOfRules(**rates, **more)
+    @property
+    def adapter(self) -> GuaranteeAdapter:
+        """The limits of the repairer."""
+        return adapter_of(self.repairer)
 
-    def _rates(
-        self,
-        rule: RepairedPredictor,
-        table: Table,
-        columns: Sequence[str],
-        levels: Sequence[tuple[str, ...]],
-        *,
-        of: int | None = None,
-    ) -> dict[str, Any]:
-        """Return names, numbers of rows, rates and chances of the groups in each event, and the number of the event.
+    @property
+    def alpha(self) -> float:
+        """Probability that the guarantee is wrong."""
+        return 1.0 - self.confidence
 
-        ``of``: from which column on a level is named with its column, as those of several attributes may be alike.
-        """
-        code, chance = table.codes(columns, levels), _chance(table, rule)
-        names, rows, rates, numbers = [], [], [], []
-        first = len(columns) if of is None else of
-        titles = [
-            group_name(f"{columns[at]}={one}" if at >= first else one for at, one in enumerate(level))
-            for level in levels
-        ]
-        for name, inside in self._events(table):
-            many = np.bincount(code[inside], minlength=len(levels))
-            total = np.bincount(code[inside], chance[inside], len(levels))
-            names += [f"{title}{name}" for title in titles]
-            rows.append(many)
-            rates.append(np.divide(total, many, out=np.zeros(len(levels)), where=many > 0))
-            order = np.argsort(code[inside], kind="stable")
-            seen = int((code[inside] < 0).sum())  # rows of groups that are not looked at come first
-            numbers += np.split(chance[inside][order], seen + np.cumsum(many)[:-1])
-            numbers[-len(levels)] = numbers[-len(levels)][seen:]
-        return {
-            "numbers": tuple(numbers),
-            "names": tuple(names),
-            "rows": np.concatenate(rows),
-            "rates": np.concatenate(rates),
-            "blocks": np.repeat(np.arange(len(rows)), len(levels)),
-        }
+    @cached_property
+    def attributes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns whose groups are compared, each for itself."""
+        return self.repairer.alike(self.table.reading.columns.protected)
 
-    def of_held(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Evidence:
-        """Return what rows that had no part in a rule show of it; ``fitted``: those that had."""
-        of = self.of
-        if self.behind is not None:
-            return BehindNoise(
-                names=("everybody",),
-                rows=np.array([len(held)]),
-                alpha=self.alpha * (1.0 - SURVEY * self.behind.surveyed),
-                tail="betting bounds on dual values of rows, by linear programming duality",
-                fit=ruled_rows(rule, fitted, self.behind),
-                held=ruled_rows(rule, held, self.behind),
-                behind=self.behind,
-            )
-        if (losses := self._losses(rule, fitted, held)) is not None:
-            return losses
-        if of.metric == "ks":
-            return _held_distances(self, rule, held)
-        if self.repairer.membership:
-            return self._weighted_rates(rule, fitted, held)
-        if self.repairer.numbers:
-            return self._trends(rule, fitted, held)
-        if of.scope == "under_flips":
-            changed = decisions_that_change(held, rule, self.table)
-            counted = not rule.randomized
-            return OfEverybody(
-                names=("everybody",),
-                rows=np.array([len(held)]),
-                alpha=self.alpha,
-                tail=CLOPPER if counted else "Chernoff-Hoeffding tails",
-                share=float(changed.mean()),
-                counted=counted,
-            )
-        if of.kind == "ratio":
-            return self._held_ratios(rule, held, drawn=held is not fitted)
-        parts = self._against_others if of.scope == "to_overall" else self._of_attributes
-        seen = parts(rule, held)
-        if (
-            rule.randomized
-        ):  # what it gives rows are chances, of which those of the fit tell how far they spread
-            spread = (float(own.std()) if own.size else 0.0 for own in parts(rule, fitted)["numbers"])
-            seen |= {"spread": tuple(spread), "tail": BETS}
-        else:
-            seen |= {"numbers": (), "tail": CLOPPER}
-        kind = ToOthers if of.scope == "to_overall" else PairsHeldOut
-        return kind(**seen, alpha=self.alpha)
-
-    def _of_attributes(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
-        """Return names, rows, rates, chances and blocks of the groups of each attribute, inside each stratum."""
-        parts: list[dict[str, Any]] = []
-        strata = self.table.reading.columns.strata
-        for attribute in self.attributes:
-            columns = (*strata, *attribute)
-            levels = self.table.groups(columns).levels
-            at = len(strata) if len(self.attributes) > 1 else None
-            own = self._rates(rule, held, columns, levels, of=at)
-            stratum, many = _strata_of(levels, len(strata))
-            own["blocks"] = own["blocks"] * many + np.tile(stratum, own["blocks"].size // len(levels))
-            if parts:
-                own["blocks"] = own["blocks"] + 1 + parts[-1]["blocks"].max()
-            parts.append(own)
-        joined = {name: np.concatenate([one[name] for one in parts]) for name in ("rows", "rates", "blocks")}
-        listed = {name: tuple(one for own in parts for one in own[name]) for name in ("names", "numbers")}
-        return {**listed, **joined}
-
-    def _held_ratios(self, rule: RepairedPredictor, held: Table, *, drawn: bool) -> RatiosHeldOut:
-        """Return rates of decisions, drawn with their chances so that they can be counted, or as they are expected."""
-        seen = self._of_attributes(rule, held)
-        numbers, draws = seen.pop("numbers"), np.random.default_rng(0)  # which hang on nothing that rows have
-        if drawn:
-            counts = [int((draws.random(own.size) < own).sum()) for own in numbers]
-            seen["rates"] = np.array(counts) / np.maximum(seen["rows"], 1)
-        return RatiosHeldOut(**seen, alpha=self.alpha, tail=CLOPPER)
-
-    def _losses(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Losses | None:
-        """Return the losses of groups, of which stakes are set by the rows of the fit; None where none are bounded."""
-        if (seen := adapter_of(self.repairer).losses(rule, fitted, held)) is None:
+    @cached_property
+    def true_groups(self) -> Behind | None:
+        """The true groups behind recorded ones; None where groups are as they are recorded."""
+        if self.noise is None:
             return None
-        before = adapter_of(self.repairer).losses(rule, fitted, fitted)
-        assert before is not None
-        groups = self.table.groups()
-        code, was = (one.codes(groups.columns, groups.levels) for one in (held, fitted))
-        losses = tuple(seen.loss[code == k] for k in self.asked)
-        return Losses(
-            names=tuple(groups.names[k] for k in self.asked),
-            rows=np.array([own.size for own in losses]),
-            alpha=self.alpha,
-            tail=BETS,
-            most=seen.upper,
-            losses=losses,
-            spread=np.array([before.loss[was == k].std() for k in self.asked]),
+        names, column = self.table.groups().names, attribute_name(self.table.reading.columns.protected)
+        return self.adapter.true_groups(self.noise, names, column, self.alpha * SURVEY)
+
+    @cached_property
+    def requested(self) -> Floats:
+        """The largest allowed gaps, of all groups, (1,), or of each, (K,)."""
+        gaps = self.adapter.gaps(self.table.groups())
+        return np.array([self.repairer.slack]) if gaps is None else gaps
+
+    @cached_property
+    def bounded(self) -> Ints:
+        """Indices of those with a bound: a loss need not have one in every group."""
+        return np.flatnonzero(np.isfinite(self.requested) | (self.comparison.kind != "max"))
+
+    # ------------------------------------------------------------------ training rows
+
+    def uniform(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> BoundedStatistic:
+        """Return the statistic of training rows whose bound is uniform over all rules of a score."""
+        assert rule.variation is not None
+        if self.comparison.metric == "ks":
+            return self._distances(rule, fitted, alpha)
+        if self.comparison.kind == "covariance":
+            assert rule.variation.max() <= 1.0  # each rule rises with the score
+            return self._covariances(rule, fitted, alpha)
+        groups = self._groups(fitted, rule.columns, rule.levels)  # type: ignore[attr-defined]  # of groups
+        cells = self._cells(fitted, _chance(fitted, rule), [[groups]])
+        return RatesOfRules(
+            **cells.rates,
+            alpha=alpha,
+            variation=np.tile(rule.variation, len(cells.names) // rule.variation.size),
+            rising=self.repairer.rises,
+            least_ratio=self.repairer.least_ratio,
         )
 
-    def _against_others(self, rule: RepairedPredictor, held: Table) -> dict[str, Any]:
-        """Return names, numbers of rows, rates and chances of each group and all others, by column and event."""
-        chance = _chance(held, rule)
-        names, rows, rates, numbers = [], [], [], []
-        for column in held.reading.columns.protected:
-            levels = self.table.groups([column]).levels
-            code = held.codes([column], levels)
-            for name, inside in self._events(held) if len(levels) > 1 else ():
-                for k, level in enumerate(map(group_name, levels)):
-                    for mine, title in ((code == k, level), (code != k, f"not {level}")):
-                        own = chance[inside & mine]
-                        rates.append(float(own.mean()) if own.size else 0.0)
-                        rows.append(own.size)
-                        numbers.append(own)
-                        names.append(f"{title}{name}")
-        own = {"names": tuple(names), "numbers": tuple(numbers)}
-        return {**own, "rows": np.array(rows), "rates": np.array(rates).reshape(-1, 2)}
+    def _covariances(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> CovariancesOfRules:
+        """Return covariances with membership, of the groups in each stratum."""
+        groups, _ = self._inside_strata(fitted)
+        compared = self._groups(fitted, groups.columns, groups.levels)
+        seen = self._cells(fitted, _chance(fitted, rule), [[compared]])
+        rates, whole = seen.rates, np.bincount(groups.codes, minlength=len(groups.levels))
+        parts = tuple(
+            DistancesOfRules.from_rates(
+                rates["rates"][inside][:, None],
+                whole[inside],
+                names=tuple(seen.names[k] for k in inside),
+                rows=rates["rows"][inside],
+                alpha=alpha,
+                rising=self.repairer.rises,
+            )
+            for inside in (np.flatnonzero(seen.blocks == one) for one in np.unique(seen.blocks))
+            if inside.size > 1
+        )
+        return CovariancesOfRules(**_everybody(fitted), alpha=alpha, strata=parts)
 
-    def _weighted_rates(self, rule: RepairedPredictor, fitted: Table, held: Table) -> WeightedRates:
-        """Return rates weighted by probabilities of membership, of which stakes are set by the rows of the fit."""
+    def _distances(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> BoundedStatistic:
+        """Return distances of groups to everybody, or, within strata, of any two groups of one stratum.
+
+        Values of a randomized map are as expected over their draws, others as they are.
+        """
+        groups, code = self._inside_strata(fitted)
+        value, mass, owner = rule.predict(fitted), np.ones(len(fitted)), code
+        if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
+            own, parts = rule.moved(fitted), []
+            for k, inside in enumerate(
+                rows_of_each(fitted.codes(rule.columns, rule.levels), len(rule.levels))
+            ):
+                number, outcome, chance = rule.tube.outcomes(k, own[inside])
+                parts.append((code[inside][number], outcome, chance))
+            owner, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
+        rows, whole = (np.bincount(one, minlength=len(groups.levels)) for one in (code, groups.codes))
+        below = _shares_below(value, owner, mass, rows.size)
+        seen: dict[str, Any] = {"names": groups.names, "rows": rows, "alpha": alpha}
+        if strata := self.table.reading.columns.strata:
+            blocks = _strata_of(groups.levels, len(strata))
+            return RatesOfRules(**seen, rates=below, blocks=blocks, variation=np.ones(rows.size), rising=True)
+        return DistancesOfRules.from_rates(below, whole, **seen)
+
+    # ------------------------------------------------------------------ held-out rows
+
+    def held_out(self, rule: RepairedPredictor, fitted: Table, held: Table, alpha: float) -> BoundedStatistic:
+        """Return the statistic of rows that had no part in a finished rule; ``fitted`` are those that had."""
+        of, everybody = self.comparison, {**_everybody(held), "alpha": alpha}
+        if self.true_groups is not None:
+            everybody["alpha"] = alpha * (1.0 - SURVEY * self.true_groups.surveyed)
+            of_fit, of_held = (rows_of_rules(rule, table, self.true_groups) for table in (fitted, held))
+            return TrueGroupDistances(
+                **everybody, tail=DUALS, fit=of_fit, held=of_held, true_groups=self.true_groups
+            )
+        if self.repairer.membership:
+            return self._weighted_rates(rule, fitted, held, everybody)
+        if self.repairer.numbers:
+            return self._number_covariances(rule, fitted, held, everybody)
+        if of.scope == "under_flips":
+            rate = float(decisions_that_change(held, rule, self.table).mean())
+            tail = CHERNOFF if rule.randomized else CLOPPER
+            return OverallRate(**everybody, tail=tail, rate=rate, counted=not rule.randomized)
+        losses, others = self.adapter.losses(rule, fitted, held), of.scope == "to_overall"
+
+        def cells_of(table: Table) -> _Cells:
+            own = losses if table is held else self.adapter.losses(rule, fitted, table)
+            gives = (
+                rule.predict(table)
+                if of.metric == "ks"
+                else _chance(table, rule)
+                if own is None
+                else own.loss
+            )
+            return self._compared(table, gives, others)
+
+        cells = cells_of(held)
+        seen = {**cells.rates, "alpha": alpha, "tail": CLOPPER, "others": others}
+        if losses is not None:
+            before, bounded = cells_of(fitted).numbers, self.bounded
+            return GroupLosses(
+                names=tuple(cells.names[k] for k in bounded),
+                rows=seen["rows"][bounded],
+                alpha=alpha,
+                tail=BETS,
+                upper=losses.upper,
+                losses=tuple(cells.numbers[k] for k in bounded),
+                spread=np.array([before[k].std() for k in bounded]),
+            )
+        if of.metric == "ks":
+            every = np.unique(np.concatenate(cells.numbers))
+            below = [
+                np.searchsorted(np.sort(own), every, "right") / max(own.size, 1) for own in cells.numbers
+            ]
+            several = others and self.bounded.size > 1  # one of the largest has all of alpha, others a part
+            seen |= {
+                "rates": np.pad(below, [(0, 0), (1, 0)]),
+                "alpha": alpha / (len(below) // 2 if several else 1),
+            }
+        elif of.kind == "ratio":
+            seen["least_ratio"] = self.repairer.least_ratio
+            if held is not fitted:  # decisions are drawn to count them, by nothing that rows have
+                draws = np.random.default_rng(0)
+                taken = [int((draws.random(own.size) < own).sum()) for own in cells.numbers]
+                seen["rates"] = np.array(taken) / np.maximum(seen["rows"], 1)
+        elif rule.randomized:  # rows have probabilities, whose spread training rows show
+            spread = tuple(float(own.std()) if own.size else 0.0 for own in cells_of(fitted).numbers)
+            seen |= {"numbers": cells.numbers, "spread": spread, "tail": BETS}
+        return RatesHeldOut(**seen)
+
+    def _weighted_rates(
+        self, rule: RepairedPredictor, fitted: Table, held: Table, everybody: dict[str, Any]
+    ) -> WeightedRates:
+        """Return rates weighted by probabilities of membership."""
         groups, columns = zip(*self.repairer.membership.items(), strict=True)
 
         def weighted(table: Table) -> tuple[Floats, Floats]:
@@ -260,126 +260,97 @@ class Witness:
         (before, was), (weights, chance) = weighted(fitted), weighted(held)
         total = before.sum(axis=1, keepdims=True)
         rates = np.divide((before @ was)[:, None], total, out=np.zeros(total.shape), where=total > 0)
+        blocks, spread = np.arange(len(weights)) // len(groups), (before * (was - rates)).std(axis=1)
         return WeightedRates(
-            names=("everybody",),
-            rows=np.array([len(held)]),
-            alpha=self.alpha,
-            tail=BETS,
-            chance=chance,
-            weights=weights,
-            blocks=np.repeat(np.arange(len(weights) // len(groups)), len(groups)),
-            spread=(before * (was - rates)).std(axis=1),
+            **everybody, tail=BETS, chance=chance, weights=weights, blocks=blocks, spread=spread
         )
 
-    def _trends(self, rule: RepairedPredictor, fitted: Table, held: Table) -> Trends:
-        """Return how decisions go with numbers, counted on the scales of the fit, whose rows set the stakes."""
+    def _number_covariances(
+        self, rule: RepairedPredictor, fitted: Table, held: Table, everybody: dict[str, Any]
+    ) -> NumberCovariances:
+        """Return covariances of decisions with numbers, on the scales of the training rows."""
         (before, was), (x, chance) = (
             (scaled(table, rule.scales).T, _chance(table, rule)) for table in (fitted, held)
         )
         ends = [max(one.high - one.mean, one.mean - one.low) / one.deviation for one in rule.scales]
         centre = float(was.mean())
-        return Trends(
-            names=("everybody",),
-            rows=np.array([len(held)]),
-            alpha=self.alpha,
+        return NumberCovariances(
+            **everybody,
             tail=BETS,
-            most=max(one.widest for one in rule.scales) / 4,  # of the largest variances of both
+            upper=max(one.widest for one in rule.scales) / 4,  # of the largest variances of both
             chance=chance,
             numbers=x,
             ends=np.array(ends),
             centre=centre,
-            spread_of_chance=float(was.std()),
+            chance_spread=float(was.std()),
             spread=(before * (was - centre)).std(axis=1),
         )
 
-    def _covariances(self, rule: RepairedPredictor, fitted: Table) -> CovariancesOfRules:
-        """Return covariances with membership, of the groups in each stratum."""
-        columns = self.table.groups().columns
-        strata = self.table.reading.columns.strata
-        levels = self.table.groups((*strata, *columns)).levels
-        stratum, many = _strata_of(levels, len(strata))
-        rates = self._rates(rule, fitted, (*strata, *columns), levels)
-        whole = np.bincount(self.table.codes((*strata, *columns), levels), minlength=len(levels))
-        each = [np.flatnonzero(stratum == one) for one in range(many)]
+    # ------------------------------------------------------------------ groups and events
+
+    def _events(self, table: Table) -> Iterator[tuple[str, Bools]]:
+        """Yield the rows over which rates are means: the end of a name, and a mask."""
+        label, of = table.rows.label, self.comparison
+        for one in (None,) if of.metric == "ks" or of.kind == "max" else events_of(of.metric):
+            inside = np.full(len(table), True) if one is None else np.asarray(label == one)
+            yield "" if one is None else f", label {one}", inside
+
+    def _compared(self, table: Table, gives: Floats, others: bool) -> _Cells:
+        """Return the groups of each attribute, or each group with all ``others``; ``gives``: what each row has."""
+        strata = () if others else self.table.reading.columns.strata
         parts = []
-        for inside in (one for one in each if one.size > 1):
-            rate, share = rates["rates"][inside], whole[inside] / whole[inside].sum()
-            parts.append(
-                Distances(
-                    names=tuple(rates["names"][k] for k in inside),
-                    rows=rates["rows"][inside],
-                    alpha=self.alpha,
-                    far=np.abs(rate - share @ rate),
-                    apart=float(np.ptp(rate)),
-                    shares=share,
-                    total=int(whole[inside].sum()),
-                    rising=self.repairer.rises,
-                )
+        for columns in ((*strata, *attribute) for attribute in self.attributes):
+            levels = self.table.groups(columns).levels
+            groups = self._groups(table, columns, levels, named=len(self.attributes) > 1 and not others)
+            parts.append(_with_others(*groups) if others else [groups])
+        return self._cells(table, gives, parts)
+
+    def _groups(
+        self, table: Table, columns: Sequence[str], levels: Sequence[tuple[str, ...]], *, named: bool = False
+    ) -> _Parted:
+        """Return the groups of columns, compared within strata. ``named``: with the names of their columns."""
+        strata = len(self.table.reading.columns.strata)
+        titles = [
+            group_name(
+                f"{columns[at]}={one}" if named and at >= strata else one for at, one in enumerate(level)
             )
-        return CovariancesOfRules(
-            names=("everybody",), rows=np.array([len(fitted)]), alpha=self.alpha, strata=tuple(parts)
-        )
+            for level in levels
+        ]
+        return titles, table.codes(columns, levels), _strata_of(levels, strata)
+
+    def _cells(self, table: Table, gives: Floats, attributes: Sequence[list[_Parted]]) -> _Cells:
+        """Return what the rows of the groups of each attribute have in each event; each has blocks of its own."""
+        names: list[str] = []
+        numbers: list[Floats] = []
+        blocks: list[Ints] = []
+        for parts, (event, inside) in product(attributes, list(self._events(table))):
+            for titles, code, block in parts:
+                here = inside & (code >= 0)
+                names += [f"{title}{event}" for title in titles]
+                numbers += [gives[here][own] for own in rows_of_each(code[here], len(titles))]
+                blocks.append(block + (blocks[-1].max() + 1 if blocks else 0))
+        return _Cells(tuple(names), tuple(numbers), np.concatenate(blocks))
+
+    def _inside_strata(self, table: Table) -> tuple[Groups, Ints]:
+        """Return the groups inside strata of all rows that are used, and the number of each row's."""
+        columns = self.table.reading.columns
+        groups = self.table.groups((*columns.strata, *columns.protected))
+        return groups, table.codes(groups.columns, groups.levels)
 
 
-def _distances(of: Witness, rule: RepairedPredictor, table: Table) -> Distances | PairsOfRules:
-    """Return distances of values: of a tube as expected over its draws, of others as their values are drawn.
-
-    Of groups to everybody, or, within strata, of any two groups of one stratum.
-    """
-    groups, code = _cells(of, table)
-    shares = np.bincount(groups.codes, minlength=len(groups.levels)) / len(of.table)
-    value, mass, owner = rule.predict(table), np.ones(len(table)), code
-    if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
-        own, at = rule.moved(table), table.codes(rule.columns, rule.levels)
-        parts = []
-        for k in range(len(rule.levels)):
-            inside = np.flatnonzero(at == k)
-            number, outcome, chance = rule.tube.outcomes(k, own[inside])
-            parts.append((code[inside][number], outcome, chance))
-        owner, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
-    many = np.bincount(code, minlength=len(groups.levels))
-    below = _shares_below(value, owner, mass, many.size)
-    seen: dict[str, Any] = {"names": groups.names, "rows": many, "alpha": of.alpha}
-    if of.table.reading.columns.strata:
-        stratum, _ = _strata_of(groups.levels, len(of.table.reading.columns.strata))
-        seen |= {"variation": np.ones(many.size), "rising": True}
-        return PairsOfRules(**seen, rates=below, blocks=stratum)
-    return Distances(
-        **seen,
-        far=np.abs(below - shares @ below).max(axis=1),
-        apart=float(np.ptp(below, axis=0).max()),
-        shares=shares,
-        total=len(of.table),
-    )
+def _with_others(titles: list[str], code: Ints, blocks: Ints) -> list[_Parted]:
+    """Return each of several groups with all others, a block each."""
+    both = np.zeros(2, dtype=np.int64)
+    parts = [([name, f"not {name}"], (code != k).astype(np.int64), both) for k, name in enumerate(titles)]
+    return parts if len(parts) > 1 else []
 
 
-def _held_distances(of: Witness, rule: RepairedPredictor, held: Table) -> DistancesToOthers | PairsHeldOut:
-    """Return the same of a finished rule, of which values are as they were drawn."""
-    groups, code = _cells(of, held)
-    value, one = rule.predict(held), np.ones(len(held))
-    many = np.bincount(code, minlength=len(groups.levels))
-    seen: dict[str, Any] = {"alpha": of.alpha, "tail": CLOPPER}
-    if of.table.reading.columns.strata:
-        stratum, _ = _strata_of(groups.levels, len(of.table.reading.columns.strata))
-        below = _shares_below(value, code, one, many.size)
-        return PairsHeldOut(**seen, names=groups.names, rows=many, rates=below, blocks=stratum)
-    names = tuple(title for name in groups.names for title in (name, f"not {name}"))
-    return DistancesToOthers(
-        **seen,
-        names=names,
-        rows=np.stack([many, many.sum() - many], axis=1).ravel(),
-        below=tuple(_shares_below(value, code != k, one, 2) for k in range(many.size)),
-        together=of.asked.size == 1,
-    )
+def _everybody(table: Table) -> dict[str, Any]:
+    """Return the name and the rows of a statistic of all rows together."""
+    return {"names": ("everybody",), "rows": np.array([len(table)])}
 
 
-def _cells(of: Witness, table: Table) -> tuple[Groups, Ints]:
-    """Return the groups inside strata of all rows that are used, and the number of each row's."""
-    groups = of.table.groups((*of.table.reading.columns.strata, *of.table.reading.columns.protected))
-    return groups, table.codes(groups.columns, groups.levels)
-
-
-def _shares_below(value: Floats, code: Ints, mass: Floats, groups: int) -> Floats:
+def _shares_below(value: Floats, code: Any, mass: Floats, groups: int) -> Floats:
     """Return the shares of each group's mass that have values of at most each value, from 0, (groups, c + 1)."""
     order = np.argsort(value, kind="stable")
     last = np.append(value[order][1:] != value[order][:-1], True)[: value.size]
@@ -390,13 +361,13 @@ def _shares_below(value: Floats, code: Ints, mass: Floats, groups: int) -> Float
 
 
 def _chance(table: Table, rule: RepairedPredictor) -> Floats:
-    """Return the chance of a positive decision of each row, shape (n,)."""
+    """Return the probability of a positive decision of each row, shape (n,)."""
     chance = results_on(table, rule)[1].chance
     assert chance is not None
     return chance
 
 
-def _strata_of(levels: Sequence[tuple[str, ...]], columns: int) -> tuple[Ints, int]:
-    """Return the stratum of each level, which its first columns name, shape (K,), and how many strata there are."""
-    place = {name: number for number, name in enumerate(dict.fromkeys(one[:columns] for one in levels))}
-    return np.array([place[one[:columns]] for one in levels]), len(place)
+def _strata_of(levels: Sequence[tuple[str, ...]], columns: int) -> Ints:
+    """Return the number of each level's stratum, which its first columns name, shape (K,)."""
+    number = {name: at for at, name in enumerate(dict.fromkeys(one[:columns] for one in levels))}
+    return np.array([number[one[:columns]] for one in levels])

@@ -1,14 +1,14 @@
-"""Behind noise: what held-out rows prove of true groups that nobody sees, under what is assumed of the noise.
+"""Guarantees about true groups that nobody observes: what held-out rows prove, under an assumption about the noise.
 
-Each true group has a limit that its rate is tested against, from far down to near: the first that is not proven ends
-the row, so that testing many costs nothing (fixed sequence). What limits there are is chosen by the rows of the fit and
-the number of held-out rows. A test is one of a mean of prices (:mod:`fairfix.noise.dual_certificates`).
+The limit of each true group's rate is tested from far down to near: the first that is not proven ends the sequence, so
+testing many costs nothing (fixed sequence). Training rows and the number of held-out rows choose which are tested. A
+test is one of a mean of dual values (:mod:`fairfix.noise.dual_certificates`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -20,16 +20,16 @@ from fairfix.data.memberships import memberships
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noise.dual_certificates import Allowed, Asked, Behind, RuledRows
-from fairfix.stats.population import Evidence
+from fairfix.noise.dual_certificates import Allowed, Behind, RateHypothesis, RuledRows
+from fairfix.stats.population import BoundedStatistic
 from fairfix.stats.tails import stake_of, upper_mean
 from fairfix.tasks.before_after import results_on
 
 OVERALL = 0.1
-"""Part of the miscoverage that goes to the rates over everybody, which are known best."""
+"""Part of alpha for the rates over everybody, which are known best."""
 
 SURVEY = 0.2
-"""Part that goes to the table, where it is a survey."""
+"""Part for the table, where it is a survey."""
 
 STEPS = (1.5, 1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2)
 """Limits that are tested, beyond the one that is expected to be proven: in widths of the bound."""
@@ -39,93 +39,73 @@ HALVINGS = 11
 
 
 @dataclass(frozen=True, kw_only=True)
-class BehindNoise(Evidence):
-    """How far true groups may be from everybody."""
+class TrueGroupDistances(BoundedStatistic):
+    """The largest possible distance of true groups to everybody."""
 
     fit: RuledRows
     held: RuledRows
-    """The same rows, where those of the fit are judged as if they had been held out."""
-    behind: Behind
-    """What may be; the share of alpha that a survey takes is taken from ``alpha`` already."""
+    """The training rows again where they are evaluated as if they had been held out."""
+    true_groups: Behind
+    """Which are possible; ``alpha`` is without the part of a survey."""
 
     @cached_property
-    def _starts(self) -> dict[tuple[int, str, float, int], float]:
-        """Limits that the rows of the fit allow, which are asked for again and again."""
+    def _starts(self) -> dict[tuple[int, RateHypothesis], float]:
+        """The limits that training rows allow, which are needed again and again."""
         return {}
 
     @cached_property
-    def _overall(self) -> dict[str, tuple[float, float]]:
-        """Rate -> the rate over everybody and the share of the rows that it is about."""
-        out = {}
-        for rate, _ in self.behind.demands:
+    def _limits(self) -> list[tuple[RateHypothesis, float, float]]:
+        """What is to hold, with the rate over everybody and the share of the rows that it is about."""
+        out = []
+        for (rate, sign), group in product(self.true_groups.demands, range(len(self.true_groups.true))):
             inside = self.held.inside(rate)
             share = float(self.held.mass[inside].sum())
-            out[rate] = float(self.held.mass[inside] @ self.held.own[inside]) / max(share, 1e-300), share
+            mean = float(self.held.mass[inside] @ self.held.own[inside]) / max(share, 1e-300)
+            out.append((RateHypothesis(rate, group, -sign), mean, share))
         return out
 
-    def _each(self) -> Iterator[tuple[str, float, int]]:
-        """Yield what is to hold: rate, side and true group; the side is 1 where the rate has an upper limit."""
-        for (rate, sign), group in product(self.behind.demands, range(len(self.behind.true))):
-            yield rate, -sign, group
+    @property
+    def observed(self) -> Floats:
+        """The largest distance that is possible on these rows."""
+        far = [0.0]
+        for one, mean, _ in self._limits:
+            worst = max(_root(self.held, of, one) for of in self.true_groups.exact)
+            far.append(one.side * (one.at(worst).limit - mean))
+        return np.array([max(far)])
 
-    @cached_property
-    def seen(self) -> Floats:
-        """The largest distance that is allowed on these rows."""
-        far = 0.0
-        for rate, side, group in self._each():
-            worst = max(_root(self.held, one, rate, side, group) for one in self.behind.exact)
-            far = max(far, side * (_limit(worst, side) - self._overall[rate][0]))
-        return np.array([far])
-
-    def of(self, rows: Ints) -> Floats:
-        """Return the largest distance with what rows may be off; a sum of that of a group and of everybody.
+    def bound_at(self, rows: Ints) -> Floats:
+        """Return the largest distance; each is a sum of that of a group and of everybody.
 
         One of the distances is the largest of the population, so the limits of each have all of alpha.
         """
-        many, cost = int(rows[0]), -math.log(self.alpha * OVERALL)
-        own = -math.log(self.alpha * (1 - OVERALL))
-        far = 0.0
-        for rate, side, group in self._each():
-            mean, share = self._overall[rate]
-            most = float(upper_mean(1.0 - mean if side > 0 else mean, many * share, cost, counted=False))
-            over = 1.0 - most if side > 0 else most
-            limit = max(self._proven(one, rate, side, group, many, own) for one in self.behind.allowed)
-            far = max(far, side * (_limit(limit, side) - over))
-        return np.array([min(far, 1.0)])
+        many, cost, far = int(rows[0]), -math.log(self.alpha * OVERALL), [0.0]
+        for one, mean, share in self._limits:
+            most = float(upper_mean(1.0 - mean if one.side > 0 else mean, many * share, cost, counted=False))
+            limit = one.at(max(self._proven(of, one, many) for of in self.true_groups.allowed)).limit
+            far.append(one.side * (limit - (1.0 - most if one.side > 0 else most)))
+        return np.array([min(max(far), 1.0)])
 
-    def _proven(self, allowed: Allowed, rate: str, side: float, group: int, many: int, cost: float) -> float:
+    def _proven(self, allowed: Allowed, one: RateHypothesis, many: int) -> float:
         """Return the last limit that is proven, as a distance from the end that says nothing: 1 is nothing."""
-        key = id(allowed), rate, side, group
+        key = id(allowed), one
         if key not in self._starts:
-            self._starts[key] = _root(self.fit, allowed, rate, side, group)
-        start = self._starts[key]
-        low, high = start, 1.0
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            proven = self._tested(self.fit, allowed, rate, side, group, middle, many, cost)
-            low, high = (low, middle) if proven else (middle, high)
+            self._starts[key] = _root(self.fit, allowed, one)
+        start, cost = self._starts[key], -math.log(self.alpha * (1 - OVERALL))
+        planned = _least(
+            lambda limit: self._tested(self.fit, allowed, one.at(limit), many, cost), start, HALVINGS
+        )
+        limits = {min(max(planned + step * (planned - start), 0.0), 1.0) for step in STEPS}
         last = 1.0
-        for limit in sorted(
-            {min(max(high + step * (high - start), 0.0), 1.0) for step in STEPS}, reverse=True
-        ):
-            if limit < 1.0 and not self._tested(self.held, allowed, rate, side, group, limit, many, cost):
+        for limit in sorted(limits, reverse=True):
+            if limit < 1.0 and not self._tested(self.held, allowed, one.at(limit), many, cost):
                 break
             last = limit
         return last
 
     def _tested(
-        self,
-        rows: RuledRows,
-        allowed: Allowed,
-        rate: str,
-        side: float,
-        group: int,
-        limit: float,
-        many: int,
-        cost: float,
+        self, rows: RuledRows, allowed: Allowed, asked: RateHypothesis, many: int, cost: float
     ) -> bool:
-        """Tell whether bets that the mean price is above 0 have lost ``exp(cost)`` on so many rows."""
-        asked = Asked(rate, group, side, _limit(limit, side))
+        """Tell whether bets that the mean dual value is above 0 have lost ``exp(cost)`` on so many rows."""
         was, now, least, most = allowed.priced(asked, self.fit, rows)
         if most <= least:
             return most <= 0.0
@@ -137,9 +117,9 @@ class BehindNoise(Evidence):
         return bool(many * float(rows.mass @ np.log(gain)) >= cost)
 
 
-def ruled_rows(rule: RepairedPredictor, table: Table, behind: Behind) -> RuledRows:
+def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: Behind) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table, with its probabilities of membership."""
-    recorded = behind.recorded
+    recorded = true_groups.recorded
     own, label = results_on(table, rule)[1].chance, table.rows.label
     assert own is not None
     assert label is not None  # who repairs behind noise has labels
@@ -149,20 +129,23 @@ def ruled_rows(rule: RepairedPredictor, table: Table, behind: Behind) -> RuledRo
         each[:, [recorded.index(group_name(level)) for level in levels]] = chance_of_each
     groups = table.groups()
     code = np.array([recorded.index(name) for name in groups.names], dtype=np.int64)[groups.codes]
-    member = memberships(table, behind.columns) if behind.columns else None
+    member = memberships(table, true_groups.columns) if true_groups.columns else None
     return RuledRows.of(code, label.astype(np.int64), each, member)
 
 
-def _limit(distance: float, side: float) -> float:
-    """Return a limit of a rate by its distance from the end that says nothing less: 0 above, 1 below."""
-    return distance if side > 0 else 1.0 - distance
-
-
-def _root(rows: RuledRows, allowed: Allowed, rate: str, side: float, group: int) -> float:
-    """Return the least limit that the rows themselves allow, from above."""
-    low, high = 0.0, 1.0
-    for _ in range(2 * HALVINGS):
+def _least(holds: Callable[[float], bool], low: float, halvings: int) -> float:
+    """Return, from above, the least number between ``low`` and 1 at which something holds."""
+    high = 1.0
+    for _ in range(halvings):
         middle = (low + high) / 2
-        prices = allowed.priced(Asked(rate, group, side, _limit(middle, side)), rows, rows)[0]
-        low, high = (low, middle) if float(rows.mass @ prices) <= 0.0 else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def _root(rows: RuledRows, allowed: Allowed, one: RateHypothesis) -> float:
+    """Return the least limit that the rows themselves allow."""
+    return _least(
+        lambda limit: float(rows.mass @ allowed.priced(one.at(limit), rows, rows)[0]) <= 0.0,
+        0.0,
+        2 * HALVINGS,
+    )

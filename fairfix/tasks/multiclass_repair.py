@@ -46,7 +46,7 @@ from fairfix.tasks.fit_and_evaluate import (
     variants_of,
     warned,
 )
-from fairfix.tasks.guarantee import promise_of
+from fairfix.tasks.guarantee import guarantee_problem
 from fairfix.tasks.messages import of_names
 from fairfix.tasks.warnings import Asked, of_gaps, of_slack
 
@@ -150,7 +150,7 @@ def repair_classes(
     parted = table.groups((*columns.protected, columns.classes[0])).codes
     if guarantee is not None:
         bounded = repairer.bounds_of(table.reading)
-        promise = promise_of(repairer, guarantee, table, bounded, learned.get("features"))
+        promise = guarantee_problem(repairer, guarantee, table, bounded, learned.get("features"))
         parted = promise.strata
     shares = {"validation": validation if choices else 0.0, "holdout": holdout}
     split = split_rows(table, split_rng, **shares, alike=parted)

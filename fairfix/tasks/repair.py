@@ -467,7 +467,7 @@ def _from_stream(
     settings: Settings,
 ) -> tuple[Outcome, Mapping[str, Any], str]:
     """Learn from the data as it is read; return the outcome, what became of the rows, and the data's fingerprint."""
-    if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.reading)):
+    if request.guarantee is not None and (why := adapter_of(repairer).refusal(data.reading, None)):
         raise UsageError(f"`guarantee`: {why}")
     if choices:
         raise UsageError(

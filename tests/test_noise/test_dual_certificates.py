@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.bounds import tv_bounds
-from fairfix.noise.dual_certificates import Allowed, Asked, Columns, Members, Near, Recording, Rows, RuledRows
+from fairfix.noise.dual_certificates import (
+    Allowed,
+    Columns,
+    Members,
+    Near,
+    RateHypothesis,
+    Recording,
+    Rows,
+    RuledRows,
+)
 from fairfix.noise.randomized_rule_bounds import level_bounds
 from fairfix.noise.rates import RATIOS, cells_of
 from scipy import stats
@@ -41,7 +50,7 @@ def least_limit(allowed: Allowed, rows: RuledRows, rate: str, group: int, side: 
     for _ in range(24):
         middle = (low + high) / 2
         limit = middle if side > 0 else 1.0 - middle
-        prices, _, least, most = allowed.priced(Asked(rate, group, side, limit), rows, rows)
+        prices, _, least, most = allowed.priced(RateHypothesis(rate, group, side, limit), rows, rows)
         assert least - 1e-12 <= prices.min() <= prices.max() <= most + 1e-12
         low, high = (low, middle) if rows.mass @ prices <= 0 else (middle, high)
     return high if side > 0 else 1.0 - high
@@ -114,7 +123,7 @@ def test_prices_by_probabilities_are_above_what_any_members_of_that_share_are_wo
 
     (fit, _), (rows, kind) = drawn(5), drawn(60)
     for _ in range(10):
-        asked = Asked(
+        asked = RateHypothesis(
             str(rng.choice(["selection_rate", "true_positive_rate"])),
             int(rng.integers(2)),
             float(rng.choice([-1, 1])),
@@ -165,7 +174,7 @@ def test_prices_of_any_rows_are_above_what_any_table_of_the_box_allows(seed: int
                 if kind is Recording:
                     own = whole[group][..., labels].sum(-1)
                     worst = (own * LEVELS).sum() / own.sum()
-                asked = Asked(rate, group, side, float(worst) - side * 1e-6)
+                asked = RateHypothesis(rate, group, side, float(worst) - side * 1e-6)
                 assert rows.mass @ allowed.priced(asked, fit, rows)[1] > 0
 
 

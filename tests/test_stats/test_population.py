@@ -8,17 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 from fairfix.stats.population import (
+    BoundedStatistic,
     CovariancesOfRules,
-    Distances,
-    Evidence,
-    PairsOfRules,
-    Trends,
+    DistancesOfRules,
+    NumberCovariances,
+    RatesOfRules,
     WeightedRates,
 )
 from scipy import stats
 
 ALPHA = 0.2
 """Larger than anybody asks for, so that a bound that is too small is seen soon."""
+
+
+def gap(one: BoundedStatistic) -> float:
+    """Return the largest gap on the rows."""
+    return float(one.observed.max())
+
+
+def bound(one: BoundedStatistic) -> float:
+    """Return the bound on the largest gap of the population."""
+    return float(one.bounds.max())
 
 
 def missed_as_said(missed: int, worlds: int) -> bool:
@@ -30,11 +40,8 @@ def covariances(code: Any, chance: Any, many: int) -> CovariancesOfRules:
     """Return what rows of ``many`` groups show of the covariance of decisions with membership, of one stratum."""
     rows = np.bincount(code, minlength=many)
     rate = np.bincount(code, chance, many) / rows
-    share = rows / rows.sum()
-    names, far, apart = tuple(map(str, range(many))), np.abs(rate - share @ rate), float(np.ptp(rate))
-    inside = Distances(
-        names=names, rows=rows, alpha=ALPHA, far=far, apart=apart, shares=share, total=int(rows.sum())
-    )
+    names = tuple(map(str, range(many)))
+    inside = DistancesOfRules.from_rates(rate[:, None], rows, names=names, rows=rows, alpha=ALPHA)
     return CovariancesOfRules(names=("everybody",), rows=np.array([code.size]), alpha=ALPHA, strata=(inside,))
 
 
@@ -49,12 +56,12 @@ def test_a_covariance_with_membership_holds_for_the_rule_that_rows_like_most(
         code = rng.choice(p.size, 400, p=p)
         score = rng.random(400) ** (1.0 + code)
         taken = score[:, None] >= np.linspace(0, 1, 41)[1:-1]
-        most = [covariances(code, own.astype(float), p.size).measured for own in taken.T]
+        most = [gap(covariances(code, own.astype(float), p.size)) for own in taken.T]
         at = np.linspace(0, 1, 41)[1:-1][int(np.argmin(most))]
         one = covariances(code, (score >= at).astype(float), p.size)
         rate = 1.0 - at ** (1.0 / (1.0 + np.arange(p.size)))
-        bounds.append(one.bound)
-        missed += one.bound < np.abs(p * (rate - p @ rate)).max()
+        bounds.append(bound(one))
+        missed += bound(one) < np.abs(p * (rate - p @ rate)).max()
 
     assert missed_as_said(missed, worlds)
     assert np.mean(bounds) < 0.13  # and it is no bound that says nothing, as 0.25 is
@@ -67,9 +74,9 @@ def test_a_stratum_adds_to_the_bound_and_not_to_what_is_seen() -> None:
     (inside,) = one.strata
     two = replace(one, rows=2 * one.rows, strata=(inside, inside))
 
-    assert one.measured == pytest.approx(abs(np.cov(code, 0.2 * code, bias=True)[0, 1]), abs=1e-12)
-    assert two.measured == one.measured < one.bound < two.bound
-    assert one.of(np.array([4000])) < one.bound  # if the same had been seen on more rows
+    assert gap(one) == pytest.approx(abs(np.cov(code, 0.2 * code, bias=True)[0, 1]), abs=1e-12)
+    assert gap(two) == gap(one) < bound(one) < bound(two)
+    assert one.bound_at(np.array([4000])) < bound(one)  # if the same had been seen on more rows
 
 
 def test_distributions_are_compared_at_their_largest_distance() -> None:
@@ -77,12 +84,12 @@ def test_distributions_are_compared_at_their_largest_distance() -> None:
     below = np.array([[0.1, 0.5, 1.0], [0.3, 0.4, 1.0]])
     given: dict[str, Any] = {"names": (*"ab",), "rows": np.array([300, 200]), "alpha": ALPHA}
     given |= {"blocks": np.zeros(2, dtype=int), "variation": np.ones(2)}
-    whole, there = (PairsOfRules(**given, rates=rates) for rates in (below, below[:, 0]))
+    whole, there = (RatesOfRules(**given, rates=rates) for rates in (below, below[:, 0]))
 
-    assert (whole.measured, whole.bound) == (there.measured, there.bound)
-    assert whole.measured == pytest.approx(0.2)
-    apart = PairsOfRules(**{**given, "blocks": np.arange(2)}, rates=below)
-    assert (apart.measured, apart.bound) == (0.0, 0.0)
+    assert (gap(whole), bound(whole)) == (gap(there), bound(there))
+    assert gap(whole) == pytest.approx(0.2)
+    apart = RatesOfRules(**{**given, "blocks": np.arange(2)}, rates=below)
+    assert (gap(apart), bound(apart)) == (0.0, 0.0)
 
 
 def test_a_covariance_with_numbers_is_missed_no_more_often_than_said() -> None:
@@ -94,8 +101,8 @@ def test_a_covariance_with_numbers_is_missed_no_more_often_than_said() -> None:
             x = rng.choice([-1.0, 1.0, 3.0], (1, rows), p=[0.6, 0.35, 0.05]) + wrong
             q = (rng.random(rows) < 0.5 + 0.1 * np.sign(x[0] - wrong)) * 1.0
             one = trends(x, q, 0.5 + wrong)
-            bounds.append(one.bound)
-            missed += one.bound < COVARIANCE
+            bounds.append(bound(one))
+            missed += bound(one) < COVARIANCE
         assert missed_as_said(missed, worlds)
         assert np.mean(bounds) < COVARIANCE + 0.25
 
@@ -106,9 +113,9 @@ COVARIANCE = float(CHANCES @ (VALUES * RATES) - (CHANCES @ VALUES) * (CHANCES @ 
 """What is drawn above, and its covariance."""
 
 
-def trends(x: Any, chance: Any, centre: float) -> Trends:
+def trends(x: Any, chance: Any, centre: float) -> NumberCovariances:
     """Return what rows show of a covariance with numbers between -1 and 3.3."""
-    return Trends(
+    return NumberCovariances(
         names=("everybody",),
         rows=np.array([chance.size]),
         alpha=ALPHA,
@@ -116,7 +123,7 @@ def trends(x: Any, chance: Any, centre: float) -> Trends:
         numbers=x,
         ends=np.array([3.3]),
         centre=centre,
-        spread_of_chance=0.5,
+        chance_spread=0.5,
         spread=np.array([0.6]),
     )
 
@@ -127,12 +134,12 @@ def test_a_covariance_does_not_hang_on_where_it_is_counted_from() -> None:
     x, q = rng.uniform(-1, 1, (1, 2000)), rng.random(2000)
     near, far = trends(x, q, 0.5), trends(x + 1.0, q, 0.9)
 
-    assert near.measured == pytest.approx(abs(np.cov(x[0], q, bias=True)[0, 1]), abs=1e-12)
-    assert far.measured == pytest.approx(near.measured, abs=1e-12)
-    assert near.measured < near.bound < far.bound
+    assert gap(near) == pytest.approx(abs(np.cov(x[0], q, bias=True)[0, 1]), abs=1e-12)
+    assert gap(far) == pytest.approx(gap(near), abs=1e-12)
+    assert gap(near) < bound(near) < bound(far)
     # where the means of both make up for all of the covariance, products alone show none of it
     steep = trends(x + 1.0, 0.5 + x[0] / 2, 2 / 3)
-    assert steep.measured < steep.bound
+    assert gap(steep) < bound(steep)
 
 
 def test_rates_of_members_by_parts_are_missed_no_more_often_than_said() -> None:
@@ -143,9 +150,9 @@ def test_rates_of_members_by_parts_are_missed_no_more_often_than_said() -> None:
     for _ in range(worlds):
         kind = rng.integers(0, 3, rows)
         one = members(part[:, kind], (rng.random(rows) < rates[kind]) * 1.0)
-        missed += one.bound < np.ptp(truth)
+        missed += bound(one) < np.ptp(truth)
     assert missed_as_said(missed, worlds)
-    assert one.bound < np.ptp(truth) + 0.35
+    assert bound(one) < np.ptp(truth) + 0.35
 
 
 def members(weights: Any, chance: Any, blocks: Any = (0, 0)) -> WeightedRates:
@@ -167,13 +174,11 @@ def test_whole_members_are_compared_as_groups_are() -> None:
     code, chance = rng.integers(0, 3, 900), rng.random(900)
     first = np.array([code == 0, code == 1]) * 1.0
     rates = [chance[code == k].mean() for k in range(2)]
-    one: Evidence = members(first, chance)
+    one: BoundedStatistic = members(first, chance)
     four = members(np.concatenate([first, first[::-1]]), chance, (0, 0, 1, 1))
     apart = members(first, chance, (0, 1))
 
-    assert one.measured == pytest.approx(abs(rates[0] - rates[1]), abs=1e-12)
-    assert four.measured == pytest.approx(one.measured, abs=1e-12)
-    assert (
-        one.measured < one.bound == four.bound
-    )  # the largest difference is one of them, so more cost nothing
-    assert apart.measured == 0.0
+    assert gap(one) == pytest.approx(abs(rates[0] - rates[1]), abs=1e-12)
+    assert gap(four) == pytest.approx(gap(one), abs=1e-12)
+    assert gap(one) < bound(one) == bound(four)  # the largest difference is one of them, so more cost nothing
+    assert gap(apart) == 0.0

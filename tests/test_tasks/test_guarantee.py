@@ -14,8 +14,8 @@ import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
 from fairfix.noise.dual_certificates import Behind, Recording, Rows, RuledRows
-from fairfix.stats.population import PairsOfRules
-from fairfix.tasks.guarantee_under_noise import BehindNoise
+from fairfix.stats.population import BoundedStatistic, RatesOfRules
+from fairfix.tasks.guarantee_under_noise import TrueGroupDistances
 from fairfix.tasks.repair import RepairResult, repair
 
 from tests.conftest import Call
@@ -24,7 +24,7 @@ from tests.data import people
 RAMP = {"method": "ramp", "protected": "race", "id": "id", "guarantee": 0.95}
 
 
-PAIR = PairsOfRules(
+PAIR = RatesOfRules(
     names=("a", "b"),
     rows=np.array([400, 400]),
     alpha=0.05,
@@ -35,6 +35,16 @@ PAIR = PairsOfRules(
 
 
 LOSS = {"method": "fair-regression", "features": ["yes", "p"]}
+
+
+def gap(one: BoundedStatistic) -> float:
+    """Return the largest gap on the rows."""
+    return float(one.observed.max())
+
+
+def bound(one: BoundedStatistic) -> float:
+    """Return the bound on the largest gap of the population."""
+    return float(one.bounds.max())
 
 
 def rows(many: int = 1500) -> pd.DataFrame:
@@ -84,7 +94,7 @@ def test_a_rule_that_rises_and_falls_counts_with_its_variation() -> None:
             assert steps <= rule.predictor.variation[k] + 1e-9
             assert rule.predictor.variation[k] <= max(1.0, 1.05 * steps) + 1e-9
     twice = replace(PAIR, variation=np.full(2, 2.0))
-    assert twice.bound == pytest.approx(PAIR.measured + 2 * (PAIR.bound - PAIR.measured))
+    assert bound(twice) == pytest.approx(gap(PAIR) + 2 * (bound(PAIR) - gap(PAIR)))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +132,9 @@ def test_strata_are_compared_within() -> None:
     four = replace(four, blocks=np.array([0, 0, 1, 1]), variation=np.ones(4))
     across = replace(four, blocks=np.zeros(4, dtype=int))
 
-    assert four.measured == 0.0
-    assert PAIR.bound - PAIR.measured < four.bound < across.bound
-    assert across.measured == pytest.approx(0.5)
+    assert gap(four) == 0.0
+    assert bound(PAIR) - gap(PAIR) < bound(four) < bound(across)
+    assert gap(across) == pytest.approx(0.5)
     result = made(slack=0.25, strata="town")
     (shown,) = (
         row for row in result.outcome.fit.table if row.id == "selection_rate.difference.within_strata"
@@ -632,19 +642,19 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
     each = np.stack([rng.random(6000) < 0.5 + 0.1 * true] * 2, axis=1) * 1.0
     rows = RuledRows.of(group, rng.integers(0, 2, 6000), each)
 
-    def judged(many: int, kind: Any, wide: float) -> BehindNoise:
+    def judged(many: int, kind: Any, wide: float) -> TrueGroupDistances:
         boxes = [kind(np.maximum(table - one, 0), np.minimum(table + one, 1), table) for one in (0.0, wide)]
         demands = (("selection_rate", 1.0), ("selection_rate", -1.0))
         what = Behind(("a", "b"), ("a", "b"), demands, (boxes[0],), (boxes[1],), True, "")
         seen: dict[str, Any] = {"fit": rows, "held": rows, "names": ("everybody",), "rows": np.array([many])}
-        return BehindNoise(**seen, alpha=0.05, behind=what)
+        return TrueGroupDistances(**seen, alpha=0.05, true_groups=what)
 
-    far = {kind: judged(2000, kind, 0.0).bound for kind in (Recording, Rows)}
+    far = {kind: bound(judged(2000, kind, 0.0)) for kind in (Recording, Rows)}
     assert far[Recording] < far[Rows]
-    for kind, bound in far.items():
+    for kind, few in far.items():
         near = judged(10**6, kind, 0.0)
-        assert near.measured < near.bound < near.measured + 0.02
-        assert near.bound < bound < judged(2000, kind, 0.02).bound < judged(2000, kind, 0.1).bound
+        assert gap(near) < bound(near) < gap(near) + 0.02
+        assert bound(near) < few < bound(judged(2000, kind, 0.02)) < bound(judged(2000, kind, 0.1))
 
 
 def test_radii_are_promised_as_they_are_given(tmp_path: Path) -> None:

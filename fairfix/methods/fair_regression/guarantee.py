@@ -25,7 +25,7 @@ class RegressionGuarantee(GuaranteeAdapter):
 
     method: FairRegression
 
-    def refusal(self, reading: Reading) -> str:
+    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: labels, and so losses, are unbounded."""
         if self.method.bounds_losses and self._label_range(reading) is None:
             return (

@@ -21,7 +21,7 @@ class RampGuarantee(GuaranteeAdapter):
 
     method: Ramp
 
-    def refusal(self, reading: Reading) -> str:
+    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: sgd keeps no rows."""
         streams = self.method.solver == "sgd"
         return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if streams else ""

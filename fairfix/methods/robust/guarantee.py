@@ -26,7 +26,7 @@ class RobustGuarantee(GuaranteeAdapter):
 
     method: Robust
 
-    def refusal(self, reading: Reading) -> str:
+    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed: minimax has no limit before the fit."""
         minimax = self.method.goal == "minimax"
         return "`constraint=minimax` sets no bound; use another `constraint`" if minimax else ""

@@ -95,8 +95,13 @@ class SenseiGuarantee(GuaranteeAdapter):
 
     method: Sensei
 
-    def refusal(self, reading: Reading) -> str:
+    def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
         """Return why nothing can be guaranteed."""
+        if features is None and self.method.solver not in ("average", "equal-rates"):
+            return (
+                "the effect of a change of the protected columns on a score is unknown; name columns to learn from "
+                "with `features`"
+            )
         if reading.task == "regression" and self.method.solver != "merge":
             return "changes of real values are unbounded; use `solver=merge`, which allows none"
         return ""
