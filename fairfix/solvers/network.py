@@ -93,7 +93,11 @@ class Network:
 
     def slopes(self, X: Floats) -> tuple[Floats, Floats]:
         """Return the only logits of rows, shape (n,), and their slopes, shape (n, d)."""
-        hidden, s = self.forward(X)
+        return self.slopes_at(self.sums(X))
+
+    def slopes_at(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the same for rows of these hidden sums, which are overwritten, shape (n, h)."""
+        hidden, s = self.rectified(sums)
         return s[:, 0], ((hidden > 0) * self.W2[:, 0]) @ self.W1.T
 
 

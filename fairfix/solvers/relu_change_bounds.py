@@ -4,6 +4,9 @@ A plan moves each row to one of its variants, at no cost, and then by a step ``u
 at most ``eps``, within the bounds of the columns. ``R`` is the greatest mean squared change of the cut logit. A plan
 that is found bounds it from below. How it is found is in docs/methods/sensei.md.
 
+**In training** a step costs a few passes through the network: of three places for each row (its worst variant, the
+best step for linearised logits, and one step of a length along the slope) rows get the best for the exact multiplier.
+
 **Above.** With hidden sums ``z_j`` of a variant, a step of length ``r`` changes them by at most ``a_j r``, ``a_j =
 sqrt(W_j' Sigma^+ W_j)``, and a ReLU is off its slope by at most ``(a_j r - |z_j|)_+`` and never below it. So the
 logit rises by at most ``|g| r + sum_j (w_j)_+ (a_j r - |z_j|)_+``, falls by at most the like with ``(-w_j)_+``, and
@@ -26,14 +29,15 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fairfix.solvers.arrays import Floats, shares_of
+from fairfix.solvers.arrays import Floats, Ints, shares_of
 from fairfix.solvers.network import CLIP, Candidates, Listed, Network, Variants, change
 from fairfix.solvers.newton import falling_root
 from fairfix.solvers.transport import regularizer_empirical
 
-LENGTHS = np.array([1.0, 3.0])
-"""Lengths, in roots of the radius, of the steps along the slope that training tries beside the best step for linearised
-logits: a plan may leave most rows where they are and move a few far."""
+LENGTH = 3.0
+"""Length, in roots of the radius, of the step along the slope that training tries beside the best step for linearised
+logits: a plan may leave most rows where they are and move a few far. More lengths, or steps the other way, add two
+hundredths of the best plan's value on Adult and take three times as long."""
 
 RADII = 2.0 ** (np.arange(-3, 9) / 2.0)
 """Lengths of the steps that the search for a plan tries, in roots of the radius: a plan may move few rows far."""
@@ -44,14 +48,23 @@ TURNS = 3
 TIE = 1e-9
 """Relative distance from the exact multiplier at which rows take their places: ties go either way."""
 
-SWEEPS = 60
-"""Rounds of the relaxation of the slope's bound; what is left then is added to the bound."""
+SWEEPS, SETTLED = 60, 1e-7
+"""Most rounds of the relaxation of the slope's bound, and its relative gain below which it ends; what is left then is
+in the bound."""
 
 SPACING, REACH = 1.05, 100.0
 """Ratio of the lengths at which rows are bounded, and the greatest in roots of the radius; one over it is the least."""
 
+ROUNDING = 1e-12
+"""Room for the rounding of sums over hidden units."""
+
 MOST_LISTED = 16
 """Variants that are bounded one by one; of more, all by the greatest slope."""
+
+
+def times(rows: Floats, matrix: Floats) -> Floats:
+    """Return rows, shape (m, d), times a symmetric matrix, shape (d, d), or a diagonal one, shape (d,)."""
+    return np.asarray(rows * matrix if matrix.ndim == 1 else rows @ matrix)
 
 
 def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Floats, eps: float) -> Floats:
@@ -60,10 +73,10 @@ def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Flo
     They maximise ``E (D_i + g_i'u_i)^2`` over steps whose ``u' Sigma u`` is ``eps`` on average.
 
     ``delta``: ``D``, change of the logit by the variant, shape (m,). ``slopes``: ``g``, slope of the logit at the
-    variant, shape (m, d). ``metric_inverse``: ``Sigma^+``, shape (d, d). ``share``: weights of the rows, of sum 1,
-    shape (m,). ``eps``: mean cost.
+    variant, shape (m, d). ``metric_inverse``: ``Sigma^+``, as :func:`times` takes it. ``share``: weights of the rows,
+    of sum 1, shape (m,). ``eps``: mean cost.
     """
-    pull = slopes @ metric_inverse
+    pull = times(slopes, metric_inverse)
     q = np.einsum("ij,ij->i", slopes, pull)
     top = int(np.argmax(np.where(share > 0, q, -1.0)))
     most, mean = float(q[top]), float(share @ (q * delta**2))
@@ -93,7 +106,10 @@ def free_steps(delta: Floats, slopes: Floats, metric_inverse: Floats, share: Flo
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """Steps within a radius: its square, the metric, its inverse, and the bounds of the columns, shape (2, d)."""
+    """Steps within a radius: its square, the metric, its inverse, and the bounds of the columns, shape (2, d).
+
+    The metric and its inverse are as :func:`times` takes them.
+    """
 
     eps: float
     metric: Floats
@@ -109,13 +125,17 @@ class Ascent:
             np.array([X.min(axis=0), X.max(axis=0)]) if bounds is None else np.asarray(bounds, dtype=float)
         )
         inverse = np.eye(X.shape[1]) if metric_inverse is None else metric_inverse
+        diagonal = np.diag(inverse)
+        if (inverse == np.diag(diagonal)).all():
+            metric = np.divide(1.0, diagonal, out=np.zeros(diagonal.size), where=diagonal > 0)
+            return cls(eps, metric, diagonal, limits)
         return cls(
             eps, np.asarray(np.linalg.pinv(inverse, hermitian=True), dtype=np.float64), inverse, limits
         )
 
     def cost(self, steps: Floats) -> Floats:
         """Return ``u' Sigma u`` of each row."""
-        return np.asarray(np.einsum("ij,ij->i", steps @ self.metric, steps))
+        return np.asarray(np.einsum("ij,ij->i", times(steps, self.metric), steps))
 
     def inside(self, starts: Floats, steps: Floats) -> Floats:
         """Return the rows with their steps, cut at the bounds; what does not move stays to the bit."""
@@ -124,25 +144,27 @@ class Ascent:
     def moved(
         self, network: Network, X: Floats, sums: Floats, s: Floats, listed: Listed, share: Floats
     ) -> Floats:
-        """Return rows moved so that the logits change most, as far as a few steps find it.
+        """Return rows moved so that the logits change most, as far as two steps find it.
 
         Of all places that were visited, the bare variants among them, rows get the best for the exact multiplier of
         the radius over them. ``sums`` and ``s``: hidden sums and logits of the rows, shape (n, h) and (n,).
         """
-        starts = listed.rows(X, listed.worst(network, sums, s[:, None]))
-        visited = Visited(s, self)
-        there = visited.add(network, starts, starts)
-        self.linear(network, visited, starts, share)
+        worst = listed.worst(network, sums, s[:, None])
+        starts, visited = listed.rows(X, worst), Visited(s, self)
+        there, slopes = network.slopes_at(sums + listed.steps(worst) @ network.W1[listed.columns])
+        visited.add(starts, starts, there)
         sign = np.where(there >= s, 1.0, -1.0)
-        for way in (sign, -sign):  # where variants change little, the other way may be the worse one
-            self.along(network, visited, starts, way, LENGTHS, 1)
+        pull = times(sign[:, None] * slopes, self.inverse)
+        for rows in (
+            self.linear(starts, there - s, slopes, share),
+            self.stretched(starts, pull, LENGTH * math.sqrt(self.eps)),
+        ):
+            visited.add(starts, rows, network.logit(rows))
         return visited.plan(share).near
 
-    def linear(self, network: Network, visited: Visited, starts: Floats, share: Floats) -> None:
-        """Visit where the best steps for linearised logits lead."""
-        there, slopes = network.slopes(starts)
-        steps = free_steps(there - visited.s, slopes, self.inverse, share, self.eps)
-        visited.add(network, starts, self.inside(starts, steps))
+    def linear(self, starts: Floats, delta: Floats, slopes: Floats, share: Floats) -> Floats:
+        """Return where the best steps for linearised logits lead, with what :func:`free_steps` takes."""
+        return self.inside(starts, free_steps(delta, slopes, self.inverse, share, self.eps))
 
     def along(
         self, network: Network, visited: Visited, starts: Floats, sign: Floats, lengths: Floats, turns: int
@@ -151,9 +173,9 @@ class Ascent:
         here = starts
         for length in lengths * math.sqrt(self.eps):
             for _ in range(turns):
-                pull = (sign[:, None] * network.slopes(here)[1]) @ self.inverse
+                pull = times(sign[:, None] * network.slopes(here)[1], self.inverse)
                 here = self.stretched(starts, pull, length)
-                visited.add(network, starts, here)
+                visited.add(starts, here, network.logit(here))
 
     def stretched(self, starts: Floats, pull: Floats, length: float) -> Floats:
         """Return rows a step of a length along a direction: what the bounds cut off, other columns take over."""
@@ -189,13 +211,11 @@ class Visited:
         self.gains: list[Floats] = []
         self.costs: list[Floats] = []
 
-    def add(self, network: Network, starts: Floats, rows: Floats) -> Floats:
-        """Add a place for each row, which lies a step from its free start; returns the logits there."""
-        there = network.logit(rows)
+    def add(self, starts: Floats, rows: Floats, there: Floats) -> None:
+        """Add a place for each row, which lies a step from its free start, and whose logit is ``there``."""
         self.rows.append(rows)
         self.gains.append(change(self.s, there))
         self.costs.append(self.ascent.cost(rows - starts))
-        return there
 
     def plan(self, share: Floats) -> Plan:
         """Return the best plan over all places: the exact multiplier's, two places for rows at a tie."""
@@ -207,9 +227,17 @@ class Visited:
             ends.append((best, float(share @ costs[every, best])))
         (near, low), (far, high) = ends
         mixed = float(np.clip((self.ascent.eps - low) / (high - low), 0.0, 1.0)) if high > low else 0.0
-        rows = np.stack(self.rows, axis=1)
         value = float(share @ ((1.0 - mixed) * gains[every, near] + mixed * gains[every, far]))
-        return Plan(rows[every, near], rows[every, far], mixed, value, (1.0 - mixed) * low + mixed * high)
+        cost = (1.0 - mixed) * low + mixed * high
+        return Plan(self.taken(near), self.taken(far), mixed, value, cost)
+
+    def taken(self, which: Ints) -> Floats:
+        """Return one place of each row, by its number, shape (n,)."""
+        out = self.rows[0].copy()
+        for number, rows in enumerate(self.rows):
+            here = which == number
+            out[here] = rows[here]
+        return out
 
 
 def _transport(gains: Floats, costs: Floats, eps: float, share: Floats) -> tuple[float, float]:
@@ -275,9 +303,11 @@ def _searched(
     every = np.stack(listed)
     for sign, which in ((1.0, logits.argmax(axis=0)), (-1.0, logits.argmin(axis=0))):
         starts = every[which, rows]
-        visited.add(network, starts, starts)
+        there, slopes = network.slopes(starts)
+        visited.add(starts, starts, there)
         if ascent.eps > 0:
-            ascent.linear(network, visited, starts, share)
+            best = ascent.linear(starts, there - logits[0], slopes, share)
+            visited.add(starts, best, network.logit(best))
             ascent.along(network, visited, starts, np.full(share.size, sign), RADII, TURNS)
     return visited.plan(share)
 
@@ -337,6 +367,8 @@ def network_crossings(
 
 def _root(inverse: Floats) -> Floats:
     """Return a root ``r`` of a matrix, ``r' r``, shape (d, d)."""
+    if inverse.ndim == 1:
+        return np.diag(np.sqrt(inverse))
     roots, vectors = np.linalg.eigh(inverse)
     return np.asarray((vectors * np.sqrt(np.maximum(roots, 0.0))).T)
 
@@ -359,35 +391,73 @@ def _limits(
     top, bottom = logits.max(axis=0), logits.min(axis=0)
     high, low = top[:, None] + slope * grid, bottom[:, None] - slope * grid
     if len(listed) <= MOST_LISTED:
-        reach = np.linalg.norm(root @ network.W1, axis=0)
-        near_high, near_low = np.full_like(high, -np.inf), np.full_like(low, np.inf)
-        out = network.W2[:, 0]
+        weights, near_high, near_low = (
+            root @ network.W1,
+            np.full_like(high, -np.inf),
+            np.full_like(low, np.inf),
+        )
+        reach, out = np.linalg.norm(weights, axis=0), network.W2[:, 0]
         for one, logit in zip(listed, logits, strict=True):
             sums = network.sums(one)
-            steep = np.linalg.norm(((sums > 0) * out) @ network.W1.T @ root.T, axis=1)
-            for j, radius in enumerate(grid):
-                over = np.maximum(reach * radius - np.abs(sums), 0.0)
-                up, down = over @ np.maximum(out, 0.0), over @ np.maximum(-out, 0.0)
-                near_high[:, j] = np.maximum(near_high[:, j], logit + steep * radius + up)
-                near_low[:, j] = np.minimum(near_low[:, j], logit - steep * radius - down)
+            steep = np.linalg.norm(((sums > 0) * out) @ weights.T, axis=1)
+            steps = logit[:, None], steep[:, None] * grid
+            up, down = _bends(np.abs(sums), reach, out, grid)
+            np.maximum(near_high, steps[0] + steps[1] + up, out=near_high)
+            np.minimum(near_low, steps[0] - steps[1] - down, out=near_low)
         high, low = np.minimum(high, near_high), np.maximum(low, near_low)
     return high, low
 
 
+def _bends(away: Floats, reach: Floats, out: Floats, grid: Floats) -> tuple[Floats, Floats]:
+    """Return how far ReLUs can raise and lower a logit off its slope, by steps of each length, (n, G) each.
+
+    The sums over hidden units of ``|w_j| (a_j r - |z_j|)_+``, for ``w_j`` above and below 0: a unit takes part from the
+    first length on that reaches its bend. ``away``: ``|z|``, shape (n, h). ``reach``: ``a``, shape (h,). ``out``:
+    ``w``, shape (h,).
+    """
+    n, many = len(away), grid.size
+    first = np.full(away.shape, np.inf)
+    np.divide(away, reach, out=first, where=reach > 0)
+    at = np.searchsorted(grid, first, side="right") + (many + 1) * (np.arange(n)[:, None] + n * (out < 0))
+    size = np.abs(out)
+    rise, back = (
+        np.cumsum(np.bincount(at.ravel(), each.ravel(), 2 * n * (many + 1)).reshape(2, n, -1), axis=2)[
+            ..., :many
+        ]
+        for each in (np.broadcast_to(size * reach, away.shape), size * away)
+    )
+    up, down = np.maximum(grid * rise - back, 0.0) + ROUNDING * grid * rise
+    return up, down
+
+
 def _steepest(V: Floats) -> float:
-    """Return an upper bound of ``|V s|`` over ``s`` in ``[0, 1]^h``: by the semidefinite relaxation over signs."""
+    """Return an upper bound of ``|V s|`` over ``s`` in ``[0, 1]^h``: by the semidefinite relaxation over signs.
+
+    With signs ``t`` it is ``|H t|`` for the matrix ``H`` of half the sum and halves of the columns. Prices ``p > 0`` of
+    the signs prove ``|H t|^2 <= sum p`` times the largest eigenvalue of ``H diag(1 / p) H'``.
+    """
     half = 0.5 * np.column_stack([V.sum(axis=1), V])
-    M = half.T @ half
-    n = len(M)
+    size, n = (half**2).sum(axis=0), half.shape[1]
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(math.ceil(math.sqrt(2.0 * n)) + 1, n))
     Z /= np.linalg.norm(Z, axis=0)
+    value = 0.0
     for _ in range(SWEEPS):
+        whole = Z @ half.T
+        last, value = value, float((whole**2).sum())
+        if value <= last * (1.0 + SETTLED):
+            break
         for i in range(n):
-            g = Z @ M[:, i] - M[i, i] * Z[:, i]
-            size = float(np.linalg.norm(g))
-            if size > 0:
-                Z[:, i] = g / size
-    prices = np.diag(M) + np.linalg.norm(Z @ M - np.diag(M) * Z, axis=0)
-    left = max(-float(np.linalg.eigvalsh(np.diag(prices) - M)[0]), 0.0)
-    return math.sqrt(max(float(prices.sum()) + n * left, 0.0)) * (1.0 + 1e-9)
+            column = half[:, i]
+            g = whole @ column - size[i] * Z[:, i]
+            length = math.sqrt(float(g @ g))
+            if length > 0:
+                g /= length
+                whole += np.outer(g - Z[:, i], column)
+                Z[:, i] = g
+    prices = size + np.linalg.norm(Z @ half.T @ half - size * Z, axis=0)
+    half, prices = half[:, prices > 0], prices[prices > 0]
+    if not prices.size:
+        return 0.0
+    top = float(np.linalg.eigvalsh((half / prices) @ half.T)[-1])
+    return math.sqrt(max(top, 0.0) * float(prices.sum())) * (1.0 + 1e-9)

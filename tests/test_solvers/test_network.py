@@ -13,7 +13,7 @@ import pytest
 from fairfix.solvers.arrays import distinct_rows
 from fairfix.solvers.network import Candidates, Network
 from fairfix.solvers.network_fit import Adam, Moved, Trainer, fit_network
-from fairfix.solvers.relu_change_bounds import Ascent, free_steps, network_regularizer
+from fairfix.solvers.relu_change_bounds import Ascent, _bends, _steepest, free_steps, network_regularizer
 from fairfix.solvers.transport import regularizer_empirical
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,6 +201,46 @@ def test_the_regularizer_of_a_network_is_between_its_bounds(eps: float, listed: 
     assert (
         found.upper <= (1.3 if listed and eps <= 0.01 else 20.0) * plan.value
     )  # sharp where steps are short
+
+
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_bends_are_sums_over_all_units(seed: int) -> None:
+    """Unit by unit and length by length, some units without weights; never below, and above by rounding alone."""
+    rng = np.random.default_rng(seed)
+    away, reach, out = np.abs(rng.normal(size=(7, 30))), rng.gamma(1.0, size=30), rng.normal(size=30)
+    reach[:3], out[3:5], away[:, 5] = 0.0, 0.0, 0.0
+    grid = 10.0 ** np.linspace(-2, 2, 40)
+    bent = np.maximum(reach[:, None] * grid - away[:, :, None], 0.0)
+    for found, weight in zip(
+        _bends(away, reach, out, grid), (np.maximum(out, 0), np.maximum(-out, 0)), strict=True
+    ):
+        exact = np.einsum("j,ijr->ir", weight, bent)
+        assert (found >= exact).all()
+        assert found == pytest.approx(exact, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("units", "columns"), [(1, 3), (9, 2), (12, 6)])
+def test_the_greatest_slope_is_bounded_from_above(units: int, columns: int) -> None:
+    """By the greatest over all patterns of ReLUs; a network without weights has none."""
+    for seed in range(examples(20)):
+        V = np.random.default_rng(seed).normal(size=(columns, units)) * 10.0 ** (seed % 5 - 2)
+        V[:, : units // 4] = 0.0
+        steepest = max(float(np.linalg.norm(V @ np.array(on))) for on in product((0, 1), repeat=units))
+        assert steepest <= _steepest(V) <= 1.3 * steepest
+    assert _steepest(np.zeros((3, 4))) == 0.0
+
+
+@pytest.mark.slow
+def test_training_reaches_most_of_the_best_plan() -> None:
+    """Of the plan that a long search finds after training, its two steps reach more than half at any radius."""
+    X, y = data(3, 600)
+    bounds = np.stack([X.min(axis=0), X.max(axis=0)])
+    for eps in (1e-3, 0.1):
+        fit = fit_network(X, y, None, flips_of(X), np.arange(0, 600, 5), rho=3.0, eps=eps, seed=0, hidden=8)
+        found = network_regularizer(
+            fit.network, X[:150], Listed(X[:150], flips_of(X).others[:, :150]), eps=eps, bounds=bounds
+        )
+        assert 0.5 < found.trained / found.plan.value < 1 + 1e-2
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.7])

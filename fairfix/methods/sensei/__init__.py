@@ -72,7 +72,7 @@ LEARNED: Mapping[str, Form] = {
                 "ReLUs of the hidden layer; auto: one per ten training rows, 4 to 100",
                 words=("auto",),
                 at_least=1,
-                at_most=1000,
+                at_most=4000,
                 whole=True,
             ),
             "batch": key(
