@@ -16,7 +16,7 @@ from fairfix.data.reading import Reading
 from fairfix.data.table import Groups, Table
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.noise.description import Noise
-from fairfix.noise.dual_certificates import Behind
+from fairfix.noise.dual_certificates import PossibleTrueGroups
 
 if TYPE_CHECKING:
     from fairfix.methods.base import Repairer
@@ -83,7 +83,9 @@ class GuaranteeAdapter:
         """Return the bounded loss of a table's rows; None where no loss is bounded. ``fitted``: the training rows."""
         return None
 
-    def true_groups(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind | None:
+    def true_groups(
+        self, noise: Noise, names: Sequence[str], column: str, alpha: float
+    ) -> PossibleTrueGroups | None:
         """Return the possible true groups behind the recorded groups ``names`` of ``column``; None for recorded ones.
 
         ``alpha``: probability that the limits of a survey are wrong.

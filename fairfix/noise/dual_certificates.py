@@ -9,15 +9,15 @@ number with ends, which other rows prove without a word of the noise.
 
 With boxes ``low <= table <= high``, such as Clopper and Pearson's limits of a survey:
 
-==================  ==================================================  ==============================================
-noise               masses                                              price of a row of group k
-==================  ==================================================  ==============================================
-:class:`Columns`    ``sum z_jk = C_jk n_k``, ``z <= n``                 ``(v - t_k)+ + max(t_k C_jk)``
-:class:`Rows`       ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``   ``(v - t_k)+ + b_k + e``
-:class:`Recording`  ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``       ``b_k(c) + e(c)``
-:class:`Near`       within total variation ``r_j`` of group ``j``       ``1[k = j] {max(v, t) + r_j (vmax - t)}``
-:class:`Members`    ``sum z = p_j n`` among rows of equal ``p``          ``(v - t(p))+ + t(p) p_j``
-==================  ==================================================  ==============================================
+==========================  =================================================  =========================================
+noise                       masses                                             dual value of a row of group k
+==========================  =================================================  =========================================
+:class:`TrueGivenRecorded`  ``sum z_jk = C_jk n_k``, ``z <= n``                ``(v - t_k)+ + max(t_k C_jk)``
+:class:`RecordedGivenTrue`  ``sum z_jk = T_jk p_j``, ``sum_j T_jk p_j = n_k``  ``(v - t_k)+ + b_k + e``
+:class:`ClassConditional`   ``z_jk(c) = T_jk w_j(c)``, ``sum_j = n_k(c)``      ``b_k(c) + e(c)``
+:class:`TotalVariation`     within total variation ``r_j`` of group ``j``      ``1[k = j] {max(v, t) + r_j (vmax - t)}``
+:class:`KnownMembership`    ``sum z = p_j n`` among rows of equal ``p``        ``(v - t(p))+ + t(p) p_j``
+==========================  =================================================  =========================================
 
 ``e = max_i max_T sum_k T_ik (x_k 1[i = j] - b_k)`` with ``x = t``, or ``x = v``, is what multipliers ``b`` leave over:
 nothing for ``b = g max_T sum_k T_jk x_k`` with ``sum_k T_ik g_k >= 1[i = j]`` for all tables of the box (``<=`` where
@@ -91,7 +91,7 @@ class RateHypothesis:
         """Return it with a limit at a distance from the end that says nothing less: 0 above, 1 below."""
         return replace(self, limit=distance if self.side > 0 else 1.0 - distance)
 
-    def worth(self, rows: RuledRows, chance: Floats) -> Floats:
+    def violation(self, rows: RuledRows, chance: Floats) -> Floats:
         """Return ``v`` of chances, shape (m,) or (m, K): above 0 where a row speaks against it."""
         about = rows.inside(self.rate)
         return np.where(about if chance.ndim == 1 else about[:, None], self.side * (chance - self.limit), 0.0)
@@ -103,38 +103,38 @@ class RateHypothesis:
         return min(both[0], 0.0), max(both[1], 0.0)
 
 
-Priced = tuple[Floats, Floats, float, float]
+DualValues = tuple[Floats, Floats, float, float]
 """Prices of the rows by which multipliers were chosen, those of other rows, and ends that no row's price is beyond."""
 
 
-class Allowed(ABC):
+class AllowedGroups(ABC):
     """All true groups that an assumption allows."""
 
     @abstractmethod
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Return prices by the multipliers that are best for the rows of the fit."""
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(Allowed):
+class TrueGivenRecorded(AllowedGroups):
     """``P(true | recorded)`` is that of a table, or ``P(true | recorded, label)``."""
 
     low: Floats
     high: Floats
     """Shape (J, K), or by label (2, J, K)."""
 
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Choose a threshold for each recorded group, or group and label: each is a knapsack."""
         low, high = (one[..., asked.group, :] for one in (self.low, self.high))  # (K,), or (2, K)
         low, high, where = low.ravel(), high.ravel(), [_block(rows, low) for rows in (fit, other)]
-        v = asked.worth(fit, fit.own)
+        v = asked.violation(fit, fit.own)
         t = np.zeros(low.size)
         for k in np.unique(where[0]):
             inside = where[0] == k
             t[k] = _threshold(v[inside], fit.mass[inside], low[k], high[k])
         fixed = np.maximum(t * low, t * high)
         prices = [
-            np.maximum(asked.worth(rows, rows.own) - t[at], 0.0) + fixed[at]
+            np.maximum(asked.violation(rows, rows.own) - t[at], 0.0) + fixed[at]
             for rows, at in zip((fit, other), where, strict=True)
         ]
         least, most = (np.maximum(end - t, 0.0) + fixed for end in asked.ends)
@@ -142,7 +142,7 @@ class Columns(Allowed):
 
 
 @dataclass(frozen=True, eq=False)
-class OfRecording(Allowed):
+class RecordingTable(AllowedGroups):
     """What a table of ``P(recorded | true)`` allows, or of ``P(recorded | true, label)``."""
 
     low: Floats
@@ -177,12 +177,12 @@ class OfRecording(Allowed):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(OfRecording):
+class RecordedGivenTrue(RecordingTable):
     """Recording may hang on anything, but for how many of each true group are recorded as what."""
 
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Choose a threshold for each recorded group, or group and label, for a group of the size of the fit's."""
-        v, j = asked.worth(fit, fit.own), asked.group
+        v, j = asked.violation(fit, fit.own), asked.group
         prices, ends = [np.zeros(rows.group.size) for rows in (fit, other)], [(0.0, 0.0)]
         for part, low, high, table in self._parts():
             inside = _of_part(fit, part)
@@ -198,17 +198,17 @@ class Rows(OfRecording):
             for rows, into in zip((fit, other), prices, strict=True):
                 at = _of_part(rows, part)
                 of = rows.group[at]
-                into[at] = np.maximum(asked.worth(rows, rows.own)[at] - t[of], 0.0) + fixed[of]
+                into[at] = np.maximum(asked.violation(rows, rows.own)[at] - t[of], 0.0) + fixed[of]
             lows, highs = (np.maximum(end - t, 0.0) + fixed for end in asked.ends)
             ends.append((float(lows.min()), float(highs.max())))
         return prices[0], prices[1], min(low for low, _ in ends), max(high for _, high in ends)
 
 
 @dataclass(frozen=True, eq=False)
-class Recording(OfRecording):
+class ClassConditional(RecordingTable):
     """Recording is the same whatever the score is, but for what the box leaves open."""
 
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Undo the recording; nothing is chosen but what a row of a recorded group tells of the true one's share."""
         prices, largest = [np.zeros(rows.group.size) for rows in (fit, other)], 0.0
         for part, low, high, _ in self._parts():
@@ -216,7 +216,7 @@ class Recording(OfRecording):
             largest = max(largest, float(np.abs([most, least]).max()))
             for rows, into in zip((fit, other), prices, strict=True):
                 at = _of_part(rows, part)
-                v = asked.worth(rows, rows.chance)[at]
+                v = asked.violation(rows, rows.chance)[at]
                 worst = _most(low[asked.group][None], high[asked.group][None], v[:, None, :])
                 fixed = _left_over(worst[:, None], most, least, low, high, v, asked.group)
                 into[at] = fixed[np.arange(len(fixed)), rows.group[at]]
@@ -228,7 +228,7 @@ class Recording(OfRecording):
 
 
 @dataclass(frozen=True, eq=False)
-class Near(Allowed):
+class TotalVariation(AllowedGroups):
     """A true group is within total variation of a recorded group."""
 
     radii: Floats
@@ -236,14 +236,14 @@ class Near(Allowed):
     home: Ints
     """Number of the recorded group that each is near, shape (J,)."""
 
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Choose the worth below which mass is moved to where it is largest."""
         home, radius, (least, most) = (
             int(self.home[asked.group]),
             float(self.radii[asked.group]),
             asked.ends,
         )
-        v, mine = asked.worth(fit, fit.own), fit.group == home
+        v, mine = asked.violation(fit, fit.own), fit.group == home
         ways = np.unique(np.append(v[mine], least))
         total = [
             float(fit.mass[mine] @ np.maximum(v[mine], t)) + radius * (most - t) * float(fit.mass[mine].sum())
@@ -252,7 +252,7 @@ class Near(Allowed):
         t = float(ways[int(np.argmin(total))])
         prices = [
             np.where(
-                rows.group == home, np.maximum(asked.worth(rows, rows.own), t) + radius * (most - t), 0.0
+                rows.group == home, np.maximum(asked.violation(rows, rows.own), t) + radius * (most - t), 0.0
             )
             for rows in (fit, other)
         ]
@@ -264,17 +264,17 @@ PARTS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Members(Allowed):
+class KnownMembership(AllowedGroups):
     """Of rows of equal probabilities of membership, a share of the probability is of a true group."""
 
     independent: bool
     """Whether that is so whatever the rule and the label are."""
 
-    def priced(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> Priced:
+    def dual_values(self, asked: RateHypothesis, fit: RuledRows, other: RuledRows) -> DualValues:
         """Choose a threshold for each part of the rows; who is independent is of a group by the probability."""
         least, most = asked.ends
         p, v = zip(
-            *((rows.member[:, asked.group], asked.worth(rows, rows.own)) for rows in (fit, other)),
+            *((rows.member[:, asked.group], asked.violation(rows, rows.own)) for rows in (fit, other)),
             strict=True,
         )
         if self.independent:
@@ -299,16 +299,16 @@ class Members(Allowed):
 
 
 @dataclass(frozen=True, eq=False)
-class Behind:
+class PossibleTrueGroups:
     """True groups behind recorded ones, as far as an assumption tells."""
 
     recorded: tuple[str, ...]
     true: tuple[str, ...]
     demands: tuple[tuple[str, float], ...]
     """Rates, with 1 where no group may be below everybody, -1 where above."""
-    exact: tuple[Allowed, ...]
+    exact: tuple[AllowedGroups, ...]
     """What may be, the table taken as known."""
-    allowed: tuple[Allowed, ...]
+    allowed: tuple[AllowedGroups, ...]
     """The same, with what a survey leaves open."""
     surveyed: bool
     """Whether the table is a survey."""

@@ -12,18 +12,17 @@ There are three ways to one:
 ===============  =====================================================================================================
 
 The fit is given less slack than was asked for, so that the bound is within it. How much less depends on the training
-rows and on numbers of rows alone: held-out rows choose nothing, and their evaluation stays what it is.
-
-Rows are split without looking at labels, so that the rows of a group in a part are independent draws from the group,
-given how many there are. Where rates over everybody count, they are split without looking at groups. Derivations are
-in docs/guarantee.md.
+rows and on numbers of rows alone: held-out rows choose nothing. Rows are split without looking at labels, and, where
+rates over everybody count, without looking at groups. Derivations are in docs/guarantee.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -143,25 +142,24 @@ class GuaranteeProblem(GuaranteeStatistics):
         return "held-out" if self._within(shown + wide) else "uniform"
 
     def _planned(
-        self, rule: RepairedPredictor, fitted: Table, unlucky: float = 0.0
+        self, rule: RepairedPredictor, fitted: Table, *, unlucky: float = 0.0, inner: Floats | float = 0.0
     ) -> Callable[[Ints], tuple[Floats, Floats]]:
         """Return a function of numbers of held-out rows: how far bounds will be above the training gaps, and those.
 
         With what chance may add to the gaps on held-out rows, so that nine in ten repairs are proven. ``unlucky``: the
-        standard deviations by which rates are taken to be too large, where ratios depend on them.
+        standard deviations by which rates are taken to be too large, where ratios depend on them. ``inner``: what less
+        slack would take off the gaps.
         """
         training = self._statistic("held-out", rule, fitted, fitted)
-        shown, planned = (
-            self._shaped(training.observed),
-            training.pessimistic(unlucky, self.repairer.slack / 2),
-        )
+        planned = training.pessimistic(unlucky, self.repairer.slack / 2)
+        gaps = np.asarray(np.maximum(self._shaped(training.observed) - inner, 0.0))
 
         def of(rows: Ints) -> tuple[Floats, Floats]:
             if rows.shape != planned.rows.shape or not rows.min() > 0:
-                return self.gaps, shown
+                return self.gaps, gaps
             bounds = planned.bound_at(rows)
             most = bounds + planned.excess(rows, bounds - planned.observed)
-            return self._shaped(most) - self._shaped(planned.observed), shown
+            return self._shaped(most) - self._shaped(planned.observed), gaps
 
         return of
 
@@ -208,7 +206,10 @@ class GuaranteeProblem(GuaranteeStatistics):
         if (shown + by <= self.gaps).all():
             return first
         if self.comparison.kind == "max":
-            return self._attempted(made_by, by, first)
+            for part in PARTS:
+                with suppress(DataError):  # no rule has so small losses
+                    return made_by(self._tightened(part * by))
+            return first
         for _ in range(HELD_OUT_TRIES):
             made = made_by(self._tightened(by))
             wide, shown = self._planned(made[1], fitted)(rows)
@@ -217,15 +218,6 @@ class GuaranteeProblem(GuaranteeStatistics):
                 break
             by = by + np.maximum(beyond, 0.0)
         return made
-
-    def _attempted(self, made_by: Callable[[Repairer], Made], by: Floats, first: Made) -> Made:
-        """Return the rule of losses smaller by ``by``, or by as much as a rule has."""
-        for part in PARTS:
-            try:
-                return made_by(self._tightened(part * by))
-            except DataError:
-                continue
-        return first
 
     # ------------------------------------------------------------------ the result
 
@@ -254,10 +246,15 @@ class GuaranteeProblem(GuaranteeStatistics):
             looked_at=len(looked_at),
             share=len(looked_at) / len(self.table),
             needed=None if statistic is None else self._needed(made, rule, fitted, held, way),
-            excluded=sum(self.table.rows.excluded.values()),
-            learned=not rule.needs_score,
-            assumptions=self.adapter.assumptions if self.true_groups is None else self.true_groups.words,
+            conditions=self._conditions(rule),
         )
+
+    def _conditions(self, rule: RepairedPredictor) -> str:
+        text = ", and that the score was not learned from them" if rule.needs_score else ""
+        text += self.adapter.assumptions if self.true_groups is None else self.true_groups.words
+        if excluded := sum(self.table.rows.excluded.values()):
+            text += f"; it does not cover people like the {excluded:,} rows that were left out"
+        return text
 
     def _limits(self, made: Repairer, statistic: BoundedStatistic | None) -> tuple[Limit, ...]:
         """Return what was asked for with what is known of it; gaps of ratios are what they lack to 1."""
@@ -286,25 +283,16 @@ class GuaranteeProblem(GuaranteeStatistics):
             statistic = self._statistic(one, rule, fitted, held)
             if way == one and self._within(statistic.bounds):
                 return None
-            kept = len(fitted if one == "uniform" else held) / len(self.table)
-            answers.append(self._rows_for(statistic, kept, self._bounds_at(one, made, rule, fitted)))
+            if one == "uniform":
+                kept, expected = len(fitted), statistic.pessimistic(UNLUCKY, 0.0).bound_at
+            else:
+                slack = adapter_of(made).gaps(self.table.groups())
+                # less slack leaves less of a gap, but no bound on losses leaves less of a loss
+                inner = 0.0 if slack is None or self.comparison.kind == "max" else slack[self.bounded]
+                planned = self._planned(rule, fitted, unlucky=UNLUCKY, inner=inner)
+                kept, expected = len(held), partial(_sum_of, planned)
+            answers.append(self._rows_for(statistic, kept / len(self.table), expected))
         return min((one for one in answers if one is not None), key=lambda one: one[1], default=None)
-
-    def _bounds_at(
-        self, way: Way, made: Repairer, rule: RepairedPredictor, fitted: Table
-    ) -> Callable[[Ints], Floats]:
-        """Return the bounds that are expected, of numbers of rows, in a way."""
-        if way == "uniform":
-            return self._statistic(way, rule, fitted, fitted).pessimistic(UNLUCKY, 0.0).bound_at
-        planned, inner = self._planned(rule, fitted, UNLUCKY), adapter_of(made).gaps(self.table.groups())
-        # less slack leaves less of a gap, but no bound on losses leaves less of a loss
-        slack = 0.0 if inner is None or self.comparison.kind == "max" else inner[self.bounded]
-
-        def expected(rows: Ints) -> Floats:
-            wide, shown = planned(rows)
-            return np.asarray(np.maximum(shown - slack, 0.0) + wide)
-
-        return expected
 
     def _rows_for(
         self, statistic: BoundedStatistic, kept: float, bounds_at: Callable[[Ints], Floats]
@@ -329,6 +317,11 @@ class GuaranteeProblem(GuaranteeStatistics):
         rows = (high + UNLUCKY * math.sqrt(high * (1 - kept))) / kept
         grain = 10 ** max(len(str(int(rows))) - DIGITS, 0)
         return few or (statistic.names[int(statistic.rows.argmin())],), int(math.ceil(rows / grain) * grain)
+
+
+def _sum_of(planned: Callable[[Ints], tuple[Floats, Floats]], rows: Ints) -> Floats:
+    wide, gaps = planned(rows)
+    return gaps + wide
 
 
 Trial = TypeVar("Trial")

@@ -66,11 +66,8 @@ class GuaranteeResult:
     """All rows that the bound is made of, and their part of the data's rows."""
     needed: tuple[tuple[str, ...], int] | None
     """Groups that have too few rows, and how many of each would do; of all rows of the data."""
-    excluded: int
-    """Rows of the data that were left out: the guarantee does not cover such people."""
-    learned: bool
-    assumptions: str = ""
-    """What the guarantee assumes besides independent rows, as the end of a sentence."""
+    conditions: str = ""
+    """What the guarantee assumes besides independent rows, and whom it does not cover, as the end of a sentence."""
 
     @property
     def is_ratio(self) -> bool:
@@ -104,9 +101,8 @@ class GuaranteeResult:
         up = not self.is_ratio or exact
         limits = [_rounded(one.bound, up) for one in self.limits]
         end = "at least" if self.is_ratio else "at most"
-        ends = [f"{end} {_rounded(one.asked if self.holds else one.bound, up)}" for one in self.limits]
-        if self.limits[0].group:
-            ends = [f"{text}{one.of_group}" for text, one in zip(ends, self.limits, strict=True)]
+        given = [_rounded(one.asked if self.holds else one.bound, up) for one in self.limits]
+        ends = [f"{end} {much}{one.of_group}" for much, one in zip(given, self.limits, strict=True)]
         bounds = f"bound{'s' * (len(limits) > 1)} {_listed(limits)}, {self.by}"
         if not exact:
             nobody = "0, or 0/0 where no group has any"
@@ -117,25 +113,17 @@ class GuaranteeResult:
             bounds += f"; on {of_fit}, {self.looked_at:,}, it is {_listed(seen)}"
         text = (
             f"with {in_percent(self.confidence)} confidence over the sampling of these rows, by {self.attribute}, the "
-            f"{self.title} of this rule is {_listed(ends) if self.limits[0].group else ends[0]} in the population that "
-            f"they were sampled from ({bounds})"
+            f"{self.title} of this rule is {_listed(ends)} in the population that they "
+            f"were sampled from ({bounds})"
         )
         if not exact:
             text += (
-                f". This assumes that the rows are independent draws from that population{self._conditions}"
+                f". This assumes that the rows are independent draws from that population{self.conditions}"
             )
         if self.holds:
             return f"{text[0].upper()}{text[1:]}."
         one = self.nearest
         return f"not proven within the {self._limit_name} {one.asked:g}{one.of_group}: {text}. {self._remedy}"
-
-    @property
-    def _conditions(self) -> str:
-        text = "" if self.learned else ", and that the score was not learned from them"
-        text += self.assumptions
-        if self.excluded:
-            text += f"; it does not cover people like the {self.excluded:,} rows that were left out"
-        return text
 
     @property
     def _remedy(self) -> str:

@@ -26,7 +26,7 @@ from fairfix.methods.guarantee import GuaranteeAdapter, adapter_of
 from fairfix.models.predictors import RepairedPredictor
 from fairfix.models.score_models import GroupTube
 from fairfix.noise.description import Noise
-from fairfix.noise.dual_certificates import Behind
+from fairfix.noise.dual_certificates import PossibleTrueGroups
 from fairfix.stats.population import (
     BoundedStatistic,
     CovariancesOfRules,
@@ -100,7 +100,7 @@ class GuaranteeStatistics:
         return self.repairer.alike(self.table.reading.columns.protected)
 
     @cached_property
-    def true_groups(self) -> Behind | None:
+    def true_groups(self) -> PossibleTrueGroups | None:
         """The true groups behind recorded ones; None where groups are as they are recorded."""
         if self.noise is None:
             return None
@@ -140,7 +140,7 @@ class GuaranteeStatistics:
 
     def _covariances(self, rule: RepairedPredictor, fitted: Table, alpha: float) -> CovariancesOfRules:
         """Return covariances with membership, of the groups in each stratum."""
-        groups, _ = self._inside_strata(fitted)
+        groups = self._crossed
         compared = self._groups(fitted, groups.columns, groups.levels)
         seen = self._cells(fitted, _chance(fitted, rule), [[compared]])
         rates, whole = seen.rates, np.bincount(groups.codes, minlength=len(groups.levels))
@@ -163,13 +163,12 @@ class GuaranteeStatistics:
 
         Values of a randomized map are as expected over their draws, others as they are.
         """
-        groups, code = self._inside_strata(fitted)
+        groups = self._crossed
+        code = fitted.codes(groups.columns, groups.levels)
         value, mass, owner = rule.predict(fitted), np.ones(len(fitted)), code
         if isinstance(rule, GroupTube) and rule.tube.outputs is not None:
-            own, parts = rule.moved(fitted), []
-            for k, inside in enumerate(
-                rows_of_each(fitted.codes(rule.columns, rule.levels), len(rule.levels))
-            ):
+            own, at, parts = rule.moved(fitted), fitted.codes(rule.columns, rule.levels), []
+            for k, inside in enumerate(rows_of_each(at, len(rule.levels))):
                 number, outcome, chance = rule.tube.outcomes(k, own[inside])
                 parts.append((code[inside][number], outcome, chance))
             owner, value, mass = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -200,18 +199,14 @@ class GuaranteeStatistics:
             rate = float(decisions_that_change(held, rule, self.table).mean())
             tail = CHERNOFF if rule.randomized else CLOPPER
             return OverallRate(**everybody, tail=tail, rate=rate, counted=not rule.randomized)
-        losses, others = self.adapter.losses(rule, fitted, held), of.scope == "to_overall"
+        losses = self.adapter.losses(rule, fitted, held)
+        ks, others = of.metric == "ks", of.scope == "to_overall"
 
         def cells_of(table: Table) -> _Cells:
             own = losses if table is held else self.adapter.losses(rule, fitted, table)
-            gives = (
-                rule.predict(table)
-                if of.metric == "ks"
-                else _chance(table, rule)
-                if own is None
-                else own.loss
-            )
-            return self._compared(table, gives, others)
+            if own is not None:
+                return self._compared(table, own.loss, others)
+            return self._compared(table, rule.predict(table) if ks else _chance(table, rule), others)
 
         cells = cells_of(held)
         seen = {**cells.rates, "alpha": alpha, "tail": CLOPPER, "others": others}
@@ -226,16 +221,12 @@ class GuaranteeStatistics:
                 losses=tuple(cells.numbers[k] for k in bounded),
                 spread=np.array([before[k].std() for k in bounded]),
             )
-        if of.metric == "ks":
-            every = np.unique(np.concatenate(cells.numbers))
-            below = [
-                np.searchsorted(np.sort(own), every, "right") / max(own.size, 1) for own in cells.numbers
-            ]
-            several = others and self.bounded.size > 1  # one of the largest has all of alpha, others a part
-            seen |= {
-                "rates": np.pad(below, [(0, 0), (1, 0)]),
-                "alpha": alpha / (len(below) // 2 if several else 1),
-            }
+        if ks:
+            at = np.append(-np.inf, np.unique(np.concatenate(cells.numbers)))
+            below = [np.searchsorted(np.sort(own), at, "right") / max(own.size, 1) for own in cells.numbers]
+            if others and self.bounded.size > 1:  # each group has a limit of its own
+                seen["alpha"] = alpha / (len(below) // 2)
+            seen["rates"] = np.array(below)
         elif of.kind == "ratio":
             seen["least_ratio"] = self.repairer.least_ratio
             if held is not fitted:  # decisions are drawn to count them, by nothing that rows have
@@ -310,12 +301,8 @@ class GuaranteeStatistics:
     ) -> _Parted:
         """Return the groups of columns, compared within strata. ``named``: with the names of their columns."""
         strata = len(self.table.reading.columns.strata)
-        titles = [
-            group_name(
-                f"{columns[at]}={one}" if named and at >= strata else one for at, one in enumerate(level)
-            )
-            for level in levels
-        ]
+        own = ["" if at < strata or not named else f"{name}=" for at, name in enumerate(columns)]
+        titles = [group_name(map(str.__add__, own, level)) for level in levels]
         return titles, table.codes(columns, levels), _strata_of(levels, strata)
 
     def _cells(self, table: Table, gives: Floats, attributes: Sequence[list[_Parted]]) -> _Cells:
@@ -331,11 +318,11 @@ class GuaranteeStatistics:
                 blocks.append(block + (blocks[-1].max() + 1 if blocks else 0))
         return _Cells(tuple(names), tuple(numbers), np.concatenate(blocks))
 
-    def _inside_strata(self, table: Table) -> tuple[Groups, Ints]:
-        """Return the groups inside strata of all rows that are used, and the number of each row's."""
+    @cached_property
+    def _crossed(self) -> Groups:
+        """The groups inside strata of all rows that are used."""
         columns = self.table.reading.columns
-        groups = self.table.groups((*columns.strata, *columns.protected))
-        return groups, table.codes(groups.columns, groups.levels)
+        return self.table.groups((*columns.strata, *columns.protected))
 
 
 def _with_others(titles: list[str], code: Ints, blocks: Ints) -> list[_Parted]:

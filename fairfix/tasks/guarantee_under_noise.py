@@ -20,7 +20,7 @@ from fairfix.data.memberships import memberships
 from fairfix.data.names import group_name
 from fairfix.data.table import Table
 from fairfix.models.predictors import RepairedPredictor
-from fairfix.noise.dual_certificates import Allowed, Behind, RateHypothesis, RuledRows
+from fairfix.noise.dual_certificates import AllowedGroups, PossibleTrueGroups, RateHypothesis, RuledRows
 from fairfix.stats.population import BoundedStatistic
 from fairfix.stats.tails import stake_of, upper_mean
 from fairfix.tasks.before_after import results_on
@@ -45,7 +45,7 @@ class TrueGroupDistances(BoundedStatistic):
     fit: RuledRows
     held: RuledRows
     """The training rows again where they are evaluated as if they had been held out."""
-    true_groups: Behind
+    true_groups: PossibleTrueGroups
     """Which are possible; ``alpha`` is without the part of a survey."""
 
     @cached_property
@@ -85,7 +85,7 @@ class TrueGroupDistances(BoundedStatistic):
             far.append(one.side * (limit - (1.0 - most if one.side > 0 else most)))
         return np.array([min(max(far), 1.0)])
 
-    def _proven(self, allowed: Allowed, one: RateHypothesis, many: int) -> float:
+    def _proven(self, allowed: AllowedGroups, one: RateHypothesis, many: int) -> float:
         """Return the last limit that is proven, as a distance from the end that says nothing: 1 is nothing."""
         key = id(allowed), one
         if key not in self._starts:
@@ -103,10 +103,10 @@ class TrueGroupDistances(BoundedStatistic):
         return last
 
     def _tested(
-        self, rows: RuledRows, allowed: Allowed, asked: RateHypothesis, many: int, cost: float
+        self, rows: RuledRows, allowed: AllowedGroups, asked: RateHypothesis, many: int, cost: float
     ) -> bool:
         """Tell whether bets that the mean dual value is above 0 have lost ``exp(cost)`` on so many rows."""
-        was, now, least, most = allowed.priced(asked, self.fit, rows)
+        was, now, least, most = allowed.dual_values(asked, self.fit, rows)
         if most <= least:
             return most <= 0.0
         zero = -least / (most - least)
@@ -117,7 +117,7 @@ class TrueGroupDistances(BoundedStatistic):
         return bool(many * float(rows.mass @ np.log(gain)) >= cost)
 
 
-def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: Behind) -> RuledRows:
+def rows_of_rules(rule: RepairedPredictor, table: Table, true_groups: PossibleTrueGroups) -> RuledRows:
     """Return what the rules of all recorded groups give each row of a table, with its probabilities of membership."""
     recorded = true_groups.recorded
     own, label = results_on(table, rule)[1].chance, table.rows.label
@@ -142,10 +142,10 @@ def _least(holds: Callable[[float], bool], low: float, halvings: int) -> float:
     return high
 
 
-def _root(rows: RuledRows, allowed: Allowed, one: RateHypothesis) -> float:
+def _root(rows: RuledRows, allowed: AllowedGroups, one: RateHypothesis) -> float:
     """Return the least limit that the rows themselves allow."""
     return _least(
-        lambda limit: float(rows.mass @ allowed.priced(one.at(limit), rows, rows)[0]) <= 0.0,
+        lambda limit: float(rows.mass @ allowed.dual_values(one.at(limit), rows, rows)[0]) <= 0.0,
         0.0,
         2 * HALVINGS,
     )

@@ -10,14 +10,14 @@ import pytest
 from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.bounds import tv_bounds
 from fairfix.noise.dual_certificates import (
-    Allowed,
-    Columns,
-    Members,
-    Near,
+    AllowedGroups,
+    ClassConditional,
+    KnownMembership,
     RateHypothesis,
-    Recording,
-    Rows,
+    RecordedGivenTrue,
     RuledRows,
+    TotalVariation,
+    TrueGivenRecorded,
 )
 from fairfix.noise.randomized_rule_bounds import level_bounds
 from fairfix.noise.rates import RATIOS, cells_of
@@ -44,13 +44,13 @@ def rows_of(whole: Any) -> RuledRows:
     return RuledRows(k, y, LEVELS[:, i].T, whole.sum(0).ravel(), np.zeros((k.size, 0)))
 
 
-def least_limit(allowed: Allowed, rows: RuledRows, rate: str, group: int, side: float) -> float:
+def least_limit(allowed: AllowedGroups, rows: RuledRows, rate: str, group: int, side: float) -> float:
     """Return the limit nearest to be broken that the rows allow."""
     low, high = 0.0, 1.0
     for _ in range(24):
         middle = (low + high) / 2
         limit = middle if side > 0 else 1.0 - middle
-        prices, _, least, most = allowed.priced(RateHypothesis(rate, group, side, limit), rows, rows)
+        prices, _, least, most = allowed.dual_values(RateHypothesis(rate, group, side, limit), rows, rows)
         assert least - 1e-12 <= prices.min() <= prices.max() <= most + 1e-12
         low, high = (low, middle) if rows.mass @ prices <= 0 else (middle, high)
     return high if side > 0 else 1.0 - high
@@ -70,7 +70,7 @@ def test_multipliers_of_the_rows_themselves_give_their_sharp_bounds(rate: str, b
         joint = np.moveaxis(whole.sum(2), 2, 0) if by_label else whole.sum((2, 3))
         sharp = level_bounds(whole.sum(0), joint, LEVELS, rate)
         columns, table = (shares(whole, axis, by_label=by_label) for axis in (-2, -1))
-        for allowed in (Columns(columns, columns), Rows(table, table, table)):
+        for allowed in (TrueGivenRecorded(columns, columns), RecordedGivenTrue(table, table, table)):
             for group in range(GROUPS):
                 ends = [least_limit(allowed, rows_of(whole), rate, group, side) for side in (-1.0, 1.0)]
                 np.testing.assert_allclose(ends, [sharp[0][group], sharp[1][group]], atol=1e-5)
@@ -86,7 +86,7 @@ def test_recording_that_hangs_on_nothing_else_is_undone(by_label: bool) -> None:
             mass = own[:, group][..., labels].sum(-1)
             truth = float((mass * LEVELS.T).sum() / mass.sum())
             for side in (1.0, -1.0):
-                got = least_limit(Recording(table, table, table), rows_of(whole), rate, group, side)
+                got = least_limit(ClassConditional(table, table, table), rows_of(whole), rate, group, side)
                 assert got == pytest.approx(truth, abs=1e-5)
 
 
@@ -103,10 +103,10 @@ def test_probabilities_that_hang_on_the_recorded_group_allow_what_their_table_al
         for side in (1.0, -1.0):
             got = [
                 least_limit(one, rows, rate, group, side)
-                for one in (Members(False), Columns(columns, columns))
+                for one in (KnownMembership(False), TrueGivenRecorded(columns, columns))
             ]
             assert got[0] == pytest.approx(got[1], abs=1e-6)
-            known = least_limit(Members(True), rows, rate, group, side)
+            known = least_limit(KnownMembership(True), rows, rate, group, side)
             assert known == pytest.approx(float(weight @ rows.own / weight.sum()), abs=1e-6)
 
 
@@ -129,7 +129,7 @@ def test_prices_by_probabilities_are_above_what_any_members_of_that_share_are_wo
             float(rng.choice([-1, 1])),
             rng.random(),
         )
-        v, prices = asked.worth(rows, rows.own), Members(False).priced(asked, fit, rows)[1]
+        v, prices = asked.violation(rows, rows.own), KnownMembership(False).dual_values(asked, fit, rows)[1]
         for one in np.unique(kind):
             own = np.sort(v[kind == one])[::-1]
             share = rows.member[kind == one][0, asked.group] * own.size
@@ -149,7 +149,8 @@ def test_balls_give_their_sharp_bounds(rate: str) -> None:
     low, high = tv_bounds(cells, radii, RATIOS[rate])
     for group in range(GROUPS):
         ends = [
-            least_limit(Near(radii, np.arange(radii.size)), rows, rate, group, side) for side in (-1.0, 1.0)
+            least_limit(TotalVariation(radii, np.arange(radii.size)), rows, rate, group, side)
+            for side in (-1.0, 1.0)
         ]
         np.testing.assert_allclose(ends, [low[group], high[group]], atol=1e-5)
 
@@ -162,20 +163,20 @@ def test_prices_of_any_rows_are_above_what_any_table_of_the_box_allows(seed: int
     for _ in range(10):
         whole = masses(int(rng.integers(1000)))
         rows, joint = rows_of(whole), whole.sum((2, 3))
-        for axis, kind in ((-2, Columns), (-1, Rows), (-1, Recording)):
+        for axis, kind in ((-2, TrueGivenRecorded), (-1, RecordedGivenTrue), (-1, ClassConditional)):
             table = shares(whole, axis, by_label=False)
             low = np.where(rng.random(table.shape) < 0.5, table, 0.8 * table)
             high = np.where(low < table, table, 1.2 * table)
             middle = (low + high) / (low + high).sum(axis, keepdims=True)
-            allowed = kind(low, high) if kind is Columns else kind(low, high, middle)
+            allowed = kind(low, high) if kind is TrueGivenRecorded else kind(low, high, middle)
             for rate, labels in (("selection_rate", [0, 1]), ("true_positive_rate", [1])):
                 group, side = int(rng.integers(GROUPS)), float(rng.choice([-1, 1]))
                 worst = level_bounds(rows.mass.reshape(whole.shape[1:]), joint, LEVELS, rate)[side > 0][group]
-                if kind is Recording:
+                if kind is ClassConditional:
                     own = whole[group][..., labels].sum(-1)
                     worst = (own * LEVELS).sum() / own.sum()
                 asked = RateHypothesis(rate, group, side, float(worst) - side * 1e-6)
-                assert rows.mass @ allowed.priced(asked, fit, rows)[1] > 0
+                assert rows.mass @ allowed.dual_values(asked, fit, rows)[1] > 0
 
 
 def test_limits_of_a_survey_hold_all_shares_at_once_as_often_as_said() -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from fairfix.cli import run
 from fairfix.errors import DataError, UsageError
-from fairfix.noise.dual_certificates import Behind, Recording, Rows, RuledRows
+from fairfix.noise.dual_certificates import ClassConditional, PossibleTrueGroups, RecordedGivenTrue, RuledRows
 from fairfix.stats.population import BoundedStatistic, RatesOfRules
 from fairfix.tasks.guarantee_under_noise import TrueGroupDistances
 from fairfix.tasks.repair import RepairResult, repair
@@ -645,12 +645,12 @@ def test_true_groups_may_be_the_farther_the_less_is_known() -> None:
     def judged(many: int, kind: Any, wide: float) -> TrueGroupDistances:
         boxes = [kind(np.maximum(table - one, 0), np.minimum(table + one, 1), table) for one in (0.0, wide)]
         demands = (("selection_rate", 1.0), ("selection_rate", -1.0))
-        what = Behind(("a", "b"), ("a", "b"), demands, (boxes[0],), (boxes[1],), True, "")
+        what = PossibleTrueGroups(("a", "b"), ("a", "b"), demands, (boxes[0],), (boxes[1],), True, "")
         seen: dict[str, Any] = {"fit": rows, "held": rows, "names": ("everybody",), "rows": np.array([many])}
         return TrueGroupDistances(**seen, alpha=0.05, true_groups=what)
 
-    far = {kind: bound(judged(2000, kind, 0.0)) for kind in (Recording, Rows)}
-    assert far[Recording] < far[Rows]
+    far = {kind: bound(judged(2000, kind, 0.0)) for kind in (ClassConditional, RecordedGivenTrue)}
+    assert far[ClassConditional] < far[RecordedGivenTrue]
     for kind, few in far.items():
         near = judged(10**6, kind, 0.0)
         assert gap(near) < bound(near) < gap(near) + 0.02

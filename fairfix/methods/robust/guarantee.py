@@ -13,7 +13,15 @@ from fairfix.errors import UsageError
 from fairfix.methods.guarantee import GuaranteeAdapter
 from fairfix.methods.robust.table_confidence_limits import range_of
 from fairfix.noise.description import Noise, NoiseTable
-from fairfix.noise.dual_certificates import Allowed, Behind, Columns, Members, Near, Recording, Rows
+from fairfix.noise.dual_certificates import (
+    AllowedGroups,
+    ClassConditional,
+    KnownMembership,
+    PossibleTrueGroups,
+    RecordedGivenTrue,
+    TotalVariation,
+    TrueGivenRecorded,
+)
 from fairfix.noise.rates import quotient
 from fairfix.noise.total_variation_radii import balls_for
 
@@ -31,16 +39,18 @@ class RobustGuarantee(GuaranteeAdapter):
         minimax = self.method.goal == "minimax"
         return "`constraint=minimax` sets no bound; use another `constraint`" if minimax else ""
 
-    def true_groups(self, noise: Noise, names: Sequence[str], column: str, alpha: float) -> Behind:
+    def true_groups(
+        self, noise: Noise, names: Sequence[str], column: str, alpha: float
+    ) -> PossibleTrueGroups:
         """Return the possible true groups; a UsageError if what is known of them is of these rows alone."""
         noise = self.method.effective_noise(noise)
         name, demands = self.method.assumption_of(noise), self.method.demands
         if noise.membership is not None:
-            members = (Members(name == "identified"),)
+            members = (KnownMembership(name == "identified"),)
             independent = ", and that decisions and labels are independent of the true group given them"
             words = f", and that the membership probabilities are right{independent * (name == 'identified')}"
             true, columns = tuple(noise.membership), tuple(noise.membership.values())
-            return Behind(tuple(names), true, demands, members, members, False, words, columns)
+            return PossibleTrueGroups(tuple(names), true, demands, members, members, False, words, columns)
         if name == "radii":
             if noise.radii is None:
                 raise UsageError(
@@ -48,10 +58,10 @@ class RobustGuarantee(GuaranteeAdapter):
                     "by `noise=radius:GROUP=NUMBER,...`, or use another `solver`, or `assume=none`"
                 )
             balls = balls_for(noise.radii, names, column)
-            near = (Near(balls.radii, balls.home),)
+            near = (TotalVariation(balls.radii, balls.home),)
             its = "of its name" if balls.recorded(names) == balls.true else "that it is stated to be near"
             words = f", and that each true group is within its radius of the recorded group {its}"
-            return Behind(tuple(names), balls.true, demands, near, near, False, words)
+            return PossibleTrueGroups(tuple(names), balls.true, demands, near, near, False, words)
         noise, _ = noise.for_data(names, np.zeros(len(names)))
         table = noise.table
         assert table is not None
@@ -71,7 +81,7 @@ class RobustGuarantee(GuaranteeAdapter):
         }.get(name, "")
         words = f", that {kept} of the noise table also holds in the population{assumed}"
         words += f", and that the table is {counted}"
-        return Behind(table.noisy, table.true, demands, exact, allowed, surveyed, words)
+        return PossibleTrueGroups(table.noisy, table.true, demands, exact, allowed, surveyed, words)
 
 
 def _require_recording(noise: Noise, table: NoiseTable, names: Sequence[str]) -> None:
@@ -89,7 +99,7 @@ def _require_recording(noise: Noise, table: NoiseTable, names: Sequence[str]) ->
         )
 
 
-def _allowed(name: str, noise: Noise, table: NoiseTable, way: Keep, alpha: float | None) -> Allowed:
+def _allowed(name: str, noise: Noise, table: NoiseTable, way: Keep, alpha: float | None) -> AllowedGroups:
     """Return what a table allows by the shares it keeps; with ``alpha``, within the limits of its survey."""
     axis = -2 if way == "true-given-noisy" else -1
     total = np.broadcast_to(table.entries.sum(axis, keepdims=True), table.entries.shape)
@@ -98,8 +108,8 @@ def _allowed(name: str, noise: Noise, table: NoiseTable, way: Keep, alpha: float
         survey = range_of(table.entries, way, 1.0 - alpha)
         low, high = survey.low, survey.high
     if way == "true-given-noisy":
-        return Columns(low, high)
+        return TrueGivenRecorded(low, high)
     if name not in ("identified", "epsilon"):
-        return Rows(low, high, point)
+        return RecordedGivenTrue(low, high, point)
     eps = noise.epsilon or 0.0
-    return Recording(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)
+    return ClassConditional(np.maximum(low - eps, 0.0), np.minimum(high + eps, 1.0), point)
