@@ -34,7 +34,7 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "benchmarks/repair": {"ramp.py": (), "ramp_speed.py": (), "serving.py": ()},
     "benchmarks/intervals": {"coverage.py": ("--simulations", "2000"), "gates.py": ("--sets", "1000")},
     "benchmarks/promises": {"promises.py": ()},
-    "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "figure1.py": ()},
+    "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "ramp_algorithm1.py": (), "figure1.py": ()},
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
     "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
     "papers/sensei": {"sensei.py": (), "sensei_rivals.py": (), "sensei_classes.py": ()},
@@ -45,6 +45,7 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 DATA = {
     "ramp_accuracy.py": ("adult", "credit_default"),
     "ramp_few_rows.py": ("adult", "credit_default"),
+    "ramp_algorithm1.py": ("adult", "credit_default"),
     "figure1.py": ("adult",),
     "fair_regression.py": ("adult", "communities", "lawschool"),
     "fair_regression_fronts.py": ("adult", "communities", "lawschool"),
@@ -61,7 +62,7 @@ DATA = {
 """Script -> the data sets that it reads, files of Parquet in the data folder."""
 
 APART = (
-    *("ramp_accuracy.py", "ramp_few_rows.py", "fair_regression_fronts.py"),
+    *("ramp_accuracy.py", "ramp_few_rows.py", "ramp_algorithm1.py", "fair_regression_fronts.py"),
     *("logloss.py", "logloss_rivals.py", "logloss_estimated.py", "noisy_repair.py", "noisy_ideal.py"),
 )
 """Scripts that take their data sets one by one, and name those that they miss."""

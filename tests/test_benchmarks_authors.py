@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
 import pytest
 from fairfix.solvers.ramp import Cell, ramp, solve
 
-from tests.scripts import script
+from tests.scripts import ROOT, script
 
 Draw = tuple[np.ndarray, np.ndarray]
 
@@ -59,3 +60,39 @@ def test_both_ways_of_predicting_agree(authors: ModuleType, smooth: Draw) -> Non
     whole = rule.predict(scores, groups)
     np.testing.assert_allclose(rule.predict_by_row(scores, groups), whole, atol=1e-14)
     np.testing.assert_array_equal(whole, ramp(scores, rule.offsets[groups], 0.1))
+
+
+@pytest.fixture(scope="module")
+def algorithm(authors: ModuleType) -> Iterator[ModuleType]:
+    """Algorithm 1 of the paper; scripts of the benchmarks import each other by their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield script("benchmarks/ramp_algorithm1.py")
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.1])
+def test_algorithm_1_keeps_its_bound(algorithm: ModuleType, smooth: Draw, slack: float) -> None:
+    """The objective is least at the exact multipliers, and the mean excess is within the bound and falls."""
+    scores, groups = smooth
+    parts, gamma, rho = [scores[groups == k] for k in range(2)], 0.1, 0.4
+    exact = solve(cells(smooth), gamma, slack, rho).offsets
+    best = [
+        algorithm.dual(f, gamma, slack, rho, max(t, 0.0), max(-t, 0.0))
+        for f, t in zip(parts, exact, strict=True)
+    ]
+    for f, t, least in zip(parts, exact, best, strict=True):
+        for upper, lower in ((max(t, 0.0) + 0.01, max(-t, 0.0)), (max(t, 0.0), max(-t, 0.0) + 0.01)):
+            assert algorithm.dual(f, gamma, slack, rho, upper, lower) > least
+    excesses = []
+    for rows in (100, 1_000, 10_000):
+        found = algorithm.algorithm1(parts, gamma, slack, rho, rows, 20, np.random.default_rng(rows))
+        each = np.array(
+            [
+                [algorithm.dual(f, gamma, slack, rho, *pair) - least for pair in pairs]
+                for f, least, pairs in zip(parts, best, np.stack(found, axis=2).swapaxes(0, 1), strict=True)
+            ]
+        )
+        assert each.min() >= -1e-12
+        assert (each.mean(axis=1) <= [algorithm.bound(t, slack, rho, rows, 2) for t in exact]).all()
+        excesses.append(each.mean())
+    assert excesses[2] < excesses[0] / 2

@@ -976,7 +976,7 @@ def test_unlabelled_rows_come_from_a_file_of_their_own(call: Call, data: str, tm
 
     assert plain["split"] == more["split"]
     assert plain["artifact"]["sha256"] != more["artifact"]["sha256"]
-    stream = ("--unlabelled", "more.parquet", "--solver", "sgd")
+    stream = ("--unlabelled", "more.parquet", "--solver", "stream")
     assert "takes no --unlabelled" in call(*given, *stream)[2]
 
 
@@ -993,7 +993,7 @@ def test_words_and_numbers_are_chosen_among(call: Call, data: str) -> None:
 
 def test_a_solver_that_streams_writes_the_same_kind_of_artifact(call: Call, data: str) -> None:
     """The stochastic solver goes through the whole way of a repair."""
-    given = (*REPAIR.split(), "--solver", "sgd", "--id", "id")
+    given = (*REPAIR.split(), "--solver", "stream", "--id", "id")
     status, out, _ = call(*given, "--format", "json")
 
     assert status == 0

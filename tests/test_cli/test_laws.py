@@ -240,7 +240,7 @@ def test_the_criterion_of_a_repair_is_in_its_proof(rows: pd.DataFrame) -> None:
     assert any(row["name"].startswith(result["criterion"]) for row in result["proof"]["fit"]["table"])
 
 
-@pytest.mark.parametrize("solver", ["exact", "sgd"])
+@pytest.mark.parametrize("solver", ["exact", "stream"])
 def test_a_row_without_an_answer_does_not_make_the_proof_unknown(solver: str, rows: pd.DataFrame) -> None:
     """The only row of a group is held out: refused, or, of a stream, it proves nothing and a warning says so."""
     rows.loc[2, "race"] = "alone"

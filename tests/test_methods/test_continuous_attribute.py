@@ -280,7 +280,7 @@ def test_a_missing_number_at_predict_time_follows_the_policy() -> None:
         ({"rho": "mean"}, "leave out `rho`"),
         ({"calibrate": "isotonic"}, "leave out `calibrate`"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
-        ({"solver": "sgd"}, "needs `solver=exact`"),
+        ({"solver": "stream"}, "needs `solver=exact`"),
         ({"noise": "membership:age,income"}, "leave out `constraint`"),
         ({"constraint": "covariance[age], covariance[age]"}, "each column of numbers once"),
         ({"constraint": "covariance[age],"}, "cannot read"),

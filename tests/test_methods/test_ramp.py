@@ -539,8 +539,8 @@ def test_the_stochastic_solver_comes_to_the_exact_rule(given: dict) -> None:
     table = table_of(frame(rows=60_000))
     exact = fit(Ramp(**given), table).predict(table)
     pieces = [table.take(np.arange(at, min(at + 7000, len(table)))) for at in range(0, len(table), 7000)]
-    stream = Ramp(**given, solver="sgd").learn(lambda: iter(pieces), rng=np.random.default_rng(0))
-    for found in (fit(Ramp(**given, solver="sgd"), table), stream):
+    stream = Ramp(**given, solver="stream").learn(lambda: iter(pieces), rng=np.random.default_rng(0))
+    for found in (fit(Ramp(**given, solver="stream"), table), stream):
         chance = found.predict(table)
         assert found.trace.converged
         assert np.abs(chance - exact).mean() < (0.02 if "slack" in given else 0.003)
@@ -560,7 +560,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
         pq.write_table(data, tmp_path / f"{size}.parquet", row_group_size=size)
         reading = table_of(data).reading
         outcomes.append(
-            repair_stream(open_source(str(tmp_path / f"{size}.parquet")), reading, Ramp(solver="sgd"))
+            repair_stream(open_source(str(tmp_path / f"{size}.parquet")), reading, Ramp(solver="stream"))
         )
     (one, counts), (other, _) = outcomes
     gap_after = {row.name: row.after.value for row in one.holdout.table}
@@ -573,9 +573,9 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not learn from a stream"):
         repair_stream(open_source(data), reading, Ramp())
     with pytest.raises(UsageError, match="strata"):
-        repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="sgd"))
+        repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="stream"))
     with pytest.raises(DataError, match="only the group 'g0'"):
-        Ramp(solver="sgd").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
+        Ramp(solver="stream").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -591,7 +591,7 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
 def test_what_needs_all_rows_is_refused_with_a_stream(given: dict) -> None:
     """The message names the parameter and the other solver."""
     with pytest.raises(UsageError, match=f"`{next(iter(given))}=.*it needs `solver=exact`"):
-        Ramp(solver="sgd", **given)
+        Ramp(solver="stream", **given)
 
 
 def test_the_four_fifths_rule_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -707,8 +707,8 @@ def test_each_column_alone_from_the_shell(
         ({"constraint": "dp.ratio>=0.8", "slack": 0.1}, "has a limit, so leave out `slack=0.1`"),
         ({"constraint": "dp.ratio>=0.8", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
         ({"constraint": "eo.ratio>=0.8"}, "no constraint on equalized_odds.ratio"),
-        ({"constraint": "dp.ratio>=0.8", "solver": "sgd"}, "it needs `solver=exact`"),
-        ({"constraint": "dp[each]", "solver": "sgd"}, "it needs `solver=exact`"),
+        ({"constraint": "dp.ratio>=0.8", "solver": "stream"}, "it needs `solver=exact`"),
+        ({"constraint": "dp[each]", "solver": "stream"}, "it needs `solver=exact`"),
         ({"constraint": "dp[each]", "rho": 0.4}, "cannot be combined with `rho=0.4`"),
         ({"constraint": "covariance[each]"}, "cannot be combined with covariance"),
         ({"shape": "round"}, "shape must be one of"),
@@ -767,7 +767,7 @@ def test_a_stream_that_has_not_settled_says_so(monkeypatch: pytest.MonkeyPatch) 
         stream, "learn", lambda *given, **more: replace(plain(*given, **more), converged=False, off=0.03)
     )
     with pytest.warns(ConvergenceWarning):
-        predictor = Ramp(solver="sgd").fit(RepairProblem(table_of(frame())), rng=np.random.default_rng(0))
+        predictor = Ramp(solver="stream").fit(RepairProblem(table_of(frame())), rng=np.random.default_rng(0))
 
     assert not predictor.trace.converged
     assert any(isinstance(note, Caution) and "3.0e-02" in note for note in predictor.trace.notes)

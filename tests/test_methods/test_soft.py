@@ -258,7 +258,7 @@ def test_rounded_probabilities_are_taken_as_shares_of_their_sum() -> None:
         ({"calibrate": "sigmoid", "constraint": "equal_opportunity"}, "leave out `calibrate`"),
         ({"label": "none", "constraint": "equal_opportunity"}, "all labels are 1"),
         ({"decisions": "deterministic"}, "leave out `decisions`"),
-        ({"solver": "sgd"}, "needs `solver=exact`"),
+        ({"solver": "stream"}, "needs `solver=exact`"),
         ({"noise": "membership:p_a"}, "two or more"),
         ({"noise": "membership:a=p_a,a=p_b"}, "twice"),
         ({"noise": "membership:score,p_a"}, "has another role"),

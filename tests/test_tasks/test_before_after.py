@@ -144,8 +144,8 @@ def test_checks_are_judged_on_the_held_out_rows() -> None:
     ("solver", "seed", "words"),
     [
         ("exact", 0, "group 'C' of 'race' has no held-out rows"),
-        ("sgd", 0, "group 'C' of 'race' has no held-out rows"),
-        ("sgd", 3, "1 held-out rows belong to groups that the training rows lack"),
+        ("stream", 0, "group 'C' of 'race' has no held-out rows"),
+        ("stream", 3, "1 held-out rows belong to groups that the training rows lack"),
     ],
 )
 def test_no_check_passes_for_a_group_that_nothing_is_known_of(

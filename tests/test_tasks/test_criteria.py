@@ -25,7 +25,7 @@ NOISE = pd.DataFrame(
 BY_LABEL = pd.concat([NOISE.assign(label=0), NOISE.assign(label=1)])
 
 
-SLOW = ("network", "oracle", "dro", "soft", "ideal", "reduction", "sgd")
+SLOW = ("network", "oracle", "dro", "soft", "ideal", "reduction", "stream")
 """Solvers that are tried with their usual parameters alone."""
 
 

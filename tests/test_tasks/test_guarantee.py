@@ -561,7 +561,7 @@ def test_the_sentence_reads_alone_wherever_it_stands() -> None:
             {"slack": None, "constraint": "dp.ratio>=1.0"},
             r"a ratio of 1 in the whole population .* set another limit in `constraint`",
         ),
-        ({"solver": "sgd"}, "use `solver=exact`"),
+        ({"solver": "stream"}, "use `solver=exact`"),
         ({"protected": "score", "score": "p", "bands": "score=quartiles"}, "give the edges as numbers"),
         (
             {"method": "fair-regression", "slack": None, "constraint": "ks.to_overall[race=a]<=0"},

@@ -500,7 +500,7 @@ def test_a_share_that_is_none_is_refused(text: str, people: Path) -> None:
 # ---------------------------------------------------------------------- what counts cannot
 
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
-    "sgd": ({"method": "ramp", "solver": "sgd"}, "use `solver=exact`"),
+    "stream": ({"method": "ramp", "solver": "stream"}, "use `solver=exact`"),
     "several": ({"method": "ramp", "gamma": [0.01, 0.1]}, "`gamma` takes one value"),
     "folds": ({"method": "logloss", "learner": "linear(l2=cv)"}, "give a number"),
     "features": ({"method": "logloss", "features": "x"}, "leave out `features`"),

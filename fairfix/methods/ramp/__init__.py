@@ -33,10 +33,11 @@ With ``noise`` no group is recorded: rows have probabilities of membership, by w
 (:mod:`fairfix.methods.ramp.soft`). With ``covariance[age]`` what is protected is a column of numbers, whose covariance
 with decisions is bounded (:mod:`fairfix.methods.ramp.continuous_attribute`).
 
-The common means ``rho`` are optimised together with the multipliers, unless one is given: the paper's default,
-the mean score, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
-equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or the
-paper's projected stochastic gradient (:mod:`fairfix.methods.ramp.stream`). Strata are problems of their own.
+The common means ``rho`` are optimised together with the multipliers, unless one is given: the mean score, the default
+of the authors' code, costs accuracy. With ``gamma = 0`` the rules become thresholds with a tie probability (and, for
+equalized odds, their mixtures with a constant). All optima are exact (:mod:`fairfix.methods.ramp.strata`), or
+approached by stochastic Newton steps along a stream (:mod:`fairfix.methods.ramp.stream`). Strata are problems of their
+own.
 
 If the base decisions cut the probability at ``c`` and not at 1/2, ``f + 1 - 2c = 2 (p - c)`` takes the place of ``f``:
 errors cost what makes ``c`` the best threshold. Where the constraint is about labels, ``eta`` is by default the
@@ -89,7 +90,7 @@ class Ramp(Repairer):
     criterion: ClassVar[str] = "selection_rate.difference.between_groups"
     uses: ClassVar[tuple[Use, ...]] = ("strata", "unlabelled")
     guarantee_adapter: ClassVar = RampGuarantee
-    solvers: ClassVar = {"exact": Exact, "sgd": Stream}
+    solvers: ClassVar = {"exact": Exact, "stream": Stream}
     _rivals: ClassVar = {
         "": {},
         "equal opportunity": {"constraint": "equal_opportunity"},
@@ -153,9 +154,9 @@ class Ramp(Repairer):
 
     solver: str = param(
         "exact",
-        "exact: the exact solution; sgd: the paper's stochastic gradient method, which reads the rows in several "
-        "passes and needs little memory",
-        choices=("exact", "sgd"),
+        "exact: the exact solution; stream: stochastic Newton steps from the exact solution of a sample, which read "
+        "the rows in several passes and need little memory",
+        choices=("exact", "stream"),
     )
 
     def __post_init__(self) -> None:
@@ -263,7 +264,7 @@ class Ramp(Repairer):
         if problem.table.reading.score_scale != "raw":
             return super()._fit(problem, rng)
         for name, refused in (
-            ("solver", self.solver == "sgd"),
+            ("solver", self.solver == "stream"),
             ("calibrate", self.calibrate in ("none", "sigmoid")),
             ("rho", self.rho == "mean"),
         ):

@@ -22,9 +22,9 @@ class RampGuarantee(GuaranteeAdapter):
     method: Ramp
 
     def refusal(self, reading: Reading, features: tuple[str, ...] | None) -> str:
-        """Return why nothing can be guaranteed: sgd keeps no rows."""
-        streams = self.method.solver == "sgd"
-        return "`solver=sgd` streams rows and keeps none; use `solver=exact`" if streams else ""
+        """Return why nothing can be guaranteed: a stream keeps no rows."""
+        streams = self.method.solver == "stream"
+        return "`solver=stream` streams rows and keeps none; use `solver=exact`" if streams else ""
 
     @property
     def assumptions(self) -> str:

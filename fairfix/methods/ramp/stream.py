@@ -1,6 +1,6 @@
-"""Ramps by the paper's projected stochastic gradient, for rows that need not fit into memory.
+"""Ramps by stochastic Newton steps, for rows that need not fit into memory.
 
-The mathematics is in :mod:`fairfix.solvers.ramp_sgd`.
+The mathematics is in :mod:`fairfix.solvers.ramp_stream`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fairfix.methods.cells import cells_of
 from fairfix.methods.problem import RepairProblem
 from fairfix.models.predictors import GroupwiseRamp, RepairedPredictor
 from fairfix.models.trace import Caution, FitTrace, Quantity
-from fairfix.solvers.ramp_sgd import Batch, StreamSolution, learn
+from fairfix.solvers.ramp_stream import Batch, StreamSolution, learn
 
 if TYPE_CHECKING:
     from fairfix.methods.ramp import Ramp
 
 
 class Stream(StreamSolver):
-    """Projected stochastic gradient in passes over the rows."""
+    """Stochastic Newton steps in passes over the rows, from the exact solution of a sample."""
 
     method: Ramp
-    option = "`solver=sgd`"
-    needs_rows = "`solver=sgd` takes its steps row by row; use `solver=exact`"
+    option = "`solver=stream`"
+    needs_rows = "`solver=stream` takes its steps row by row; use `solver=exact`"
     reads: ClassVar = {
         "constraint": only("demographic_parity"),
         "gamma": but(0.0),
@@ -46,7 +46,7 @@ class Stream(StreamSolver):
         """Learn from rows in memory, in random order."""
         cells = cells_of(problem)
         if len(set(cells.stratum)) > 1:
-            raise UsageError("ramp: `solver=sgd` cannot be combined with `strata`; use `solver=exact`")
+            raise UsageError("ramp: `solver=stream` cannot be combined with `strata`; use `solver=exact`")
         code = np.repeat(np.arange(len(cells.cells)), [cell.score.size for cell in cells.cells])
         order = rng.permutation(code.size)
         score, weight = (

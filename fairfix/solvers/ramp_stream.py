@@ -1,12 +1,13 @@
-r"""The ramp from a stream: projected stochastic gradient steps on the multipliers, for data larger than memory.
+r"""The ramp from a stream: stochastic Newton steps on the multipliers, for data larger than memory.
 
 The problem is that of :mod:`fairfix.solvers.ramp`. In its dual a few points of cell ``k`` give an unbiased gradient
-``rho
-- mean(q)`` of the multiplier ``t_k = lambda_k - mu_k``, and a step of the paper on both multipliers is
+``rho - mean(q)`` of the multiplier ``t_k = lambda_k - mu_k``, and a projected step on both multipliers is
 
 .. math:: t_k \leftarrow S_{\eta d}\left(t_k + \eta\, (\bar q_k - \rho)\right),
 
-``S`` a move of ``eta d`` towards 0 which stops there. A first pass keeps a uniform sample of each cell, whose exact
+``S`` a move of ``eta d`` towards 0 which stops there. With ``eta`` the inverse of the slope of the mean it is a
+stochastic Newton step; the paper's algorithm 1 has steps of one size for all groups, starts at 0, and takes the mean
+of its iterates (``benchmarks/ramp_algorithm1.py``). A first pass keeps a uniform sample of each cell, whose exact
 solution is the start; closing passes measure the means at fixed multipliers, with a full Newton step in between. So the
 means that are returned are those of all points. If they are off by more than 1e-3, as among large atoms, those of the
 start are measured, and the better of the two is returned. Step size and trials are in docs/methods/ramp.md.
@@ -14,7 +15,7 @@ start are measured, and the better of the two is returned. Step size and trials 
 References
 ----------
 I. Alabdulmohsin and M. Lucic, *A near-optimal algorithm for debiasing trained machine learning models* (2021),
-algorithm 1. Step size, free rate and closing passes are derived here.
+the problem. Start, step size, free rate and closing passes are derived here.
 """
 
 from __future__ import annotations

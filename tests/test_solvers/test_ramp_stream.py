@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from fairfix.solvers.ramp import Cell, solve
-from fairfix.solvers.ramp_sgd import SAMPLE, Batch, StreamSolution, _mini, _State, learn
+from fairfix.solvers.ramp_stream import SAMPLE, Batch, StreamSolution, _mini, _State, learn
 
 
 def points(rows: int, cells: int = 3, seed: int = 0, kind: str = "smooth") -> tuple[np.ndarray, np.ndarray]:
