@@ -40,14 +40,14 @@ BOTH_MOVE = 1e-3
 GAMMAS = tuple(float(gamma) for gamma in np.geomspace(0.01, 1.0, 13))
 """Widths to choose from on a validation part."""
 
-RATES = (0.4, 0.55, 0.7, 0.85, 1.0)
-"""Common rates to choose from, as shares of the mean score; the last one is the published default."""
+RATES = (-0.1, -0.05, 0.0, 0.05, 0.1)
+"""Common rates to choose from, as the paper has them: distances from the base rate."""
 
 
-def grid(probability: Floats) -> list[tuple[float, float]]:
-    """Return the 65 pairs of width and common rate for scores in [0, 1]."""
-    mean = float(np.mean(probability))
-    return [(gamma, share * mean) for gamma in GAMMAS for share in RATES]
+def grid(label: Ints) -> list[tuple[float, float]]:
+    """Return the 65 pairs of width and common rate for labels 0/1."""
+    base = float(np.mean(label))
+    return [(gamma, min(max(base + more, 0.0), 1.0)) for gamma in GAMMAS for more in RATES]
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def _some(frame: pd.DataFrame, rows: int | None) -> pd.DataFrame:
-    frame = frame if rows is None else frame.sample(rows, random_state=0)
+    frame = frame if rows is None else frame.sample(min(rows, len(frame)), random_state=0)
     return frame.reset_index(drop=True)
 
 

@@ -133,14 +133,20 @@ ALLOWED = (
 )
 LARGE = {"least": 4000, "most": 8000, "low": 0.4}
 
+
+def tenth(sets: int) -> int:
+    """Return how many data sets of many rows are drawn."""
+    return max(1, sets // 10)
+
+
 TABLES: Mapping[str, Callable[[int], tuple[Any, int]]] = {
     "Exact parity, groups of 30 to 1,000 rows: every failure is a false alarm": lambda n: (
         alone(n, CHECKS),
         n,
     ),
     "A true gap of 0.3, groups of 4,000 to 8,000 rows: a limit below it has to fail": lambda n: (
-        alone(n // 10, CHECKS[1:], 0.3, **LARGE),
-        n // 10,
+        alone(tenth(n), CHECKS[1:], 0.3, **LARGE),
+        tenth(n),
     ),
     "Not worse than the baseline, both at parity, groups of 30 to 1,000 rows: every failure is a false alarm": (
         lambda n: (against(n, ALLOWED), n)
@@ -149,8 +155,8 @@ TABLES: Mapping[str, Callable[[int], tuple[Any, int]]] = {
         lambda n: (against(n, ALLOWED, 0.2, 0.2, 10, low=0.3), n)
     ),
     "Worse than the baseline by 0.3, groups of 4,000 to 8,000 rows": lambda n: (
-        against(n // 10, ALLOWED, 0.3, **LARGE),
-        n // 10,
+        against(tenth(n), ALLOWED, 0.3, **LARGE),
+        tenth(n),
     ),
 }
 

@@ -138,7 +138,7 @@ def main() -> None:
             "gap on the training rows, gap and log loss on held-out rows. *None*: without a constraint.\n"
         )
         print(f"| data, constraint | {' | '.join(f'`{one}`' for one in BASES)} |\n|---|---|---|---|")
-        for name in ("Adult", "COMPAS", "Law"):
+        for name in names:
             for constraint in ("", *CONSTRAINTS):
                 free = {} if constraint else {"slack": 1.0}
                 rules = [{"learner": f"linear(l2=0.001,basis={one})", **free} for one in BASES]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -303,7 +304,7 @@ def _marked(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, tuple[Sequence
 
 def _keyed(figure: Figure, panels: Sequence[Axes], columns: int = 4) -> Figure:
     """Return the figure with one key below all panels; a panel without anything is taken away."""
-    names: dict[str, object] = {}
+    names: dict[str, Artist] = {}
     for panel in panels:
         if not panel.has_data():
             panel.remove()

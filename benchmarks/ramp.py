@@ -8,6 +8,8 @@ import time
 import numpy as np
 from fairfix.solvers.ramp_screening import solve_points
 
+ROWS = (10_000, 100_000, 1_000_000)
+
 
 def scores(rows: int, cells: int, kind: str, rng: np.random.Generator) -> list[np.ndarray]:
     """Return the scores of each cell: smooth, clumped at the ends, or of eleven values."""
@@ -28,7 +30,7 @@ def main() -> None:
     print("## Ramp\n\nFit with the rate chosen jointly, slack 0; sorting counted.\n")
     print("| rows | cells | scores | gamma | weights | CPU ms | largest rate error | duality gap |")
     print("|---|---|---|---|---|---|---|---|")
-    for rows in (10_000, 100_000, 1_000_000):
+    for rows in ROWS:
         for cells in (2, 5, 10):
             for kind, gamma in (("smooth", 0.1), ("clumped", 0.01), ("11 values", 0.01)):
                 for weighted in (False, True):

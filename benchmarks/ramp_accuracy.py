@@ -62,7 +62,7 @@ def chosen_from_grid(data: Scored) -> Floats:
     rng = np.random.default_rng(0)
     rules = [
         Ramp(gamma=gamma, rho=rho, calibrate="none").fit(problem, rng=rng)
-        for gamma, rho in grid(data.post.score)
+        for gamma, rho in grid(data.post.label)
     ]
     best = max(rules, key=lambda rule: data.validation.accuracy(rule.predict(check)))
     return best.predict(data.test.table())
@@ -314,8 +314,9 @@ def report(splits: int) -> Iterator[str]:
     )
     yield (
         f"The grid has {len(GAMMAS)} widths from {GAMMAS[0]:g} to {GAMMAS[-1]:g} and {len(RATES)} rates from "
-        f"{RATES[0]:g} to {RATES[-1]:g} times the mean score; the pair of the highest expected accuracy on the "
-        "validation rows is taken."
+        f"{RATES[0]:+g} to {RATES[-1]:+g} around the base rate; the pair of the highest expected accuracy on the "
+        "validation rows is taken. Columns kNN cannot repeat to the digit: many neighbours are equally far away, and "
+        "which of them count depends on the order in which a run meets them."
     )
     sweeps = {name: how for sweep in SWEEPS.values() for name, how in sweep.items()}
     found = list(outcomes(data, splits, {**methods, **sweeps}))
@@ -341,7 +342,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--splits", type=int, default=10)
     for paragraph in report(parser.parse_args().splits):
         print(paragraph, end="\n\n", flush=True)
 

@@ -311,7 +311,7 @@ def our_grid(data: Rows, check: Rows) -> tuple[float, float]:
     spent = []
     for _ in range(5):
         problem, begin = RepairProblem(given, many_fits=True), time.process_time()
-        rules = [ramp_of(gamma, rho).fit(problem, rng=rng) for gamma, rho in grid(data.score)]
+        rules = [ramp_of(gamma, rho).fit(problem, rng=rng) for gamma, rho in grid(data.label)]
         middle = time.process_time()
         max(check.accuracy(rule.predict(target)) for rule in rules)
         spent.append((middle - begin, time.process_time() - middle))
@@ -322,7 +322,7 @@ def their_grid(data: Rows, check: Rows) -> tuple[float, float]:
     """Return CPU seconds of all fits and of all evaluations of the authors' schedule, once."""
     f, target, rng = 2.0 * data.score - 1.0, 2.0 * check.score - 1.0, np.random.default_rng(0)
     begin = time.process_time()
-    rules = [Schedule(gamma, rho=rho).fit(f, data.group, rng=rng) for gamma, rho in grid(data.score)]
+    rules = [Schedule(gamma, rho=rho).fit(f, data.group, rng=rng) for gamma, rho in grid(data.label)]
     middle = time.process_time()
     max(check.accuracy(rule.predict(target, check.group)) for rule in rules)
     return middle - begin, time.process_time() - middle

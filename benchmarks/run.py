@@ -14,7 +14,9 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,11 +36,21 @@ PAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "benchmarks/repair": {"ramp.py": (), "ramp_speed.py": (), "serving.py": ()},
     "benchmarks/intervals": {"coverage.py": ("--simulations", "2000"), "gates.py": ("--sets", "1000")},
     "benchmarks/promises": {"promises.py": ()},
-    "papers/ramp": {"ramp_accuracy.py": (), "ramp_few_rows.py": (), "ramp_algorithm1.py": (), "figure1.py": ()},
+    "papers/ramp": {
+        "ramp_accuracy.py": (),
+        "ramp_few_rows.py": (),
+        "ramp_algorithm1.py": (),
+        "figure1.py": (),
+    },
     "papers/fair-regression": {"fair_regression.py": (), "fair_regression_fronts.py": ()},
     "papers/logloss": {"logloss.py": (), "logloss_rivals.py": (), "logloss_estimated.py": ()},
     "papers/sensei": {"sensei.py": (), "sensei_rivals.py": (), "sensei_classes.py": ()},
-    "papers/robust": {"noisy_groups.py": (), "noisy_repair.py": (), "noisy_ideal.py": ()},
+    "papers/robust": {
+        "noisy_groups.py": (),
+        "noisy_repair.py": (),
+        "noisy_algorithms.py": (),
+        "noisy_ideal.py": (),
+    },
 }
 """Page below docs/ -> its scripts with their arguments, in the order of the page."""
 
@@ -57,6 +69,7 @@ DATA = {
     "sensei_classes.py": ("adult",),
     "noisy_groups.py": ("adult",),
     "noisy_repair.py": ("adult", "credit_default"),
+    "noisy_algorithms.py": ("adult", "credit_default"),
     "noisy_ideal.py": ("adult", "credit_default"),
 }
 """Script -> the data sets that it reads, files of Parquet in the data folder."""
@@ -64,6 +77,7 @@ DATA = {
 APART = (
     *("ramp_accuracy.py", "ramp_few_rows.py", "ramp_algorithm1.py", "fair_regression_fronts.py"),
     *("logloss.py", "logloss_rivals.py", "logloss_estimated.py", "noisy_repair.py", "noisy_ideal.py"),
+    "noisy_algorithms.py",
 )
 """Scripts that take their data sets one by one, and name those that they miss."""
 
@@ -79,6 +93,9 @@ PACKAGES = (
 )
 """What the figures depend on; of XGBoost there is a package without graphics cards, too."""
 
+KEPT = "Tables kept from an earlier run:"
+"""Head of the list of scripts whose tables other versions made."""
+
 
 def versions() -> str:
     """Return the versions that the figures belong to."""
@@ -86,7 +103,7 @@ def versions() -> str:
     for name in PACKAGES:
         found = _version(name) or _version(f"{name}-cpu")
         out.append(f"{name} {found or 'not installed'}")
-    return ", ".join(out)
+    return f"{', '.join(out)}."
 
 
 def _version(name: str) -> str:
@@ -96,11 +113,34 @@ def _version(name: str) -> str:
         return ""
 
 
-def parts_of(page: str) -> tuple[str, dict[str, str]]:
-    """Return what stands above the tables of a page, and script -> its tables."""
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    above, *parts = re.split(r"^<!-- (\S+) -->\n", text, flags=re.MULTILINE)
-    return above.strip(), {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+@dataclass
+class Page:
+    """What stands above the tables of a page, script -> its tables, and script -> the versions they were made with."""
+
+    above: str
+    tables: dict[str, str]
+    made_with: dict[str, str]
+
+    @classmethod
+    def read(cls, page: str) -> Page:
+        """Return a page below docs/."""
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        above, *parts = re.split(r"^<!-- (\S+) -->\n", text, flags=re.MULTILINE)
+        tables = {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+        newest, _, kept = tables.pop("versions", "").partition(KEPT)
+        made_with = dict.fromkeys(tables, newest.strip())
+        return cls(
+            above.strip(), tables, made_with | dict(re.findall(r"^- `(\S+)`: (.*)$", kept, re.MULTILINE))
+        )
+
+    def write(self, page: str, scripts: Iterable[str]) -> None:
+        """Write it with one footer: the versions of this run, and those of tables that are kept from others."""
+        newest = versions()
+        shown = [one for one in scripts if one in self.tables]
+        kept = [f"- `{one}`: {self.made_with[one]}" for one in shown if self.made_with[one] != newest]
+        parts = [f"<!-- {one} -->\n{self.tables[one]}" for one in shown]
+        footer = [f"<!-- versions -->\n{newest}", *([KEPT, "\n".join(kept)] if kept else [])]
+        (DOCS / f"{page}.md").write_text("\n\n".join([self.above, *parts, *footer]) + "\n", encoding="utf-8")
 
 
 def absent(script: str, folder: Path | None) -> list[str]:
@@ -114,24 +154,24 @@ def run(
     page: str, own: Mapping[str, tuple[str, ...]], asked: Container[str], place: Path | None
 ) -> Iterator[str]:
     """Run those of the page's ``own`` scripts that are asked for, write it, draw its picture, and yield what failed."""
-    above, tables = parts_of(page)
-    before = dict(tables)
+    written = Page.read(page)
+    before = dict(written.tables)
     for script in (one for one in own if one in asked):
         if missing := absent(script, place):
             where = place or "any folder: name one by --data DIR"
             print(f"{script} is skipped: no {', '.join(missing)} in {where}", file=sys.stderr)
             continue
         print(f"running {script}", file=sys.stderr)
-        command = [sys.executable, str(HERE / script), *own[script]]
+        command, begin = [sys.executable, str(HERE / script), *own[script]], time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = done.stderr.strip().rpartition("\n")[2]
             yield f"{script} failed with status {done.returncode}: {last}"
             continue
-        tables[script] = f"{done.stdout.strip()}\n\n{versions()}."
-        parts = [f"<!-- {one} -->\n{tables[one]}" for one in own if one in tables]
-        (DOCS / f"{page}.md").write_text("\n\n".join([above, *parts]) + "\n", encoding="utf-8")
-    if page in PICTURES and tables != before:
+        print(f"{script} took {time.monotonic() - begin:.0f} s", file=sys.stderr)
+        written.tables[script], written.made_with[script] = done.stdout.strip(), versions()
+        written.write(page, own)
+    if page in PICTURES and written.tables != before:
         try:
             draw(page, DOCS)
         except Exception as error:  # whatever it is, the tables are written and the other pages go on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -255,7 +256,8 @@ def run(beside: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleT
     (here / "other.py").write_text("import sys; sys.exit('no: the ' + 'reason')")
     (here / "absent.py").write_text("print('new')")
     (here / "third.py").write_text("print('new')")
-    text = "Above.\n\n<!-- good.py -->\nold\n\n<!-- other.py -->\nold\n\n<!-- absent.py -->\nold\n"
+    parts = [f"<!-- {name}.py -->\nold" for name in ("good", "other", "absent")]
+    text = "\n\n".join(["Above.", *parts, "<!-- versions -->\nolder.\n"])
     (docs / "papers" / "one.md").write_text(text)
     (docs / "papers" / "two.md").write_text("Above.\n\n<!-- third.py -->\nold\n")
     one: dict[str, tuple[str, ...]] = {"good.py": (), "other.py": (), "absent.py": ()}
@@ -282,10 +284,20 @@ def test_one_missing_file_stops_nothing(run: ModuleType, tmp_path: Path, capsys:
     assert f"absent.py is skipped: no compas.parquet in {tmp_path / 'data'}" in told
     assert "other.py failed with status 1: no: the reason" in told
     assert page(run, "one").split("\n\n") == [
-        *("Above.", "<!-- good.py -->\nnew", "versions."),
-        *("<!-- other.py -->\nold", "<!-- absent.py -->\nold\n"),
+        *("Above.", "<!-- good.py -->\nnew", "<!-- other.py -->\nold", "<!-- absent.py -->\nold"),
+        *("<!-- versions -->\nversions", run.KEPT, "- `other.py`: older.\n- `absent.py`: older.\n"),
     ]
     assert "new" not in page(run, "two")
+
+
+def test_one_run_makes_one_page(run: ModuleType, tmp_path: Path) -> None:
+    """With one footer, whatever scripts ran before; what is made anew is no longer kept."""
+    (tmp_path / "data" / "compas.parquet").touch()
+    for arguments in (["good.py"], ["absent.py"], ["absent.py", "good.py"]):
+        assert run.main(["--data", str(tmp_path / "data"), *arguments], pages=run.pages) == 0
+        assert page(run, "one").count("<!-- versions -->") == 1
+        assert page(run, "one").count("versions") == 2
+    assert page(run, "one").endswith("- `other.py`: older.\n")
 
 
 def test_a_script_of_several_data_sets_runs_on_those_there(
@@ -388,3 +400,89 @@ def test_every_script_is_there_and_every_data_set_has_a_reader() -> None:
     assert set(module.APART) <= set(module.DATA) <= names
     read = {one for sets in module.DATA.values() for one in sets}
     assert read - set(sys.modules["loaders"].LOADERS) == {"lawschool", "lawschool_bar"}
+
+
+# --- what the papers print -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def printed(beside: Any) -> ModuleType:
+    """The table of published figures."""
+    return script("benchmarks/published.py")
+
+
+def pages() -> dict[str, str]:
+    """Paper -> the text of its page."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
+
+
+def tables_of(text: str) -> list[Any]:
+    return list(script("benchmarks/pictures.py").tables(text))
+
+
+NUMBER = r"[-+]?\d*\.\d+"
+
+
+def test_each_published_figure_is_there_once(printed: ModuleType) -> None:
+    """With its place, as a number, and where it is from; of papers that have a page."""
+    found = [one for paper in pages() for one in printed.published(paper)]
+    assert len({(one.paper, one.place, one.row, one.column) for one in found}) == len(found)
+    assert len(found) == len(printed.FILE.read_text(encoding="utf-8").splitlines()) - 1
+    for one in found:
+        assert re.fullmatch(r"(Table|Figure) \d+", one.place)
+        assert re.fullmatch(NUMBER, one.value)
+        assert one.origin in printed.ORIGINS
+        assert re.fullmatch(r"\d*", one.page + one.line)
+
+
+def test_rows_of_the_noisy_paper_are_those_published(printed: ModuleType) -> None:
+    """Error and violation of soft assignments and DRO at each share of uniform noise."""
+    found = 0
+    for table in tables_of(pages()["robust"]):
+        place = {"Adult": "Table 2", "Credit": "Table 3"}.get(table.heading.partition(",")[0], "")
+        for row in table.rows:
+            if not row[0].startswith("paper, "):
+                continue
+            own = printed.row_of("robust", place, row[0].removeprefix("paper, "))
+            for column, cell in zip(table.columns[2:], row[2:], strict=True):
+                published = [own[f"{name}, {column}"] for name in ("error", "violation")] if cell else []
+                assert [float(one) for one in re.findall(NUMBER, cell)] == [float(one) for one in published]
+                found += len(published)
+    assert found == len(printed.published("robust"))
+
+
+def test_figures_of_individual_fairness_are_those_published(printed: ModuleType) -> None:
+    """The first of each cell, with an asterisk where it is recalled."""
+    (table,) = [one for one in tables_of(pages()["sensei"]) if one.columns[0] == "row of the paper"]
+    assert {row[0] for row in table.rows} == {one.row for one in printed.published("sensei")}
+    for row in table.rows:
+        own = printed.row_of("sensei", "Table 3", row[0])
+        for column, cell in zip(table.columns[2:], row[2:], strict=True):
+            first = cell.partition(" / ")[0]
+            value = float(own[column]) * (100 if column == "BA" else 1)
+            assert float(first.rstrip("*")) == pytest.approx(value)
+            assert first.endswith("*") == (own[column].origin == "recalled")
+
+
+@pytest.mark.parametrize("paper", ["fair-regression", "logloss", "ramp", "robust", "sensei"])
+def test_sentences_quote_figures_that_are_published(printed: ModuleType, paper: str) -> None:
+    """What a paper prints, wherever its page says so, and whoever it is set beside."""
+    known = {float(one) for one in printed.published(paper)}
+    text = pages()[paper]
+    quoted = [
+        float(n)
+        for part in re.findall(r"[Pp]aper prints ([^;|:]*?)[ ]s\b", text)
+        for n in re.findall(NUMBER, part)
+    ]
+    assert set(quoted) <= known
+    for table in tables_of(text):
+        for at in (at for at, name in enumerate(table.columns) if name.startswith("paper's least")):
+            if "/" not in table.columns[at]:
+                assert {float(row[at]) for row in table.rows if row[at]} == {min(known)}
+    if paper == "fair-regression":
+        assert set(quoted) == known
+
+
+def test_a_figure_that_is_not_published_is_refused(printed: ModuleType) -> None:
+    with pytest.raises(KeyError, match="no row SenSR"):
+        printed.row_of("sensei", "Table 9", "SenSR")

@@ -539,7 +539,9 @@ def test_the_stochastic_solver_comes_to_the_exact_rule(given: dict) -> None:
     table = table_of(frame(rows=60_000))
     exact = fit(Ramp(**given), table).predict(table)
     pieces = [table.take(np.arange(at, min(at + 7000, len(table)))) for at in range(0, len(table), 7000)]
-    stream = Ramp(**given, solver="stream").learn(lambda: iter(pieces), rng=np.random.default_rng(0))
+    stream = Ramp(**given, solver="stream").effective_solver.learn(
+        lambda: iter(pieces), rng=np.random.default_rng(0)
+    )
     for found in (fit(Ramp(**given, solver="stream"), table), stream):
         chance = found.predict(table)
         assert found.trace.converged
@@ -575,7 +577,9 @@ def test_a_file_is_learned_as_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="strata"):
         repair_stream(open_source(data), table_of(data, strata=("job",)).reading, Ramp(solver="stream"))
     with pytest.raises(DataError, match="only the group 'g0'"):
-        Ramp(solver="stream").learn(lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0))
+        Ramp(solver="stream").effective_solver.learn(
+            lambda: iter([table_of(frame(groups=1))]), rng=np.random.default_rng(0)
+        )
 
 
 @pytest.mark.parametrize(
