@@ -201,11 +201,6 @@ class Repairer(Constrained):
         return (tuple(protected),)
 
     @property
-    def rises(self) -> bool:
-        """Whether every rule of group and score rises with the score, whatever the rows are."""
-        return False
-
-    @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
         return self.effective_solver.uses_labels

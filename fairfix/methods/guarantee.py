@@ -58,6 +58,11 @@ class GuaranteeAdapter:
         """Assumptions besides independent rows, as the end of a sentence."""
         return ""
 
+    @property
+    def rising(self) -> bool:
+        """Whether every rule of group and score rises with the score, whatever the rows are."""
+        return False
+
     def gaps(self, groups: Groups) -> Floats | None:
         """Return the largest allowed gap of all groups, (1,), or of each, (K,); None if it does not change the fit.
 

@@ -27,7 +27,6 @@ groups of their own where the table is by label. Derivation in docs/guarantee.md
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -85,7 +84,7 @@ class RateHypothesis:
     rate: str
     group: int
     side: float
-    limit: float = math.nan
+    limit: float = 1.0
 
     def at(self, distance: float) -> RateHypothesis:
         """Return it with a limit at a distance from the end that says nothing less: 0 above, 1 below."""

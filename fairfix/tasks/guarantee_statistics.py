@@ -134,7 +134,7 @@ class GuaranteeStatistics:
             **cells.rates,
             alpha=alpha,
             variation=np.tile(rule.variation, len(cells.names) // rule.variation.size),
-            rising=self.repairer.rises,
+            rising=self.adapter.rising,
             least_ratio=self.repairer.least_ratio,
         )
 
@@ -151,7 +151,7 @@ class GuaranteeStatistics:
                 names=tuple(seen.names[k] for k in inside),
                 rows=rates["rows"][inside],
                 alpha=alpha,
-                rising=self.repairer.rises,
+                rising=self.adapter.rising,
             )
             for inside in (np.flatnonzero(seen.blocks == one) for one in np.unique(seen.blocks))
             if inside.size > 1

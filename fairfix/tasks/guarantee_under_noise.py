@@ -64,7 +64,7 @@ class TrueGroupDistances(BoundedStatistic):
             out.append((RateHypothesis(rate, group, -sign), mean, share))
         return out
 
-    @property
+    @cached_property
     def observed(self) -> Floats:
         """The largest distance that is possible on these rows."""
         far = [0.0]

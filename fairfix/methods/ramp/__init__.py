@@ -216,11 +216,6 @@ class Ramp(Repairer):
         return "isotonic" if self.about_labels else "none"
 
     @property
-    def rises(self) -> bool:
-        """A threshold and a ramp rise; both rates by label may take one that falls, and a sigmoid may fall."""
-        return len(self.events) == 1 and self.calibration != "sigmoid"
-
-    @property
     def uses_labels(self) -> bool:
         """Whether the fit uses labels."""
         return self.calibration != "none" or self.rho == "labels"

@@ -40,6 +40,11 @@ class RampGuarantee(GuaranteeAdapter):
             )
         return ""
 
+    @property
+    def rising(self) -> bool:
+        """A threshold and a ramp rise; both rates by label may take one that falls, and a sigmoid may fall."""
+        return len(self.method.events) == 1 and self.method.calibration != "sigmoid"
+
     def restricted(self, rule: RepairedPredictor, fitted: Table) -> RepairedPredictor:
         """Return a rule without the sums of multipliers of groups that no training row is in."""
         if not self.method.wanted.each:
