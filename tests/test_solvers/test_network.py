@@ -232,7 +232,7 @@ def test_the_greatest_slope_is_bounded_from_above(units: int, columns: int) -> N
 
 @pytest.mark.slow
 def test_training_reaches_most_of_the_best_plan() -> None:
-    """Of the plan that a long search finds after training, its two steps reach more than half at any radius."""
+    """Of the plan that a long search finds after training, its three steps reach more than half at any radius."""
     X, y = data(3, 600)
     bounds = np.stack([X.min(axis=0), X.max(axis=0)])
     for eps in (1e-3, 0.1):
