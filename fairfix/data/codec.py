@@ -234,19 +234,6 @@ def record(**parts: Json) -> Json:
     return take
 
 
-def holding(**parts: Json) -> Json:
-    """Return what takes objects of these names and perhaps others, as they are."""
-
-    def take(value: Any) -> Any:
-        need(isinstance(value, Mapping), f"{shown(value)} is no object")
-        for name, inner in parts.items():
-            need(name in value, f"there is no {name!r}")
-            _inside(name, inner, value[name])
-        return value
-
-    return take
-
-
 def _inside(place: Any, inner: Json, value: Any) -> Any:
     """Return what a part is taken as; where it is not sound, the error says where it stands."""
     try:

@@ -21,15 +21,15 @@ optimization* (2019), for the program that replaces it where the rules are at ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from fairfix.noise.rates import Floats, Parity, cells_of, require_labels
 from fairfix.noise.thresholds import NoisyRepair
 from fairfix.noise.training import HOLDS, Adversary, excess_of
+from fairfix.solvers.mixtures import best_mixture as least_cost_mixture
+from fairfix.solvers.mixtures import matrix_game
 
 Ints = npt.NDArray[np.int64]
 
@@ -125,26 +125,18 @@ class Mixture:
 
 
 def best_mixture(errors: Floats, excess: Floats) -> Mixture:
-    """Return the best mixture of rules of errors (R,) and excess (R, M)."""
-    many, rows = excess.shape
-    solve: Any = linprog  # its stubs want lists of bounds
-    for relaxed in (False, True):
-        answer = solve(
-            np.append(np.zeros(many), 1.0) if relaxed else np.append(errors, 0.0),
-            A_ub=np.column_stack([excess.T, -np.ones(rows)]),
-            b_ub=np.zeros(rows),
-            A_eq=np.append(np.ones(many), 0.0)[None, :],
-            b_eq=np.ones(1),
-            bounds=np.column_stack(  # none above for shares, of whose sum the multiplier is
-                [np.zeros(many + 1), np.append(np.full(many, np.inf), np.inf if relaxed else 0.0)]
-            ),
-            method="highs",
-        )
-        if answer.status == 0:
-            share = np.where(answer.x[:-1] > HOLDS, answer.x[:-1], 0.0)
-            prices, level = -np.asarray(answer.ineqlin.marginals), float(answer.eqlin.marginals[0])
-            return Mixture(share / share.sum(), not relaxed, prices, level)
-    raise ArithmeticError(f"the solver failed: {answer.message}")
+    """Return the best mixture of rules of errors (R,) and excess (R, M).
+
+    The right-hand sides of its limits are 0, so that the least error is also the multiplier of the sum of the shares.
+    """
+    solved = least_cost_mixture(errors, excess.T, np.zeros(excess.shape[1]))
+    if solved is not None:
+        share, prices, level = solved
+    else:
+        share, prices = matrix_game(excess)
+        level = float((share @ excess).max())
+    share = np.where(share > HOLDS, share, 0.0)
+    return Mixture(share / share.sum(), solved is not None, prices, level)
 
 
 def _best(errors: Floats, excess: Floats) -> tuple[Floats, bool]:

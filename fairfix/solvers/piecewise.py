@@ -90,11 +90,6 @@ class Piecewise:
                 joined.append(jump)
         return _made(*np.array(joined).T)
 
-    def mixed(self, mix: float, constant: float) -> Piecewise:
-        """Return ``mix g + (1 - mix) constant``."""
-        parts = (mix * part + (1.0 - mix) * constant for part in (self.left, self.at, self.right))
-        return _made(self.knots, *parts)
-
     @cached_property
     def variation(self) -> float:
         """Total variation: the lengths of all ways up and down together; 1 at most where the function only rises."""

@@ -114,11 +114,10 @@ def test_separating_gives_points_their_shares(seed: int) -> None:
     assert found.sharp == (low == high)
 
 
-def test_steps_mixtures_and_values_at_knots() -> None:
-    """A step function from edges, its mixture with a constant, and a value of its own at a knot."""
+def test_steps_and_values_at_knots() -> None:
+    """A step function from edges, and a value of its own at a knot."""
     stairs = Piecewise.steps([-0.5, 0.0, 0.5], [0.0, 0.5, 1.0])
     assert stairs([-0.9, -0.5, -0.1, 0.0, 0.2, 0.5, 0.9]).tolist() == [0, 0, 0, 0.5, 0.5, 1, 1]
-    assert stairs.mixed(0.5, 0.2)([0.9, -0.9]).tolist() == pytest.approx([0.6, 0.1])
     tie = Piecewise.separating([0.1, 0.1, 0.4], [0.25, 0.25, 1.0])
     assert tie([0.0, 0.1, 0.10001]).tolist() == [0.0, 0.25, 1.0]
     assert Piecewise.separating([0.1, 0.4], [1, 1])([0.05, 0.1]).tolist() == [0, 1]
