@@ -43,8 +43,10 @@ CHANGES = (
     "decision_flips.under_flips",
     "decision_flips.under_comparable",
     "decision_flips.under_everybody",
+    "class_distance.under_counterfactuals",
 )
-"""What may be measured of people with something else that does not count: another class than before."""
+"""What may be measured of people with something else that does not count: another class than before, and last how far
+the probabilities of classes move."""
 
 ACCURACY = "accuracy"
 """What is measured of all classes together: a prediction is right, or it is not."""

@@ -14,16 +14,15 @@ Each is of one of three kinds of flips: ``under_flips`` of the attribute's level
 with one of the comparable values get each of the others; ``under_everybody``, where every row gets each comparable
 value, as in the paper's *spouse consistency*, single people too.
 
-Copies of people that the user gives (:mod:`fairfix.individual.counterfactuals`) are of a fourth kind,
-``under_counterfactuals``: of each person ``k`` goes over the person's row and all copies, and the mean is over those
-who have copies. Beside these numbers there is
+Copies of people (:mod:`fairfix.individual.counterfactuals`) are a fourth kind, ``under_counterfactuals``: ``k`` goes
+over the person's row and all copies, and the mean is over those who have copies. Beside these numbers there are
 
 * ``counterfactual_gap``: ``E[mean_k |h(x_k) - h(x)|]``, ``k`` over the copies (CTF, Garg et al. 2019)
+* ``score_std``: ``E[std_k h(x_k)]``, ``k`` over the person's row and the copies (CTF of SenSeI's paper)
 
 From scores alone, without a model: :func:`of_scores` compares rows that are equal in all other columns
 (``matched_effect``) and what other columns do not foretell (``residual_effect``), see
-:mod:`fairfix.individual.contrasts`. How fast a score changes with its features is no discrimination and is not
-reported.
+:mod:`fairfix.individual.contrasts`.
 
 References
 ----------
@@ -144,8 +143,7 @@ def under_counterfactuals(
     people, of = np.unique(row, return_inverse=True)
     of, own = of.reshape(-1), table.take(people)
     blind = judge.looks_at is not None and not judge.looks_at & copies.columns
-    # what it does not look at may not be there for it to refuse
-    tables = (own, own.take(of) if blind else changed)
+    tables = (own, own.take(of) if blind else changed)  # columns it does not look at may be missing
     score, others = (judge.score(one) for one in tables)
     count = f"{row.size:,} copies of {people.size:,} people"
     reason = (
@@ -163,7 +161,7 @@ def under_counterfactuals(
         np.minimum.at(low, of, all_copies)
         return np.asarray(high - low)
 
-    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Value] = _mean) -> ComparisonReport:
+    def mean(metric: str, x: Floats, largest: float, how: Callable[..., Value] = mean_of) -> ComparisonReport:
         value = Value(0.0, 0.0, 0.0) if blind else how(x, weight, (0.0, largest), alpha)
         return ComparisonReport(f"{metric}.under_counterfactuals", replace(value, reason=reason), ())
 
@@ -177,7 +175,11 @@ def under_counterfactuals(
     if decided_by is not None:
         yield mean("decision_flips", widest(*decided_by), 1.0, mean_share)
     yield mean("score_change", widest(score, others), top)
-    yield mean("counterfactual_gap", np.bincount(of, np.abs(others - score[of])) / np.bincount(of), top)
+    away, many = others - score[of], np.bincount(of)
+    yield mean("counterfactual_gap", np.bincount(of, np.abs(away)) / many, top)
+    shift = np.bincount(of, away) / (many + 1)
+    square = np.bincount(of, (away - shift[of]) ** 2) + shift**2
+    yield mean("score_std", np.sqrt(square / (many + 1)), top / 2)
     if judge.is_probability:
         logit, there = _log_odds(score), _log_odds(others)
         worst = np.zeros(people.size)
@@ -454,7 +456,7 @@ def within_radius(
     ).multiplier
     price = price if math.isfinite(price) else 1.0 / np.finfo(float).tiny ** 0.5
     most = np.maximum((gains - price * away).max(axis=1), 0.0)
-    value = _mean(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)
+    value = mean_of(most, weight[asked], (0.0, 4 * FARTHEST**2), 1.0 - confidence)
     moved = price * radius
     reason = "a lower bound of the steepness of the score, not a measure of discrimination"
     shifted = Value(value.value + moved, value.low + moved, value.high + moved, reason)
@@ -546,7 +548,7 @@ def _compared(
     reason = UNSEEN if lost else judge.blind if blind else ""
     weight, alpha, top = table.weight, 1.0 - confidence, 1.0 if judge.is_probability else math.inf
 
-    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Value] = _mean) -> ComparisonReport:
+    def mean(metric: str, x: Floats, largest: float, of: Callable[..., Value] = mean_of) -> ComparisonReport:
         value = Value(0.0, 0.0, 0.0) if blind else of(x, weight, (0.0, largest), alpha)
         return ComparisonReport(f"{metric}.{scope}", replace(value, reason=reason), ())
 
@@ -561,7 +563,7 @@ def _compared(
     effects = {
         pair: Value(0.0, 0.0, 0.0)
         if blind
-        else _mean(scores[1 + a] - scores[1 + b], weight, (-top, top), alpha / math.comb(len(flips), 2))
+        else mean_of(scores[1 + a] - scores[1 + b], weight, (-top, top), alpha / math.comb(len(flips), 2))
         for (a, one), (b, other) in combinations(enumerate(flips), 2)
         for pair in [(str(one), str(other))]
     }
@@ -587,7 +589,7 @@ def mean_share(x: Floats, weight: Floats, support: tuple[float, float], alpha: f
     return _first(Proportions.weighted(*sums), alpha)
 
 
-def _mean(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
+def mean_of(x: Floats, weight: Floats, support: tuple[float, float], alpha: float) -> Value:
     """Return a weighted mean with its limits."""
     sums = powers(weight, x).sum(axis=1, keepdims=True)
     return _first(Means.from_sums(sums, support, [float((weight * np.abs(x)).sum())]), alpha)

@@ -2,7 +2,8 @@
 
 References
 ----------
-Yurochkin and Sun (2021), SenSeI, ICLR: prediction consistency is the share whose class does not change.
+Yurochkin and Sun (2021), SenSeI, ICLR: prediction consistency is the share whose class does not change, counterfactual
+token fairness of classes the squared distance of their probabilities.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fairfix.auditing.multiclass import CHANGES
 from fairfix.auditing.results import ComparisonReport, Value
 from fairfix.data.classes import named
 from fairfix.data.files import Source
@@ -23,13 +25,13 @@ from fairfix.data.reading import Columns, Reading
 from fairfix.data.scan import read_table
 from fairfix.data.table import Table
 from fairfix.errors import DataError
-from fairfix.individual.by_model import mean_share
+from fairfix.individual.by_model import mean_of, mean_share
 from fairfix.individual.counterfactuals import Counterfactuals, read_predictions
 from fairfix.individual.flips import Flip, concerned, flipped, protected_flips
 from fairfix.individual.similar import Comparable
 from fairfix.models.predictors import RepairedPredictor
 
-CHANGED = "decision_flips.under_counterfactuals"
+CHANGED, DISTANCE = CHANGES[0], CHANGES[-1]
 
 BLIND = "the rule does not use the changed columns: constant by construction"
 
@@ -112,12 +114,17 @@ def of_predicted_classes(
         row, changed = copies.of(table)
         if row.size:
             people, of = np.unique(row, return_inverse=True)
+            of = of.reshape(-1)
             other = predictor.predict(changed) != predictor.predict(table)[row]
             differs = np.zeros(people.size)
-            np.maximum.at(differs, of.ravel(), other.astype(np.float64))
+            np.maximum.at(differs, of, other.astype(np.float64))
             value = mean_share(differs, table.weight[people], (0.0, 1.0), alpha)
             reason = f"{row.size:,} copies of {people.size:,} people"
             last.append(ComparisonReport(CHANGED, replace(value, reason=reason), ()))
+            before, after = (predictor.class_probabilities(one) for one in (table.take(people), changed))
+            moved = ((after - before[of]) ** 2).sum(axis=1)
+            value = mean_of(np.bincount(of, moved) / np.bincount(of), table.weight[people], (0.0, 2.0), alpha)
+            last.append(ComparisonReport(DISTANCE, replace(value, reason=reason), ()))
     return out
 
 

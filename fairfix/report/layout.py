@@ -63,6 +63,7 @@ equalized_odds.difference.true_groups.worst_case
 decision_flips.under_flips score_change.under_flips score_effect.under_flips
 decision_flips.under_comparable decision_flips.under_everybody
 decision_flips.under_counterfactuals counterfactual_gap.under_counterfactuals
+score_std.under_counterfactuals class_distance.under_counterfactuals
 matched_effect.difference.between_groups residual_effect.difference.between_groups
 accuracy.difference.between_groups auc.difference.between_groups
 mean_score.difference.between_groups mean_error.difference.between_groups

@@ -56,6 +56,7 @@ FLIPPED = (
     "decision_flips.under_counterfactuals",
     "score_change.under_counterfactuals",
     "counterfactual_gap.under_counterfactuals",
+    "score_std.under_counterfactuals",
 )
 """Comparisons of rows with their changed copies, which are shown where the predictor makes its own scores."""
 

@@ -142,7 +142,8 @@ def repair_classes(
     ``guarantee``: with which confidence the slack is to hold for people who are not among the rows, or None.
     """
     settings = replace(settings, intersect=len(table.reading.columns.protected) > 1)
-    require_measured(settings.checks, CHANGES[1 : None if repairer.comparables else 2])
+    of_copies = CHANGES[-1:] if copies is not None else ()
+    require_measured(settings.checks, (*CHANGES[1 : -1 if repairer.comparables else 2], *of_copies))
     repairer = repairer if copies is None else with_counterfactuals(repairer)
     learned["protected_as_feature"] = repairer.protected_as_feature
     split_rng, fit_rng = np.random.default_rng(seed).spawn(2)

@@ -190,8 +190,8 @@ def with_copies(rng: np.random.Generator, shell: Shell) -> tuple[Ran, str, Copie
 
 def changes_with_copies(
     rng: np.random.Generator, shell: Shell, made: str, world: Copied, cut: float
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return of new people with copies who is decided otherwise in one, and the mean change of the score of each."""
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return of new people with copies who is decided otherwise in one, the mean change and the std of each score."""
     people = world.people(rng, PEOPLE)
     copies = world.copies(rng, people)
     own, others = (
@@ -204,7 +204,9 @@ def changes_with_copies(
     each = pd.DataFrame(
         {"at": at, "gap": np.abs(others - own[at]), "flip": (others >= cut) != (own[at] >= cut)}
     ).groupby("at")
-    return each["flip"].any().to_numpy(), each["gap"].mean().to_numpy()
+    every = pd.DataFrame({"at": np.append(at, np.unique(at)), "score": np.append(others, own[np.unique(at)])})
+    spread = every.groupby("at")["score"].std(ddof=0)
+    return each["flip"].any().to_numpy(), each["gap"].mean().to_numpy(), spread.to_numpy()
 
 
 @promise(
@@ -229,7 +231,7 @@ def intervals_of_copies(rng: np.random.Generator, shell: Shell) -> Tried:
     rows = {row["name"]: row["after"] for row in done.result["proof"]["holdout"]["table"]}
     tried = Tried(0)
     for name, each in zip(
-        ("decision_flips", "counterfactual_gap"),
+        ("decision_flips", "counterfactual_gap", "score_std"),
         changes_with_copies(rng, shell, made, world, cut),
         strict=True,
     ):

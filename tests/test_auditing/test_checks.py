@@ -71,7 +71,8 @@ def test_what_is_no_check_is_refused(text: str, words: str) -> None:
         Check.parse(text)
 
 
-SCOPED = ("ks", "counterfactual_gap", "decision_covariance", *FLIPS)
+COPIES = {"counterfactual_gap": "ctf", "score_std": "ctf_std", "class_distance": "ctf_classes"}
+SCOPED = ("ks", *COPIES, "decision_covariance", *FLIPS)
 
 
 @pytest.mark.parametrize("metric", [m for m in METRICS if m not in SCOPED])
@@ -100,12 +101,13 @@ def test_the_covariance_with_a_number_has_one_scope() -> None:
         Check.parse("decision_covariance>=0.1")
 
 
-def test_the_counterfactual_gap_has_one_scope() -> None:
+@pytest.mark.parametrize(("name", "alias"), [*COPIES.items()])
+def test_what_copies_show_has_one_scope(name: str, alias: str) -> None:
     """Under its alias too; it is of copies, and of no flips."""
-    for text in ("ctf<=0.1", "counterfactual_gap.under_counterfactuals<=0.1"):
-        assert Check.parse(text).comparison.id == "counterfactual_gap.under_counterfactuals"
+    for text in (f"{alias}<=0.1", f"{name}.under_counterfactuals<=0.1"):
+        assert Check.parse(text).comparison.id == f"{name}.under_counterfactuals"
     with pytest.raises(UsageError, match="with under_counterfactuals"):
-        Check.parse("ctf.under_flips<=0.1")
+        Check.parse(f"{alias}.under_flips<=0.1")
 
 
 SMALLER_IS_BETTER = {

@@ -101,6 +101,8 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
         copies["person"].to_numpy(),
         chance(whole),
     )
+    every = pd.concat([data.set_index("person").loc[copies["person"].unique()].reset_index(), whole])
+    stds = pd.Series(chance(every)).groupby(every["person"].to_numpy()).std(ddof=0)
     copies.to_csv(tmp_path / "copies.csv", index=False)
     usual: dict[str, Any] = {"protected": "sex", "label": "label", "id": "person"}
     seen = comparisons(fairfix.audit(data, similar=tmp_path / "copies.csv", **usual, **model))
@@ -114,6 +116,9 @@ def test_an_audit_says_what_copies_get(model: dict[str, Any], tmp_path: Path) ->
             values[f"{name}.under_counterfactuals"] for name in ("counterfactual_gap", "decision_flips")
         )
         assert (gap.value, flips.value) == pytest.approx(want, abs=1e-12)
+        spread = values["score_std.under_counterfactuals"]
+        assert spread.value == pytest.approx(np.mean(stds), abs=1e-12)
+        assert spread.low <= spread.value <= spread.high
         assert gap.low <= gap.value <= gap.high
         assert flips.reason == "240 copies of 120 people"
     assert want[1] > 0.05
@@ -179,6 +184,7 @@ def test_people_weigh_alike_whatever_their_copies() -> None:
     values = {one.id.partition(".")[0]: one.value for one in under_counterfactuals(table, made, judge, 0.95)}
 
     assert values["counterfactual_gap"].value == pytest.approx(0.25 * 0.75)
+    assert values["score_std"].value == pytest.approx(0.25 * np.std([0.0, 1.0, 1.0, 0.5, 0.5]))
     assert values["decision_flips"].value == pytest.approx(0.25)
     assert values["score_change"].value == pytest.approx(0.25)
 

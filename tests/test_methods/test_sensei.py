@@ -161,6 +161,13 @@ def test_a_network_stops_before_it_knows_its_rows_by_heart() -> None:
     assert np.ptp(strong.predict(new)) < 0.05
 
 
+def test_a_network_may_be_as_wide_as_the_papers() -> None:
+    """2,000 ReLUs, with room to spare; more than 4,000 are refused."""
+    assert Sensei(solver="regularizer", learner="network(hidden=4000)").setting("hidden") == 4000
+    with pytest.raises(UsageError, match="4000"):
+        Sensei(solver="regularizer", learner="network(hidden=4001)")
+
+
 @pytest.mark.slow
 def test_a_radius_of_a_network_is_between_two_bounds() -> None:
     """The note names a plan's value and a bound for all plans; the fit has converged if training reaches the plan."""

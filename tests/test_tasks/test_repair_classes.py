@@ -135,6 +135,14 @@ def test_copies_are_heeded_and_told_of() -> None:
     )
     assert row(result, name)["after"]["value"] == pytest.approx((now != then).mean(), abs=1e-12)
     assert row(result, name)["before"]["value"] > 0.1
+    here, there = (
+        result.repaired.predict(held[["id", "skill"]].assign(sex=held[one])).filter(regex="^p_").to_numpy()
+        for one in ("sex", "sex_other")
+    )
+    assert here.shape[1] > 2
+    far = row(result, "class_distance.under_counterfactuals")
+    assert far["after"]["value"] == pytest.approx(((here - there) ** 2).sum(axis=1).mean(), abs=1e-12)
+    assert far["before"]["value"] > far["after"]["value"]
     assert result.to_dict()["criterion"] == name
     assert any("another predicted class for one of them" in note for note in result.to_dict()["notes"])
 
