@@ -14,7 +14,8 @@ takes off. Algorithm 2 has a distribution of rows for each group, projected onto
 recorded group. Algorithm 4 has a share of each group in each cell (recorded group, label, decision), projected onto the
 shares that are a distribution over groups and keep the table (R. L. Dykstra, 1983). What is kept is, of the iterates
 every 25 steps, the one of least validation error of those whose worst case, as the players have it, is within the slack
-on the training rows; else the one of least worst case. ``beta`` is the published code's, the same everywhere.
+on the training rows; else the one of least worst case. ``beta`` and step sizes are the same everywhere, and
+not tuned; the paper chooses among several.
 """
 
 from __future__ import annotations
