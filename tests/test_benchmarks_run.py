@@ -92,7 +92,12 @@ OTHERS = {
     "ramp.py": Small((), {"ROWS": (1000,)}),
     "ramp_speed.py": Small(
         ("--rows", "1000"),
-        {"GROUPS": (2,), "KINDS": ("smooth", "kNN"), "ODDS_ROWS": 1000},
+        {
+            "GROUPS": (2,),
+            "KINDS": ("smooth", "kNN"),
+            "ODDS_ROWS": 1000,
+            "grid": lambda module: lambda label: [(0.1, 0.3), (0.05, 0.3)],
+        },
         ("fairlearn", "error_parity", "holisticai"),
     ),
     "scale.py": Small(
